@@ -1,0 +1,36 @@
+# gdn_test(NAME SOURCES a.cpp ... LIBRARIES x ... [TIMEOUT seconds]): one GoogleTest executable,
+# each of its tests a ctest test. gdn_header_checks(NAME ROOT headers... LIBRARIES ...): every public
+# header compiles alone.
+if(GDN_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+
+function(gdn_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} gdn_warnings GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE GDN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GDN_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+function(gdn_header_checks name)
+  cmake_parse_arguments(ARG "" "ROOT" "HEADERS;LIBRARIES" ${ARGN})
+  if(NOT GDN_TESTS)
+    return()
+  endif()
+  set(sources)
+  foreach(header ${ARG_HEADERS})
+    file(RELATIVE_PATH relative ${ARG_ROOT} ${header})
+    string(REPLACE "/" "_" stem ${relative})
+    set(source ${CMAKE_BINARY_DIR}/header_checks/${name}/${stem}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${relative}\"\n#include \"${relative}\"  // twice: guarded\n")
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(${name} OBJECT ${sources})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} gdn_warnings)
+endfunction()

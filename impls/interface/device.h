@@ -1,0 +1,128 @@
+// Device: where an implementation runs. Memory, copies, stream order, timing and the cache flush
+// stand behind this interface, so that the harness holds one measuring and verifying path.
+//
+// A Device owns one in-order stream; plans enqueue on it. Every member checks the status of the
+// backend's calls and throws Error(device_failure).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gdn {
+
+struct DeviceInfo {
+  std::string backend;         ///< "cpu", "cuda", "hip", "gfx906-emulator"
+  std::string name;            ///< as the driver names it: "NVIDIA H200"
+  std::string driver_version;  ///< empty for the CPU
+  std::string toolkit_version; ///< of the compiler that built the kernels
+  int compute_capability = 0;  ///< 10 * major + minor for CUDA; 0 elsewhere
+  int multiprocessors = 0;     ///< SMs, CUs or host threads
+  std::int64_t memory_bytes = 0;
+  std::int64_t l2_bytes = 0;
+  bool modelled_time = false;  ///< times come from a model, never from a clock (emulators)
+};
+
+class Device;
+
+/// Owning handle of device memory; empty after a move. Freed through its device.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(Device* device, void* data, std::int64_t bytes)
+      : device_(device), data_(data), bytes_(bytes) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    DeviceBuffer taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  ~DeviceBuffer();
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void swap(DeviceBuffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+/// One timed launch: device time, and the clock the device ran at meanwhile (0 = not known).
+struct TimeSample {
+  double time_ms = 0;
+  double clock_mhz = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  /// Throws Error(out_of_memory) naming the bytes asked for and free. `bytes` may be 0.
+  virtual DeviceBuffer allocate(std::int64_t bytes) = 0;
+  virtual std::int64_t free_memory_bytes() const = 0;
+  /// Ordered after everything enqueued before; returns when the copy is done.
+  virtual void upload(void* destination, const void* source, std::int64_t bytes) = 0;
+  virtual void download(void* destination, const void* source, std::int64_t bytes) = 0;
+  /// Stream-ordered, asynchronous.
+  virtual void copy_async(void* destination, const void* source, std::int64_t bytes) = 0;
+  virtual void fill_async(void* destination, unsigned char byte, std::int64_t bytes) = 0;
+  /// Waits for the stream; throws Error(device_failure) if anything enqueued failed.
+  virtual void synchronize() = 0;
+  /// Evicts the last-level cache (writes a buffer of its size, resets persisting lines); async.
+  virtual void flush_cache_async() = 0;
+
+  /// Device time of what `launch` enqueues, host latency excluded where the backend can (a kernel
+  /// holds the stream until everything is queued). `prepare` is enqueued before, outside the time.
+  virtual TimeSample time_launch(const std::function<void()>& prepare,
+                                 const std::function<void()>& launch) = 0;
+
+  /// Captures what `launch` enqueues and returns a function that replays it; nullptr where the
+  /// backend has no graphs.
+  virtual std::function<void()> capture(const std::function<void()>& launch) = 0;
+
+  /// The stream plans enqueue on: cudaStream_t or hipStream_t as void*; nullptr for the CPU.
+  virtual void* native_stream() const = 0;
+
+  /// Measured once per process, cached: copy bandwidth (read + written bytes), matrix rate in
+  /// 16-bit dense products with float32 accumulation, and float32 FMA rate. 0 = not measured here.
+  struct Ceilings {
+    double copy_tb_per_s = 0;
+    double matrix_tflops = 0;
+    double float32_tflops = 0;
+  };
+  virtual Ceilings ceilings() = 0;
+
+ protected:
+  friend class DeviceBuffer;
+  virtual void release(void* data) noexcept = 0;
+};
+
+/// Every backend this build knows, in a fixed order, with the reason when it cannot run here.
+struct BackendStatus {
+  std::string backend;
+  bool available = false;
+  std::string detail;  ///< device name, or why it is absent: "built without CUDA (nvcc not found)"
+};
+std::vector<BackendStatus> backend_statuses();
+
+/// "cpu", "cuda", "cuda:1", "hip", "gfx906-emulator", or "best" (a GPU if there is one, else cpu).
+/// Throws Error(device_unavailable) with the reason, Error(bad_input) for an unknown name.
+std::unique_ptr<Device> open_device(const std::string& name);
+
+}  // namespace gdn

@@ -1,0 +1,56 @@
+#include "interface/implementation.h"
+
+#include "interface/error.h"
+
+namespace gdn {
+
+const Implementation& find_implementation(Operation operation, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Implementation* implementation : all_implementations()) {
+    const Description& description = implementation->description();
+    if (description.operation != operation) continue;
+    if (description.name == name) return *implementation;
+    names.push_back(description.name);
+  }
+  throw_bad_input("implementation '" + name + "' is unknown for " + to_string(operation) +
+                  " (did you mean '" + nearest_name(name, names) + "'? see gdnbench list)");
+}
+
+Support runs_on(const Implementation& implementation, const DeviceInfo& device) {
+  const Description& description = implementation.description();
+  const bool emulated = description.backend == "hip" && device.backend == "gfx906-emulator";
+  if (description.backend != device.backend && !emulated) {
+    return Support::no(description.name + " needs a " + description.backend + " device, not " +
+                       device.backend);
+  }
+  const int capability = device.compute_capability;
+  const auto dotted = [](int cc) { return std::to_string(cc / 10) + "." + std::to_string(cc % 10); };
+  if (description.exact_compute_capability != 0 &&
+      capability != description.exact_compute_capability) {
+    return Support::no(description.name + " needs compute capability " +
+                       dotted(description.exact_compute_capability) + "; " + device.name +
+                       " has " + dotted(capability));
+  }
+  if (capability < description.min_compute_capability) {
+    return Support::no(description.name + " needs compute capability " +
+                       dotted(description.min_compute_capability) + " or later; " + device.name +
+                       " has " + dotted(capability));
+  }
+  return Support::yes();
+}
+
+void require_supported(const Implementation& implementation, const Problem& problem) {
+  if (problem.operation != implementation.description().operation) {
+    throw Error(ErrorKind::unsupported,
+                implementation.description().name + ": does " +
+                    to_string(implementation.description().operation) + ", not " +
+                    to_string(problem.operation));
+  }
+  const Support support = implementation.supports(problem);
+  if (!support) {
+    throw Error(ErrorKind::unsupported,
+                implementation.description().name + ": " + support.reason);
+  }
+}
+
+}  // namespace gdn

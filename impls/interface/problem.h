@@ -1,0 +1,173 @@
+// Problem: everything that identifies one case: operation, shapes, element types, options and the
+// input distribution with its seed. A plain value that prints to one canonical string and parses
+// back; that string is its identity in rows, baselines, logs, test names and on the command line.
+//
+//   gated_delta:heads=16/32,dim=128x128,seq=4x8192,dtype=bf16,gates=real,seed=1
+//
+// Fields at their defaults are left out of the canonical string, except heads, dim, seq and dtype,
+// which are always printed. Fields may be given in any order; each at most once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "interface/dtype.h"
+
+namespace gdn {
+
+enum class Operation { gated_delta, causal_conv1d, gated_delta_layer };
+
+/// Memory order of one head's state: kv = [Dk, Dv] (Dv fastest, default), vk = [Dv, Dk].
+enum class StateLayout { kv, vk };
+
+/// Which quantity the gate array holds. g = log decay per token and value head, alpha = exp(g).
+/// logits: g = -exp(A_log) * softplus(decay_logit + dt_bias), all float32.
+enum class GateEncoding { log_decay, decay, neg_log_decay, logits };
+
+/// Whether the beta array holds beta itself or its logit (beta = sigmoid(beta_logit)).
+enum class BetaEncoding { beta, logit };
+
+/// Distribution of log_decay in generated inputs.
+enum class GateDistribution {
+  real,     ///< model initialisation: A ~ U(0,16), dt ~ logU(1e-3,0.1), decay_logit ~ N(0,1) * 0.1
+  none,     ///< log_decay = 0: DeltaNet
+  weak,     ///< logsigmoid(N(3,1))
+  near_one, ///< logsigmoid(N(8,1)): decay close to 1, the longest memory
+  strong,   ///< logsigmoid(N(-1,1))
+  mid,      ///< alpha ~ U(0.8, 1): shows chunk-boundary faults
+  reset,    ///< mid, with log_decay = -inf at about one token in 50
+  tiny,     ///< alpha = 1e-12 at about one token in 10, otherwise mid
+};
+
+enum class BetaDistribution {
+  sigmoid,  ///< sigmoid(N(0,1))
+  zero,
+  one,
+  two,      ///< beta = 2: reflections
+  wide,     ///< U(0, 2): negative eigenvalues allowed
+};
+
+/// Distribution of the key vectors in generated inputs. Queries are always unit * N(0,1) directions.
+enum class KeyDistribution {
+  unit,          ///< unit length, uniform direction
+  correlated,    ///< unit length, cosine about 0.9 with one common direction per head
+  equal,         ///< every key of a head the same unit vector
+  alternating,   ///< +u, -u, +u, ...
+  zero,          ///< unit, with an exactly zero row at about one token in 8
+  unnormalised,  ///< N(0,1) entries: length about sqrt(Dk); pair it with norm=1
+};
+
+enum class InitialState {
+  absent,  ///< no initial state: zeros
+  normal,  ///< N(0,1) entries / sqrt(Dk)
+  large,   ///< N(0,1) entries * 1e3
+};
+
+/// How sequences are mapped to rows of the state pool.
+enum class SlotMap {
+  identity,  ///< no slot_index array: sequence n uses row n
+  permuted,  ///< slot_index is a random injection into a pool with 3 spare rows
+  padding,   ///< permuted, and every third sequence has slot -1 (no state; outputs zeros)
+};
+
+enum class Activation { none, silu };
+
+/// Memory order of conv tokens: channels = [T, channels] (default), time = [channels, T].
+enum class ConvLayout { channels, time };
+
+/// Sequence lengths of one ragged batch; prints run-length encoded: "4x8192", "1x63+2x64+1x0".
+struct SequenceLengths {
+  std::vector<std::int64_t> lengths{64};
+
+  std::int64_t num_sequences() const { return static_cast<std::int64_t>(lengths.size()); }
+  std::int64_t total_tokens() const;
+  std::int64_t longest() const;
+  std::vector<std::int64_t> offsets() const;  ///< exclusive prefix sums, num_sequences() + 1 values
+  static SequenceLengths from_offsets(const std::vector<std::int64_t>& offsets);
+  std::string to_string() const;
+  /// "COUNTxLENGTH" or "LENGTH" terms joined by '+'; throws Error(bad_input).
+  static SequenceLengths parse(std::string_view text);
+
+  bool operator==(const SequenceLengths&) const = default;
+};
+
+struct Problem {
+  Operation operation = Operation::gated_delta;
+
+  std::int64_t num_key_heads = 1;    ///< Hk
+  std::int64_t num_value_heads = 1;  ///< Hv, a multiple of Hk; key head of h is h / (Hv/Hk)
+  std::int64_t key_head_dim = 128;   ///< Dk
+  std::int64_t value_head_dim = 128; ///< Dv
+  SequenceLengths sequences;
+  DType token_dtype = DType::float32;
+  std::optional<DType> output_dtype;  ///< absent: the token dtype
+  DType state_dtype = DType::float32;
+  StateLayout state_layout = StateLayout::kv;
+  InitialState initial_state = InitialState::absent;
+  bool final_state = true;
+  SlotMap slots = SlotMap::identity;
+  std::int64_t pool_row_padding = 0;  ///< unused elements after each pool row
+  bool normalize_qk = false;
+  std::optional<double> scale;  ///< absent: 1/sqrt(Dk)
+  GateEncoding gate_encoding = GateEncoding::log_decay;
+  BetaEncoding beta_encoding = BetaEncoding::beta;
+
+  std::int64_t chunk = 0;  ///< tokens per chunk for chunkwise forms; 0 = the implementation's choice
+
+  std::int64_t conv_width = 4;  ///< causal_conv1d and gated_delta_layer
+  bool conv_bias = false;
+  Activation activation = Activation::silu;
+  ConvLayout conv_layout = ConvLayout::channels;
+  bool conv_state_in_place = true;
+
+  GateDistribution gates = GateDistribution::real;
+  BetaDistribution betas = BetaDistribution::sigmoid;
+  KeyDistribution keys = KeyDistribution::unit;
+  std::uint64_t seed = 1;
+  /// Inputs read from a case file "FILE.h5:/group" instead of generated; empty = generated.
+  std::string case_file;
+
+  double effective_scale() const;
+  DType effective_output_dtype() const { return output_dtype.value_or(token_dtype); }
+  std::int64_t value_heads_per_key_head() const { return num_value_heads / num_key_heads; }
+  std::int64_t num_sequences() const { return sequences.num_sequences(); }
+  std::int64_t total_tokens() const { return sequences.total_tokens(); }
+  /// Channels of qkv for gated_delta_layer and causal_conv1d: 2 * Hk * Dk + Hv * Dv.
+  std::int64_t conv_channels() const;
+  /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.
+  std::int64_t state_row_stride() const;
+  /// Rows of the state pool that the generated inputs use.
+  std::int64_t num_pool_rows() const;
+
+  /// Canonical form; parse(to_string()) == *this for every valid Problem.
+  std::string to_string() const;
+  /// Throws Error(bad_input) naming the field and what was expected (with the nearest field name
+  /// for an unknown one). The result is validated.
+  static Problem parse(std::string_view text);
+  /// Throws Error(bad_input) for impossible shapes or option combinations.
+  void validate() const;
+
+  bool operator==(const Problem&) const = default;
+};
+
+/// One field of Problem as text: the single table behind parse, to_string and command-line axes.
+struct ProblemField {
+  std::string key;       ///< "heads", "seq", ...: in Problem strings, and as --heads on the command line
+  std::string help;      ///< one line, with the accepted values
+  bool always_printed;
+  std::function<void(Problem&, std::string_view)> set;  ///< throws Error(bad_input)
+  std::function<std::string(const Problem&)> get;
+};
+const std::vector<ProblemField>& problem_fields();
+
+std::string to_string(Operation operation);
+Operation parse_operation(std::string_view text);
+
+/// The candidate nearest to `text` by edit distance: for "did you mean" in error lines.
+std::string nearest_name(std::string_view text, const std::vector<std::string>& candidates);
+
+}  // namespace gdn

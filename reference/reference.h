@@ -1,0 +1,64 @@
+// The oracle: the token recurrence of contract section 1, in a wide scalar, straight from the
+// equations (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", arXiv 2412.06464, eq. 10, in the
+// order decay, correct, read):
+//
+//     S <- exp(g_t) S;   r = v_t - S^T k_t;   S <- S + beta_t k_t r^T;   o_t = scale * S^T q_t
+//
+// Eigen, templated over the scalar: double is the reference; long double certifies its error.
+// Nothing here knows chunks, tiles or kernels. Threads over (sequence, value head).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "interface/case.h"
+
+namespace gdn::reference {
+
+/// One unit of independent work.
+struct SequenceHead {
+  std::int64_t sequence = 0;
+  std::int64_t value_head = 0;
+  bool operator==(const SequenceHead&) const = default;
+};
+
+/// Results in the wide scalar, laid out as gdn::Outputs. Rows of the state pool that no sequence
+/// writes hold the case's values; entries of (sequence, head) pairs that were not evaluated are NaN.
+template <typename Scalar>
+struct WideOutputs {
+  std::vector<Scalar> output;
+  std::vector<Scalar> state_pool;
+  std::vector<Scalar> conv_output;
+  std::vector<Scalar> conv_state;
+};
+
+struct EvaluationOptions {
+  int threads = 0;  ///< 0 = all
+  /// Evaluate only these pairs (a stated sample of a problem too large to check whole); empty = all.
+  /// causal_conv1d ignores it.
+  std::vector<SequenceHead> pairs;
+};
+
+/// Any operation. Scalar: float, double, long double (instantiated in reference.cpp).
+template <typename Scalar>
+WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});
+
+/// log_decay and beta in float64 from any encoding (softplus exact for large arguments).
+template <typename Scalar>
+struct Gates {
+  std::vector<Scalar> log_decay;  ///< [T, Hv]
+  std::vector<Scalar> beta;       ///< [T, Hv]
+};
+template <typename Scalar>
+Gates<Scalar> decode_gates(const Case& inputs);
+
+/// A uniformly drawn sample of (sequence, head) pairs of non-empty sequences, without repetition,
+/// always holding the longest sequence's first and last head; all pairs if there are no more than
+/// `count`. Deterministic in the seed.
+std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t count,
+                                       std::uint64_t seed);
+
+/// Multiply-add pairs times two of evaluating one pair set: to decide whether to sample.
+double evaluation_flops(const Problem& problem);
+
+}  // namespace gdn::reference
