@@ -1,0 +1,41 @@
+// Runs an implementation on a case, on a device, the way every verified run is made: inputs uploaded,
+// outputs and workspaces filled with NaN beforehand, guard bands around every buffer checked after.
+#pragma once
+
+#include <memory>
+
+#include "interface/case.h"
+#include "interface/implementation.h"
+
+namespace gdn {
+
+/// A case uploaded to a device, with the arguments a plan takes.
+class DeviceCase {
+ public:
+  DeviceCase(const Case& inputs, Device& device);
+  ~DeviceCase();
+  DeviceCase(const DeviceCase&) = delete;
+  DeviceCase& operator=(const DeviceCase&) = delete;
+
+  const Arguments& arguments() const;
+  /// Device bytes of all inputs and outputs of a problem (without guard bands): known before allocating.
+  static std::int64_t bytes_needed(const Problem& problem);
+
+  /// Outputs to NaN (all bits set), state pools back to their inputs; asynchronous on the stream.
+  void reset_async();
+  /// State pools back to their inputs only: between timed runs of in-place kernels.
+  void restore_state_async();
+  /// Waits, downloads what the operation wrote.
+  Outputs download() const;
+  /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed.
+  void check_guards() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Plan, run once on NaN-filled outputs, check guards, download.
+Outputs execute(const Implementation& implementation, const Case& inputs, Device& device);
+
+}  // namespace gdn

@@ -1,0 +1,18 @@
+// Generated inputs: a Problem, with its seed, to a Case. Deterministic in every build and on every
+// machine (own counter-based generator; no std:: distribution): the same Problem string is the same
+// numbers everywhere.
+#pragma once
+
+#include "interface/case.h"
+
+namespace gdn {
+
+/// Every array of the problem's operation, rounded to the token and state dtypes. Distributions are
+/// documented at the enumerations in interface/problem.h. Throws Error(bad_input) when
+/// problem.case_file is set (read it with read_case instead).
+Case generate_case(const Problem& problem);
+
+/// From a case file if problem.case_file is set, generated otherwise.
+Case make_case(const Problem& problem);
+
+}  // namespace gdn
