@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Says whether data/gpu-record.json speaks of the kernel sources at hand. Fails when a kernel source
+# differs from the recorded ones and the record is not marked "pending" with a reason.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+record=data/gpu-record.json
+if [ ! -f "$record" ]; then
+  echo "GPU record: $record is missing; run scripts/gpu-check.sh on a GPU machine" >&2
+  exit 1
+fi
+kernels=$(scripts/source_hash.sh kernels)
+harness=$(scripts/source_hash.sh harness)
+python3 - "$record" "$kernels" "$harness" <<'P'
+import json
+import sys
+
+record = json.load(open(sys.argv[1]))
+kernels, harness = sys.argv[2:]
+where = f"{record['device']}, driver {record['driver']}, {record['date']}"
+counts = f"{record['passed']} passed, {record['failed']} failed"
+if record["kernels_sha256"] == kernels:
+    same = "and harness " if record["harness_sha256"] == harness else ""
+    print(f"GPU record: the kernel {same}sources at hand were checked on {where}: {counts}")
+    if same == "":
+        print("GPU record: the harness changed since; its GPU results predate that change")
+    sys.exit(1 if record["failed"] else 0)
+reason = record.get("pending", "")
+print(f"GPU record: kernel sources changed since the check on {where} ({counts})")
+if reason:
+    print(f"GPU record: marked pending: {reason}")
+    sys.exit(0)
+print("GPU record: stale, and not marked pending; run scripts/gpu-check.sh on a GPU machine",
+      file=sys.stderr)
+sys.exit(1)
+P
