@@ -1,2 +1,3 @@
 # One line per implementation: the file that defines it, then further sources it is made of.
 # cpu/gated_delta/naive.cpp defines cpu_gated_delta_naive().
+gdn_implementation(cpu/gated_delta/naive.cpp)

@@ -1,0 +1,64 @@
+// The operands of gated_delta as float32 rows of one value head: the single place where the CPU
+// forms meet token dtypes, strides, gate encodings, slots, state layouts and normalisation. A form
+// sees none of those; all its arithmetic is float32 on dense row-major blocks.
+#pragma once
+
+#include <cstdint>
+
+#include "interface/implementation.h"
+#include "interface/problem.h"
+
+namespace gdn::cpu {
+
+/// One unit of independent work: a value head of a non-empty sequence.
+struct HeadTask {
+  std::int64_t first_token = 0;  ///< in the packed token dimension
+  std::int64_t num_tokens = 0;
+  std::int64_t value_head = 0;
+  std::int64_t slot = 0;  ///< row of the state pool; -1 = padding
+};
+
+class GatedDeltaOperands {
+ public:
+  /// Throws Error(bad_input) for null or misaligned pointers and strides shorter than a token.
+  GatedDeltaOperands(const Problem& problem, const GatedDeltaArguments& arguments);
+
+  const Problem& problem() const { return problem_; }
+  float scale() const { return static_cast<float>(problem_.effective_scale()); }
+
+  /// Reads sequence_offsets and slot_index as they are now.
+  HeadTask locate(std::int64_t sequence, std::int64_t value_head) const;
+
+  /// Tokens [first, first + count) of the task as dense float rows: [count, Dk] or [count, Dv].
+  /// Queries and keys are divided by sqrt(sum x^2 + 1e-6) if the problem asks for it.
+  void load_queries(const HeadTask& task, std::int64_t first, std::int64_t count,
+                    float* rows) const;
+  void load_keys(const HeadTask& task, std::int64_t first, std::int64_t count, float* rows) const;
+  void load_values(const HeadTask& task, std::int64_t first, std::int64_t count, float* rows) const;
+
+  /// log_decay (<= 0, -inf for a reset) and beta of those tokens, each [count], from any encoding.
+  void load_gates(const HeadTask& task, std::int64_t first, std::int64_t count, float* log_decay,
+                  float* beta) const;
+
+  /// The initial state as [Dk, Dv] whatever the pool's layout; zeros where the problem has none.
+  void load_state(const HeadTask& task, float* state) const;
+  /// Rounds once to the pool's dtype; does nothing if the problem wants no final state.
+  void store_state(const HeadTask& task, const float* state) const;
+
+  /// Rows [count, Dv], rounded once to the output dtype.
+  void store_outputs(const HeadTask& task, std::int64_t first, std::int64_t count,
+                     const float* rows) const;
+  /// What a padding sequence's outputs are.
+  void store_zero_outputs(const HeadTask& task) const;
+
+ private:
+  void load_rows(const void* array, std::int64_t token_stride, std::int64_t head,
+                 std::int64_t head_dim, std::int64_t first_token, std::int64_t count,
+                 float* rows) const;
+  std::int64_t state_offset(const HeadTask& task) const;
+
+  Problem problem_;
+  GatedDeltaArguments arguments_;
+};
+
+}  // namespace gdn::cpu
