@@ -10,6 +10,11 @@ namespace gdn::cuda {
 /// Available when the driver answers and has at least one device of compute capability 8.0 or more;
 /// otherwise the driver's own words.
 BackendStatus status();
+/// Throws Error(device_unavailable) with the reason: no driver, no such index, too old a device.
 std::unique_ptr<Device> open(int index);
+
+/// The runtime's index of a device opened here. Throws Error(bad_input) for another backend's
+/// device.
+int device_index(const Device& device);
 
 }  // namespace gdn::cuda

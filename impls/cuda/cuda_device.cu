@@ -1,0 +1,271 @@
+#include <cuda_runtime.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cuda/ceilings.h"
+#include "cuda/check.h"
+#include "cuda/cuda_device.h"
+#include "cuda/stream_timer.h"
+#include "interface/error.h"
+
+namespace gdn::cuda {
+namespace {
+
+constexpr int kLowestComputeCapability = 80;  // of the PTX in this build
+
+std::string dotted(int value, int unit) {
+  return std::to_string(value / unit) + "." + std::to_string(value % unit);
+}
+
+/// Devices the driver shows, or its own words in `reason` and 0.
+int device_count(std::string& reason) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    reason = std::string("no usable CUDA device: the driver says '") + cudaGetErrorString(status) +
+             "' (" + cudaGetErrorName(status) + ")";
+    return 0;
+  }
+  if (count == 0) reason = "the CUDA driver shows no device";
+  return count;
+}
+
+int compute_capability(int index) {
+  int major = 0;
+  int minor = 0;
+  GDN_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+  GDN_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
+  return 10 * major + minor;
+}
+
+std::string device_name(int index) {
+  cudaDeviceProp properties{};
+  GDN_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return properties.name;
+}
+
+std::string too_old(int index) {
+  return device_name(index) + " has compute capability " + dotted(compute_capability(index), 10) +
+         "; this build needs " + dotted(kLowestComputeCapability, 10) + " or later";
+}
+
+/// "580.159.04 (CUDA 13.0)": the kernel module's version where Linux shows it.
+std::string driver_version() {
+  int version = 0;
+  GDN_CUDA_CHECK(cudaDriverGetVersion(&version));
+  const std::string cuda =
+      "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  std::ifstream module("/sys/module/nvidia/version");
+  std::string text;
+  if (module >> text) return text + " (" + cuda + ")";
+  return cuda;
+}
+
+std::string toolkit_version() {
+  return "CUDA " + std::to_string(__CUDACC_VER_MAJOR__) + "." +
+         std::to_string(__CUDACC_VER_MINOR__) + "." + std::to_string(__CUDACC_VER_BUILD__);
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    activate();
+    cudaDeviceProp properties{};
+    GDN_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+    info_.backend = "cuda";
+    info_.name = properties.name;
+    info_.driver_version = driver_version();
+    info_.toolkit_version = toolkit_version();
+    info_.compute_capability = 10 * properties.major + properties.minor;
+    info_.multiprocessors = properties.multiProcessorCount;
+    info_.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+    info_.l2_bytes = properties.l2CacheSize;
+    GDN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+
+  ~CudaDevice() override {
+    cudaSetDevice(index_);
+    timer_.reset();
+    if (flush_buffer_ != nullptr) cudaFree(flush_buffer_);
+    cudaStreamDestroy(stream_);
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  int index() const { return index_; }
+  void* native_stream() const override { return stream_; }
+
+  DeviceBuffer allocate(std::int64_t bytes) override {
+    if (bytes < 0) throw_bad_input("allocate: " + std::to_string(bytes) + " bytes asked for");
+    if (bytes == 0) return DeviceBuffer(this, nullptr, 0);
+    activate();
+    return DeviceBuffer(this, allocate_raw(bytes), bytes);
+  }
+
+  std::int64_t free_memory_bytes() const override {
+    activate();
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    GDN_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return static_cast<std::int64_t>(free_bytes);
+  }
+
+  void upload(void* destination, const void* source, std::int64_t bytes) override {
+    copy(destination, source, bytes, cudaMemcpyHostToDevice);
+    synchronize();
+  }
+  void download(void* destination, const void* source, std::int64_t bytes) override {
+    copy(destination, source, bytes, cudaMemcpyDeviceToHost);
+    synchronize();
+  }
+  void copy_async(void* destination, const void* source, std::int64_t bytes) override {
+    copy(destination, source, bytes, cudaMemcpyDeviceToDevice);
+  }
+
+  void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
+    if (bytes == 0) return;
+    activate();
+    GDN_CUDA_CHECK(cudaMemsetAsync(destination, byte, static_cast<std::size_t>(bytes), stream_));
+  }
+
+  void synchronize() override {
+    activate();
+    GDN_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  }
+
+  // Writing as many bytes as the L2 holds evicts what was there; lines an earlier kernel marked
+  // persisting would survive that, so they are made ordinary first.
+  void flush_cache_async() override {
+    activate();
+    if (flush_buffer_ == nullptr) flush_buffer_ = allocate_raw(info_.l2_bytes);
+    GDN_CUDA_CHECK(cudaCtxResetPersistingL2Cache());
+    GDN_CUDA_CHECK(
+        cudaMemsetAsync(flush_buffer_, 0, static_cast<std::size_t>(info_.l2_bytes), stream_));
+  }
+
+  TimeSample time_launch(const std::function<void()>& prepare,
+                         const std::function<void()>& launch) override {
+    activate();
+    return timer().time(prepare, launch);
+  }
+
+  std::function<void()> capture(const std::function<void()>& launch) override {
+    activate();
+    GDN_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t graph = nullptr;
+    try {
+      launch();
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &graph);  // the launch's error is the one to report
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
+    GDN_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
+    const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> graph_owner(graph,
+                                                                               &cudaGraphDestroy);
+    cudaGraphExec_t executable = nullptr;
+    GDN_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    const std::shared_ptr<CUgraphExec_st> owner(executable, &cudaGraphExecDestroy);
+    GDN_CUDA_CHECK(cudaGraphUpload(executable, stream_));
+    return [this, owner] {
+      activate();
+      GDN_CUDA_CHECK(cudaGraphLaunch(owner.get(), stream_));
+    };
+  }
+
+  Ceilings ceilings() override {
+    static std::mutex mutex;
+    static std::map<int, Ceilings> measured;  // by device index: once per process
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = measured.find(index_);
+    if (found != measured.end()) return found->second;
+    activate();
+    return measured[index_] = measure_ceilings(stream_, info_, timer());
+  }
+
+ protected:
+  void release(void* data) noexcept override {
+    cudaSetDevice(index_);
+    cudaFree(data);
+  }
+
+ private:
+  void activate() const { GDN_CUDA_CHECK(cudaSetDevice(index_)); }
+
+  StreamTimer& timer() {
+    if (!timer_) timer_ = std::make_unique<StreamTimer>(stream_, info_.multiprocessors);
+    return *timer_;
+  }
+
+  void* allocate_raw(std::int64_t bytes) {
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw Error(ErrorKind::out_of_memory,
+                  info_.name + ": " + std::to_string(bytes) + " bytes asked for, " +
+                      std::to_string(free_memory_bytes()) + " bytes free");
+    }
+    GDN_CUDA_CHECK(status);
+    return data;
+  }
+
+  void copy(void* destination, const void* source, std::int64_t bytes, cudaMemcpyKind kind) {
+    if (bytes == 0) return;
+    activate();
+    GDN_CUDA_CHECK(
+        cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), kind, stream_));
+  }
+
+  int index_;
+  DeviceInfo info_;
+  cudaStream_t stream_ = nullptr;
+  void* flush_buffer_ = nullptr;
+  std::unique_ptr<StreamTimer> timer_;
+};
+
+}  // namespace
+
+BackendStatus status() {
+  std::string reason;
+  const int count = device_count(reason);
+  for (int index = 0; index < count; ++index) {
+    if (compute_capability(index) >= kLowestComputeCapability) {
+      return {"cuda", true,
+              device_name(index) + ", compute capability " + dotted(compute_capability(index), 10)};
+    }
+    reason = too_old(index);
+  }
+  return {"cuda", false, reason};
+}
+
+std::unique_ptr<Device> open(int index) {
+  std::string reason;
+  const int count = device_count(reason);
+  if (count == 0) throw Error(ErrorKind::device_unavailable, "device 'cuda': " + reason);
+  if (index < 0 || index >= count) {
+    throw Error(ErrorKind::device_unavailable, "device 'cuda:" + std::to_string(index) +
+                                                   "': this machine has " + std::to_string(count) +
+                                                   " CUDA device(s), numbered from 0");
+  }
+  if (compute_capability(index) < kLowestComputeCapability) {
+    throw Error(ErrorKind::device_unavailable,
+                "device 'cuda:" + std::to_string(index) + "': " + too_old(index));
+  }
+  return std::make_unique<CudaDevice>(index);
+}
+
+int device_index(const Device& device) {
+  const auto* cuda_device = dynamic_cast<const CudaDevice*>(&device);
+  if (cuda_device == nullptr) {
+    throw_bad_input("a CUDA device was expected, not " + device.info().backend);
+  }
+  return cuda_device->index();
+}
+
+}  // namespace gdn::cuda
