@@ -1,0 +1,14 @@
+// What this binary was built from: written in every row.
+#pragma once
+
+#include <string>
+
+namespace gdn {
+
+/// SHA-256 over the kernel, reference and harness sources as they were at build time (tests left
+/// out): the same for the same sources, whatever the compiler or machine.
+std::string source_hash();
+/// "0.1.0".
+std::string library_version();
+
+}  // namespace gdn
