@@ -1,0 +1,91 @@
+#include <string>
+
+#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/require.h"
+#include "interface/error.h"
+
+namespace gdn::cuda {
+namespace {
+
+/// The stride to use: dense where the caller gives 0.
+std::int64_t token_stride(std::int64_t given, std::int64_t dense, const char* name) {
+  if (given == 0) return dense;
+  if (given < dense) {
+    throw_bad_input(std::string(name) + ": token stride " + std::to_string(given) +
+                    " is smaller than a token's " + std::to_string(dense) + " elements");
+  }
+  return given;
+}
+
+void require_vectors(const void* pointer, std::int64_t stride, std::int64_t head_dim,
+                     std::int64_t element, std::int64_t bytes, const char* name) {
+  require_pointer(pointer, bytes, name);
+  if (stride * element % bytes != 0 || head_dim * element % bytes != 0) {
+    throw_bad_input(std::string(name) + ": tokens " + std::to_string(stride) +
+                    " elements apart and heads " + std::to_string(head_dim) +
+                    " elements apart are not multiples of " + std::to_string(bytes) + " bytes");
+  }
+}
+
+}  // namespace
+
+GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments) {
+  const auto* given = std::get_if<GatedDeltaArguments>(&arguments);
+  if (given == nullptr) throw_bad_input("arguments: those of gated_delta are expected");
+  const auto token_bytes = static_cast<std::int64_t>(size_of(problem.token_dtype));
+  const std::int64_t key_elements = problem.num_key_heads * problem.key_head_dim;
+  const std::int64_t value_elements = problem.num_value_heads * problem.value_head_dim;
+
+  GatedDeltaParams p;
+  p.query = given->query;
+  p.key = given->key;
+  p.value = given->value;
+  p.output = given->output;
+  p.output_dtype = problem.effective_output_dtype();
+  p.query_token_stride = token_stride(given->query_token_stride, key_elements, "q");
+  p.key_token_stride = token_stride(given->key_token_stride, key_elements, "k");
+  p.value_token_stride = token_stride(given->value_token_stride, value_elements, "v");
+  if (problem.total_tokens() > 0) {
+    require_pointer(p.query, token_bytes, "q");
+    require_pointer(p.key, token_bytes, "k");
+    require_pointer(p.value, token_bytes, "v");
+    require_pointer(p.output, static_cast<std::int64_t>(size_of(p.output_dtype)), "output");
+  }
+  p.gates = make_gate_params(problem, given->gate, given->beta);
+  p.sequence_offsets = given->sequence_offsets;
+  require_pointer(p.sequence_offsets, 8, "sequence_offsets");
+  p.slot_index = given->slot_index;
+  if (problem.slots != SlotMap::identity) require_pointer(p.slot_index, 8, "slot_index");
+
+  p.pool.data = given->state_pool;
+  p.pool.dtype = problem.state_dtype;
+  p.pool.layout = problem.state_layout;
+  p.pool.key_head_dim = static_cast<std::int32_t>(problem.key_head_dim);
+  p.pool.value_head_dim = static_cast<std::int32_t>(problem.value_head_dim);
+  p.pool.row_stride = problem.state_row_stride();
+  p.pool.read = problem.initial_state != InitialState::absent;
+  p.pool.write = problem.final_state;
+  if (p.pool.read || p.pool.write) {
+    require_pointer(p.pool.data, static_cast<std::int64_t>(size_of(p.pool.dtype)), "state_pool");
+  }
+
+  p.num_sequences = static_cast<std::int32_t>(problem.num_sequences());
+  p.num_key_heads = static_cast<std::int32_t>(problem.num_key_heads);
+  p.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
+  p.value_heads_per_key_head = static_cast<std::int32_t>(problem.value_heads_per_key_head());
+  p.key_head_dim = static_cast<std::int32_t>(problem.key_head_dim);
+  p.value_head_dim = static_cast<std::int32_t>(problem.value_head_dim);
+  p.scale = static_cast<float>(problem.effective_scale());
+  p.normalize_qk = problem.normalize_qk;
+  return p;
+}
+
+void require_token_alignment(const GatedDeltaParams& p, DType token_dtype, std::int64_t bytes) {
+  const auto element = static_cast<std::int64_t>(size_of(token_dtype));
+  if (p.query == nullptr) return;  // no tokens
+  require_vectors(p.query, p.query_token_stride, p.key_head_dim, element, bytes, "q");
+  require_vectors(p.key, p.key_token_stride, p.key_head_dim, element, bytes, "k");
+  require_vectors(p.value, p.value_token_stride, p.value_head_dim, element, bytes, "v");
+}
+
+}  // namespace gdn::cuda

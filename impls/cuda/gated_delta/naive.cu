@@ -1,0 +1,141 @@
+// cuda/naive: the token recurrence of contract section 1.1 as it is written, for reading.
+//
+// One thread owns one column v of one head's state: Dk floats in a global-memory workspace, rows Dv
+// apart, so that a warp's accesses are contiguous. For every token it sweeps the column twice:
+// decay and dot with k, then update and dot with q. Any Dk and Dv.
+//
+// Bound by: 16 bytes of state traffic per state element and token (read and write, twice), from L1
+// and L2 where the state fits, and by one memory round trip after another along a sequence; the
+// number of columns is all the parallelism there is.
+#include <cuda_runtime.h>
+
+#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/launch_plan.h"
+
+namespace gdn {
+namespace cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+/// Block b: columns [128 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
+/// Hv.
+template <typename Token>
+__global__ void __launch_bounds__(kThreads)
+    naive_kernel(const GatedDeltaParams p, float* __restrict__ states) {
+  const int tiles = (p.value_head_dim + kThreads - 1) / kThreads;
+  const int head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
+  const int sequence = static_cast<int>(blockIdx.x / tiles / p.num_value_heads);
+  const int key_head = head / p.value_heads_per_key_head;
+  const int v = static_cast<int>(blockIdx.x % tiles) * kThreads + static_cast<int>(threadIdx.x);
+  const SequenceSpan span = sequence_span(p, sequence);
+  if (v >= p.value_head_dim || span.length == 0) return;
+  if (span.is_padding()) {
+    store_zero_outputs(p, span, head, v, v + 1, 0, 1);
+    return;
+  }
+
+  const int Dk = p.key_head_dim;
+  const int Dv = p.value_head_dim;
+  float* const state =  // [Dk], elements Dv apart
+      states +
+      (static_cast<std::int64_t>(sequence) * p.num_value_heads + head) * Dk * std::int64_t{Dv} + v;
+  for (int k = 0; k < Dk; ++k) {
+    state[static_cast<std::int64_t>(k) * Dv] = load_state(p.pool, span.row, head, k, v);
+  }
+
+  for (std::int64_t token = span.first; token < span.first + span.length; ++token) {
+    const Token* const query = query_at<Token>(p, token, key_head);
+    const Token* const key = key_at<Token>(p, token, key_head);
+    const float decay = decay_of(p.gates, token, head);
+    const float beta = beta_of(p.gates, token, head);
+    float query_factor = p.scale;
+    float key_factor = 1;
+    if (p.normalize_qk) {
+      float query_squares = 0;
+      float key_squares = 0;
+      for (int k = 0; k < Dk; ++k) {
+        query_squares = fmaf(to_float(query[k]), to_float(query[k]), query_squares);
+        key_squares = fmaf(to_float(key[k]), to_float(key[k]), key_squares);
+      }
+      query_factor = p.scale / sqrtf(query_squares + kNormEpsilon);
+      key_factor = 1 / sqrtf(key_squares + kNormEpsilon);
+    }
+
+    float predicted = 0;  // S^T k, of the decayed state
+    for (int k = 0; k < Dk; ++k) {
+      float& s = state[static_cast<std::int64_t>(k) * Dv];
+      s *= decay;
+      predicted = fmaf(s, to_float(key[k]) * key_factor, predicted);
+    }
+    const float correction = beta * (to_float(value_at<Token>(p, token, head)[v]) - predicted);
+    float output = 0;
+    for (int k = 0; k < Dk; ++k) {
+      float& s = state[static_cast<std::int64_t>(k) * Dv];
+      s = fmaf(to_float(key[k]) * key_factor, correction, s);
+      output = fmaf(s, to_float(query[k]), output);
+    }
+    store_element(p.output, output_index(p, token, head, v), p.output_dtype, output * query_factor);
+  }
+
+  for (int k = 0; k < Dk; ++k) {
+    store_state(p.pool, span.row, head, k, v, state[static_cast<std::int64_t>(k) * Dv]);
+  }
+}
+
+class Naive final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "cuda/naive",
+        .operation = Operation::gated_delta,
+        .backend = "cuda",
+        .form = "naive",
+        .summary = "one thread per state column, state in global memory; bound by state traffic",
+        .resources = "",
+        .min_compute_capability = 80};
+    return description;
+  }
+
+  Support supports(const Problem& problem) const override {
+    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
+    return Support::yes();
+  }
+
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return problem.num_sequences() * problem.num_value_heads * problem.key_head_dim *
+           problem.value_head_dim * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedDeltaParams params = make_params(problem, arguments);
+    const std::int64_t tiles = (problem.value_head_dim + kThreads - 1) / kThreads;
+    const unsigned int blocks =
+        grid_blocks(problem.num_sequences() * problem.num_value_heads * tiles, description().name);
+    std::vector<DeviceBuffer> workspaces;
+    workspaces.push_back(device.allocate(workspace_bytes(problem)));
+    float* const states = workspaces.front().as<float>();
+    PlanInfo info;
+    info.launches = 1;
+    info.choice = "threads=" + std::to_string(kThreads);
+    return std::make_unique<LaunchPlan>(
+        device, info, std::move(workspaces),
+        [params, states, blocks, dtype = problem.token_dtype](cudaStream_t stream) {
+          with_element_type(dtype, [&](auto token) {
+            naive_kernel<decltype(token)><<<blocks, kThreads, 0, stream>>>(params, states);
+          });
+        });
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+const Implementation& cuda_gated_delta_naive() {
+  static const cuda::Naive implementation;
+  return implementation;
+}
+
+}  // namespace gdn

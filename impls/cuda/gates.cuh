@@ -1,0 +1,83 @@
+// Typed gates on the device: what the gate and beta arrays hold -> log_decay, decay and beta, in
+// float32 (contract section 1.1). Usable inline, token by token, or as a pass of its own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "interface/implementation.h"
+#include "interface/problem.h"
+
+namespace gdn::cuda {
+
+/// Gate and beta of one problem as a kernel takes them: device pointers, [T, Hv] unless noted.
+struct GateParams {
+  GateEncoding gate_encoding = GateEncoding::log_decay;
+  BetaEncoding beta_encoding = BetaEncoding::beta;
+  std::int32_t num_value_heads = 0;  ///< Hv
+  const float* gate = nullptr;
+  const float* A_log = nullptr;    ///< [Hv], logits only
+  const float* dt_bias = nullptr;  ///< [Hv], logits only
+  const float* beta = nullptr;
+};
+
+/// Throws Error(bad_input) when an array is null, misaligned or of another encoding than the
+/// problem's.
+GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta& beta);
+
+/// Enqueues log_decay[T, Hv] and beta[T, Hv] (either may be null) for the tokens that
+/// sequence_offsets[num_sequences], read on the device, counts; at most `token_capacity`.
+void enqueue_gate_pass(const GateParams& params, const std::int64_t* sequence_offsets,
+                       std::int64_t num_sequences, std::int64_t token_capacity, float* log_decay,
+                       float* beta, cudaStream_t stream);
+
+#ifdef __CUDACC__
+
+/// ln(1 + e^x) without overflow: exact for large |x|.
+__device__ __forceinline__ float softplus(float x) {
+  return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));  // at most 1: no overflow on either side
+  return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+}
+
+/// -exp(A_log) * softplus(x). Where softplus(x) = e^x to float32 the product is one exponential:
+/// exp(A_log) may then overflow and softplus vanish without their product being inf * 0.
+__device__ __forceinline__ float log_decay_from_logit(float x, float A_log) {
+  return x < -17.0f ? -expf(A_log + x) : -expf(A_log) * softplus(x);
+}
+
+/// g = ln(decay) <= 0 of a token (counted over all sequences) and value head; -inf for a reset.
+__device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {
+  const float x = p.gate[token * p.num_value_heads + head];
+  switch (p.gate_encoding) {
+    case GateEncoding::decay:
+      return logf(x);
+    case GateEncoding::neg_log_decay:
+      return -x;
+    case GateEncoding::logits:
+      return log_decay_from_logit(x + p.dt_bias[head], p.A_log[head]);
+    case GateEncoding::log_decay:
+      break;
+  }
+  return x;
+}
+
+/// exp(g), in 0..1: the array's own value, unrounded, where it holds decays.
+__device__ __forceinline__ float decay_of(const GateParams& p, std::int64_t token, int head) {
+  if (p.gate_encoding == GateEncoding::decay) return p.gate[token * p.num_value_heads + head];
+  return expf(log_decay_of(p, token, head));
+}
+
+__device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int head) {
+  const float x = p.beta[token * p.num_value_heads + head];
+  return p.beta_encoding == BetaEncoding::logit ? sigmoid(x) : x;
+}
+
+#endif  // __CUDACC__
+
+}  // namespace gdn::cuda
