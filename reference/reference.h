@@ -23,7 +23,8 @@ struct SequenceHead {
 };
 
 /// Results in the wide scalar, laid out as gdn::Outputs. Rows of the state pool that no sequence
-/// writes hold the case's values; entries of (sequence, head) pairs that were not evaluated are NaN.
+/// writes hold the case's values; entries of (sequence, head) pairs that were not evaluated are
+/// NaN.
 template <typename Scalar>
 struct WideOutputs {
   std::vector<Scalar> output;
@@ -34,8 +35,8 @@ struct WideOutputs {
 
 struct EvaluationOptions {
   int threads = 0;  ///< 0 = all
-  /// Evaluate only these pairs (a stated sample of a problem too large to check whole); empty = all.
-  /// causal_conv1d ignores it.
+  /// Evaluate only these pairs (a stated sample of a problem too large to check whole); empty =
+  /// all. causal_conv1d ignores it.
   std::vector<SequenceHead> pairs;
 };
 

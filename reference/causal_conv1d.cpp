@@ -1,0 +1,72 @@
+#include "reference/causal_conv1d.h"
+
+#include "reference/gates.h"
+#include "reference/parallel.h"
+
+namespace gdn::reference {
+namespace {
+
+// One channel of one sequence. `ext` holds the old window, then the sequence's inputs.
+template <typename Scalar>
+Scalar convolve_at(const std::vector<Scalar>& ext, std::int64_t t, const float* weight,
+                   std::int64_t width, Scalar bias, Activation activation) {
+  Scalar sum = bias;
+  for (std::int64_t j = 0; j < width; ++j) sum += Scalar(weight[j]) * ext[t + j];
+  return activation == Activation::silu ? sum * sigmoid(sum) : sum;
+}
+
+}  // namespace
+
+template <typename Scalar>
+ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
+  const Problem& problem = inputs.problem;
+  const std::int64_t channels = problem.conv_channels();
+  const std::int64_t width = problem.conv_width;
+  const std::int64_t window = width - 1;
+  const std::int64_t total_tokens = problem.total_tokens();
+  const bool channels_fastest = problem.conv_layout == ConvLayout::channels;
+  const std::int64_t token_stride = channels_fastest ? channels : 1;
+  const std::int64_t channel_stride = channels_fastest ? 1 : total_tokens;
+
+  ConvResult<Scalar> result;
+  result.output.assign(inputs.qkv.size(), Scalar(0));  // what sequences with slot -1 keep
+  result.state.assign(inputs.conv_state.begin(), inputs.conv_state.end());
+
+  const auto sequence_channels = [&](std::int64_t n, std::int64_t c_begin, std::int64_t c_end) {
+    const std::int64_t slot = inputs.slot_index.empty() ? n : inputs.slot_index[n];
+    if (slot < 0) return;
+    const std::int64_t first = inputs.sequence_offsets[n];
+    const std::int64_t length = inputs.sequence_offsets[n + 1] - first;
+    std::vector<Scalar> ext(window + length);
+    for (std::int64_t c = c_begin; c < c_end; ++c) {
+      const float* old_window = &inputs.conv_state[(slot * channels + c) * window];
+      for (std::int64_t j = 0; j < window; ++j) ext[j] = Scalar(old_window[j]);
+      for (std::int64_t t = 0; t < length; ++t) {
+        ext[window + t] = Scalar(inputs.qkv[(first + t) * token_stride + c * channel_stride]);
+      }
+      const Scalar bias = inputs.conv_bias.empty() ? Scalar(0) : Scalar(inputs.conv_bias[c]);
+      for (std::int64_t t = 0; t < length; ++t) {
+        result.output[(first + t) * token_stride + c * channel_stride] =
+            convolve_at(ext, t, &inputs.conv_weight[c * width], width, bias, problem.activation);
+      }
+      // New slot j is x[L - (width-1) + j] if that index is >= 0, else old slot L + j: the last
+      // width - 1 entries of ext, for every L >= 0.
+      Scalar* new_window = &result.state[(slot * channels + c) * window];
+      for (std::int64_t j = 0; j < window; ++j) new_window[j] = ext[length + j];
+    }
+  };
+
+  constexpr std::int64_t kChannelsPerItem = 64;
+  const std::int64_t blocks = (channels + kChannelsPerItem - 1) / kChannelsPerItem;
+  parallel_for(problem.num_sequences() * blocks, threads, [&](std::int64_t item) {
+    const std::int64_t c_begin = item % blocks * kChannelsPerItem;
+    sequence_channels(item / blocks, c_begin, std::min(channels, c_begin + kChannelsPerItem));
+  });
+  return result;
+}
+
+template ConvResult<float> causal_conv1d(const Case&, int);
+template ConvResult<double> causal_conv1d(const Case&, int);
+template ConvResult<long double> causal_conv1d(const Case&, int);
+
+}  // namespace gdn::reference

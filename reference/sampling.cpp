@@ -1,0 +1,77 @@
+// Which (sequence, head) pairs to check of a problem too large to check whole.
+#include <algorithm>
+#include <set>
+
+#include "reference/reference.h"
+
+namespace gdn::reference {
+namespace {
+
+// SplitMix64 (Steele, Lea, Flood 2014): the same draws on every machine.
+class SplitMix64 {
+ public:
+  explicit SplitMix64(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// Uniform in 0..bound-1, without the bias of a plain remainder.
+  std::uint64_t below(std::uint64_t bound) {
+    const std::uint64_t reject_below = (0 - bound) % bound;
+    std::uint64_t x = next();
+    while (x < reject_below) x = next();
+    return x % bound;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t count,
+                                       std::uint64_t seed) {
+  const std::int64_t heads = problem.num_value_heads;
+  std::vector<std::int64_t> sequences;  // the non-empty ones
+  std::int64_t longest = 0;             // position in `sequences`
+  const auto& lengths = problem.sequences.lengths;
+  for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
+    if (lengths[n] == 0) continue;
+    sequences.push_back(n);
+    if (lengths[n] > lengths[sequences[longest]]) {
+      longest = static_cast<std::int64_t>(sequences.size()) - 1;
+    }
+  }
+  const std::int64_t total = static_cast<std::int64_t>(sequences.size()) * heads;
+  std::set<std::int64_t> chosen;
+  if (total <= count) {
+    for (std::int64_t i = 0; i < total; ++i) chosen.insert(i);
+  } else {
+    chosen = {longest * heads, longest * heads + heads - 1};
+    SplitMix64 random(seed);
+    while (static_cast<std::int64_t>(chosen.size()) < count) {
+      chosen.insert(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(total))));
+    }
+  }
+  std::vector<SequenceHead> pairs;
+  for (std::int64_t i : chosen) pairs.push_back({sequences[i / heads], i % heads});
+  return pairs;
+}
+
+double evaluation_flops(const Problem& problem) {
+  const double tokens = static_cast<double>(problem.total_tokens());
+  double flops = 0;
+  if (problem.operation != Operation::causal_conv1d) {
+    // S^T k, beta k r^T and S^T q: three multiply-adds per state element and token.
+    flops += 2.0 * 3.0 * tokens * static_cast<double>(problem.num_value_heads) *
+             static_cast<double>(problem.key_head_dim * problem.value_head_dim);
+  }
+  if (problem.operation != Operation::gated_delta) {
+    flops += 2.0 * tokens * static_cast<double>(problem.conv_channels() * problem.conv_width);
+  }
+  return flops;
+}
+
+}  // namespace gdn::reference
