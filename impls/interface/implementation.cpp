@@ -4,18 +4,6 @@
 
 namespace gdn {
 
-const Implementation& find_implementation(Operation operation, const std::string& name) {
-  std::vector<std::string> names;
-  for (const Implementation* implementation : all_implementations()) {
-    const Description& description = implementation->description();
-    if (description.operation != operation) continue;
-    if (description.name == name) return *implementation;
-    names.push_back(description.name);
-  }
-  throw_bad_input("implementation '" + name + "' is unknown for " + to_string(operation) +
-                  " (did you mean '" + nearest_name(name, names) + "'? see gdnbench list)");
-}
-
 Support runs_on(const Implementation& implementation, const DeviceInfo& device) {
   const Description& description = implementation.description();
   const bool emulated = description.backend == "hip" && device.backend == "gfx906-emulator";
