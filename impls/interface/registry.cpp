@@ -1,4 +1,5 @@
-// Looking implementations up. The list itself, all_implementations(), is made by impls/CMakeLists.txt.
+// Looking implementations up. The list itself, all_implementations(), is made by
+// impls/CMakeLists.txt.
 #include "interface/error.h"
 #include "interface/implementation.h"
 

@@ -1,6 +1,7 @@
 #include "cpu/gated_delta/headwise.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -21,17 +22,16 @@ class HeadwisePlan final : public Plan {
  public:
   HeadwisePlan(const HeadwiseForm& form, const Problem& problem,
                const GatedDeltaArguments& arguments, Device& device)
-      : head_function_(form.head_function),
-        operands_(problem, arguments),
-        workers_(workers_for(problem)) {
+      : operands_(problem, arguments), workers_(workers_for(problem)) {
+    const InstructionSet set = instruction_set();
+    head_function_ = form.head_function(set);
     info_.chunk = form.chunk(problem);
     // Each worker's part starts on its own cache line.
     const std::int64_t floats = form.workspace_floats(problem, info_.chunk);
     worker_floats_ = (floats + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
     info_.workspace_bytes = worker_floats_ * workers_ * static_cast<std::int64_t>(sizeof(float));
     info_.launches = 1;
-    info_.choice =
-        form.choice + (form.choice.empty() ? "" : " ") + "threads=" + std::to_string(workers_);
+    info_.choice = "isa=" + to_string(set) + " threads=" + std::to_string(workers_);
     workspace_ = device.allocate(info_.workspace_bytes);
     body_ = [this](std::int64_t item, int worker) { run_head(item, worker); };
   }
@@ -56,7 +56,7 @@ class HeadwisePlan final : public Plan {
     }
   }
 
-  HeadFunction head_function_;
+  HeadFunction head_function_ = nullptr;
   GatedDeltaOperands operands_;
   int workers_;
   std::int64_t worker_floats_ = 0;

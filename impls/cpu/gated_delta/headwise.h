@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "cpu/gated_delta/operands.h"
+#include "cpu/instruction_set.h"
 #include "interface/implementation.h"
 
 namespace gdn::cpu {
@@ -22,8 +22,8 @@ struct HeadwiseForm {
   /// Tokens per chunk that a plan uses; 0 = not chunked.
   std::int64_t (*chunk)(const Problem& problem);
   std::int64_t (*workspace_floats)(const Problem& problem, std::int64_t chunk);
-  HeadFunction head_function;
-  std::string choice;  ///< PlanInfo::choice without the number of threads
+  /// The version for an instruction set (the same for all, where there is only one).
+  HeadFunction (*head_function)(InstructionSet set);
 };
 
 class HeadwiseImplementation final : public Implementation {

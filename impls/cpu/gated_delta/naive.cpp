@@ -81,8 +81,7 @@ const Implementation& cpu_gated_delta_naive() {
       .supports = [](const Problem&) { return Support::yes(); },
       .chunk = [](const Problem&) -> std::int64_t { return 0; },
       .workspace_floats = workspace_floats,
-      .head_function = run_head,
-      .choice = "",
+      .head_function = [](cpu::InstructionSet) -> cpu::HeadFunction { return run_head; },
   });
   return implementation;
 }

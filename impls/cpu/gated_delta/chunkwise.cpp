@@ -1,0 +1,53 @@
+// cpu/chunkwise: the chunkwise-WY form, which turns the recurrence over tokens into one over chunks
+// and the work within a chunk into matrix products; the algorithm is in chunkwise_kernel.cpp.
+//
+// Bound by the float32 rate of the matrix products. Larger chunks give larger products but more
+// work per token (it grows by Dk + 1.5 Dv multiply-adds per token of chunk size).
+#include "cpu/gated_delta/headwise.h"
+#include "cpu/gated_delta/kernels.h"
+
+namespace gdn {
+namespace {
+
+constexpr std::int64_t kSmallestChunk = 16, kLargestChunk = 256, kDefaultChunk = 64;
+
+Support supports(const Problem& problem) {
+  if (problem.chunk != 0 && (problem.chunk < kSmallestChunk || problem.chunk > kLargestChunk)) {
+    return Support::no("chunk=" + std::to_string(problem.chunk) + " is not in " +
+                       std::to_string(kSmallestChunk) + ".." + std::to_string(kLargestChunk));
+  }
+  return Support::yes();
+}
+
+std::int64_t chunk_of(const Problem& problem) {
+  return problem.chunk == 0 ? kDefaultChunk : problem.chunk;
+}
+
+std::int64_t workspace_floats(const Problem& problem, std::int64_t C) {
+  const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
+  // As laid out in chunkwise_head; a double and an int64 are two floats each.
+  return 4 * C + Dk * Dv + 2 * C * Dk + C * Dv + 2 * C * Dv + 2 * C * C + 2 * C;
+}
+
+}  // namespace
+
+const Implementation& cpu_gated_delta_chunkwise() {
+  static const cpu::HeadwiseImplementation implementation({
+      .description = {.name = "cpu/chunkwise",
+                      .operation = Operation::gated_delta,
+                      .backend = "cpu",
+                      .form = "chunkwise",
+                      .summary = "chunkwise-WY (V' form), Eigen products per chunk of any size in "
+                                 "16..256; bound by the float32 matrix rate",
+                      .resources = "any CPU"},
+      .supports = supports,
+      .chunk = chunk_of,
+      .workspace_floats = workspace_floats,
+      .head_function = [](cpu::InstructionSet set) -> cpu::HeadFunction {
+        return cpu::version_for(set, GDN_CPU_VERSIONS(chunkwise_head));
+      },
+  });
+  return implementation;
+}
+
+}  // namespace gdn

@@ -1,0 +1,169 @@
+// The chunkwise-WY form of one head. A chunk of C tokens, with G_i = g_1 + .. + g_i the log decay
+// accumulated within the chunk, gamma_i = exp(G_i) and D_ij = exp(G_i - G_j) for j <= i, is
+//
+//     L  = I + strict_lower(diag(beta) (K K^T * D))                       [C, C]
+//     V' = L^-1 diag(beta) (V - diag(gamma) K S)                          [C, Dv]
+//     O  = scale (diag(gamma) Q S + lower(Q K^T * D) V')                  [C, Dv]
+//     S <- gamma_C S + (diag(exp(G_C - G_j)) K)^T V'                      [Dk, Dv]
+//
+// V' holds the rows beta_t r_t that the token recurrence would add to the state: substituting the
+// recurrence into itself within the chunk leaves one unit lower triangular system. Everything else
+// is matrix products.
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/gated_delta/kernels.h"
+
+namespace gdn::cpu::GDN_ISA {
+namespace {
+
+using Index = std::int64_t;
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using MatrixMap = Eigen::Map<Matrix>;
+using VectorMap = Eigen::Map<Eigen::VectorXf>;
+
+/// Rows of the triangular system solved by substitution between two matrix products.
+constexpr Index kSolveBlock = 16;
+
+/// exp(-120) is far below the smallest float: such a decay is the reset that float arithmetic makes
+/// of it, and leaving it out of the sums keeps the differences of the others exact.
+constexpr float kResetLogDecay = -120.0f;
+
+/// Decays within a chunk, as exponentials of differences of accumulated log decays: arguments are
+/// never positive, so nothing overflows. A reset never enters a sum (-inf - -inf would be NaN): it
+/// cuts the chunk into spans, and a decay from one span into another is an exact zero.
+class ChunkDecays {
+ public:
+  /// accumulated: [C] doubles (differences of floats would lose the low bits of small decays in
+  /// large sums); span_start: [C].
+  ChunkDecays(double* accumulated, Index* span_start)
+      : accumulated_(accumulated), span_start_(span_start) {}
+
+  void accumulate(const float* log_decay, Index tokens) {
+    double sum = 0;
+    Index start = -1;  // -1: the span that the state carried into the chunk still reaches
+    for (Index i = 0; i < tokens; ++i) {
+      if (log_decay[i] < kResetLogDecay) {
+        start = i;
+      } else {
+        sum += static_cast<double>(log_decay[i]);
+      }
+      accumulated_[i] = sum;
+      span_start_[i] = start;
+    }
+    tokens_ = tokens;
+  }
+
+  /// gamma_i: from the chunk's initial state to the state after token i.
+  float from_initial(Index i) const {
+    return span_start_[i] >= 0 ? 0.0f : std::exp(static_cast<float>(accumulated_[i]));
+  }
+
+  /// D_ij for j <= i.
+  float between(Index i, Index j) const {
+    return j < span_start_[i] ? 0.0f
+                              : std::exp(static_cast<float>(accumulated_[i] - accumulated_[j]));
+  }
+
+  /// Row i of D times the first i + 1 entries of `row`; entries from columns [i + 1, tokens) are
+  /// set to zero.
+  void decay_row(Index i, float* row) const {
+    const Index first = std::max<Index>(span_start_[i], 0);
+    Eigen::Map<Eigen::ArrayXf> entries(row, tokens_);
+    entries.head(first).setZero();
+    const Eigen::Map<const Eigen::ArrayXd> accumulated(accumulated_, tokens_);
+    const Index count = i + 1 - first;
+    entries.segment(first, count) *=
+        (accumulated_[i] - accumulated.segment(first, count)).cast<float>().exp();
+    entries.tail(tokens_ - i - 1).setZero();
+  }
+
+ private:
+  double* accumulated_;
+  Index* span_start_;
+  Index tokens_ = 0;
+};
+
+/// X <- L^-1 X for a unit lower triangular L [n, n] (its diagonal and upper part are not read) and
+/// X [n, Dv]: blocks of rows by substitution, and a product that takes each solved block out of all
+/// rows below.
+void solve_unit_lower(const MatrixMap& L, MatrixMap& X) {
+  const Index n = L.rows();
+  for (Index first = 0; first < n; first += kSolveBlock) {
+    const Index last = std::min(first + kSolveBlock, n);
+    if (first > 0) {
+      X.middleRows(first, last - first).noalias() -=
+          L.block(first, 0, last - first, first) * X.topRows(first);
+    }
+    for (Index i = first + 1; i < last; ++i) {
+      for (Index j = first; j < i; ++j) X.row(i) -= L(i, j) * X.row(j);
+    }
+  }
+}
+
+}  // namespace
+
+void chunkwise_head(const GatedDeltaOperands& operands, const HeadTask& task, std::int64_t chunk,
+                    float* workspace) {
+  const Index Dk = operands.problem().key_head_dim, Dv = operands.problem().value_head_dim;
+  const Index C = chunk;
+  const float scale = operands.scale();
+
+  // The doubles first: the workspace starts on a cache line.
+  double* accumulated = reinterpret_cast<double*>(workspace);     // [C]
+  Index* span_start = reinterpret_cast<Index*>(accumulated + C);  // [C]
+  float* state = reinterpret_cast<float*>(span_start + C);        // [Dk, Dv]
+  float* queries_keys = state + Dk * Dv;                          // [2C, Dk]: Q above K
+  float* values = queries_keys + 2 * C * Dk;                      // [C, Dv]: V, then V'
+  float* outputs = values + C * Dv;                               // [2C, Dv]: Q S above K S
+  float* scores = outputs + 2 * C * Dv;                           // [2C, C]: Q K^T above K K^T
+  float* log_decay = scores + 2 * C * C;                          // [C]
+  float* beta = log_decay + C;                                    // [C]
+
+  MatrixMap S(state, Dk, Dv);
+  ChunkDecays decays(accumulated, span_start);
+  operands.load_state(task, state);
+  for (Index start = 0; start < task.num_tokens; start += C) {
+    const Index n = std::min(C, task.num_tokens - start);  // the last chunk may be short
+    operands.load_queries(task, start, n, queries_keys);
+    operands.load_keys(task, start, n, queries_keys + n * Dk);
+    operands.load_values(task, start, n, values);
+    operands.load_gates(task, start, n, log_decay, beta);
+    decays.accumulate(log_decay, n);
+
+    // Q and K meet S, and K^T, in one product each.
+    const MatrixMap QK(queries_keys, 2 * n, Dk);
+    MatrixMap K(queries_keys + n * Dk, n, Dk);
+    MatrixMap QK_S(outputs, 2 * n, Dv);
+    MatrixMap QK_Kt(scores, 2 * n, n);
+    QK_S.noalias() = QK * S;
+    QK_Kt.noalias() = QK * K.transpose();
+
+    MatrixMap P(scores, n, n);          // lower(Q K^T * D)
+    MatrixMap L(scores + n * n, n, n);  // diag(beta) (K K^T * D), of which strict_lower is used
+    MatrixMap O(outputs, n, Dv);
+    const MatrixMap K_S(outputs + n * Dv, n, Dv);
+    MatrixMap V(values, n, Dv);
+    for (Index i = 0; i < n; ++i) {
+      decays.decay_row(i, P.row(i).data());
+      decays.decay_row(i, L.row(i).data());
+      L.row(i) *= beta[i];
+      const float gamma = decays.from_initial(i);
+      V.row(i) = beta[i] * (V.row(i) - gamma * K_S.row(i));
+      O.row(i) *= gamma;
+    }
+
+    solve_unit_lower(L, V);  // V is now V'
+    O.noalias() += P * V;
+    O *= scale;
+    operands.store_outputs(task, start, n, outputs);
+
+    for (Index j = 0; j < n; ++j) K.row(j) *= decays.between(n - 1, j);
+    S *= decays.from_initial(n - 1);
+    S.noalias() += K.transpose() * V;
+  }
+  operands.store_state(task, state);
+}
+
+}  // namespace gdn::cpu::GDN_ISA

@@ -1,0 +1,38 @@
+// cpu/recurrent: the token recurrence with the state in cache and its columns in vector registers.
+//
+// Two passes over the state per token instead of naive's four, in blocks of columns that fit the
+// first-level cache; the algorithm is in recurrent_kernel.cpp. Bound by loads and stores of the
+// state: three state-sized streams for four multiply-adds per element and token.
+#include "cpu/gated_delta/headwise.h"
+#include "cpu/gated_delta/kernels.h"
+
+namespace gdn {
+namespace {
+
+std::int64_t workspace_floats(const Problem& problem, std::int64_t /*chunk*/) {
+  const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
+  return Dk * Dv + cpu::kRecurrentTileTokens * (2 * Dk + Dv + 2);
+}
+
+}  // namespace
+
+const Implementation& cpu_gated_delta_recurrent() {
+  static const cpu::HeadwiseImplementation implementation({
+      .description = {.name = "cpu/recurrent",
+                      .operation = Operation::gated_delta,
+                      .backend = "cpu",
+                      .form = "recurrent",
+                      .summary = "token recurrence over column blocks of the state in vector "
+                                 "registers; bound by streaming the state through cache",
+                      .resources = "any CPU"},
+      .supports = [](const Problem&) { return Support::yes(); },
+      .chunk = [](const Problem&) -> std::int64_t { return 0; },
+      .workspace_floats = workspace_floats,
+      .head_function = [](cpu::InstructionSet set) -> cpu::HeadFunction {
+        return cpu::version_for(set, GDN_CPU_VERSIONS(recurrent_head));
+      },
+  });
+  return implementation;
+}
+
+}  // namespace gdn
