@@ -3,4 +3,5 @@
 gdn_implementation(cpu/gated_delta/naive.cpp)
 gdn_implementation(cpu/gated_delta/recurrent.cpp)
 gdn_implementation(cpu/gated_delta/chunkwise.cpp)
+gdn_implementation(cuda/gated_delta/fused_sm90.cu)
 gdn_implementation(cuda/gated_delta/naive.cu)
