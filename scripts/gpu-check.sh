@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
+# passed to data/gpu-record.json, with the hash of the sources it speaks of.
+#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [STEP...]
+# DIR holds gdnbench and impls_tests: the build folder (default build/), or a folder made by
+# scripts/bundle.sh. Steps (default: all), each resumable by itself:
+#   tests      the implementation tests on the GPU (grid against float64, invariances)
+#   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
+#   sanitizer  compute-sanitizer memcheck and racecheck on a small grid
+#   table      every implementation, verified and timed, at 16/32 heads
+#   record     writes gpu-record.json from what the steps above left in --out
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+programs=build
+out=results/gpu-check
+steps=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --programs) programs=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    tests|verify|sanitizer|table|record) steps+=("$1"); shift ;;
+    *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
+  esac
+done
+[ ${#steps[@]} -gt 0 ] || steps=(tests verify sanitizer table record)
+for program in gdnbench impls_tests; do
+  [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
+done
+mkdir -p "$out"
+
+run_tests() {
+  "$programs/impls_tests" --gtest_brief=1 --gtest_output="json:$out/tests.json" >"$out/tests.log" 2>&1 || true
+  tail -n 5 "$out/tests.log"
+}
+
+run_verify() {
+  "$programs/gdnbench" verify --device cuda --suite gpu --json >"$out/verify.json" || true
+}
+
+run_sanitizer() {
+  local tool
+  for tool in memcheck racecheck; do
+    if compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/bin/gdnbench" verify --device cuda \
+        --suite sanitizer >"$out/$tool.log" 2>&1; then
+      echo clean >"$out/$tool"
+    else
+      echo "failed, see $tool.log" >"$out/$tool"
+    fi
+    printf '%s: ' "$tool"; cat "$out/$tool"
+  done
+}
+
+run_table() {
+  "$programs/gdnbench" sweep --preset implementations --device cuda --out "$out/table.h5"
+  "$programs/gdnbench" table "$out/table.h5" | tee "$out/table.md"
+}
+
+write_record() {
+  python3 scripts/write_gpu_record.py "$out" "$programs/gdnbench" data/gpu-record.json \
+    "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)"
+}
+
+for step in "${steps[@]}"; do
+  case "$step" in
+    record) write_record ;;
+    *) "run_$step" ;;
+  esac
+done
