@@ -1,0 +1,38 @@
+#include "harness/cli/axes.h"
+
+#include "harness/presets.h"
+
+namespace gdn::cli {
+
+void AxisOptions::add_to(CLI::App& app) {
+  const std::string what = "What to run";
+  app.add_option("--op", operation_, "gated_delta | causal_conv1d | gated_delta_layer")
+      ->capture_default_str()
+      ->group(what);
+  std::string names;
+  for (const Preset& preset : presets()) names += (names.empty() ? "" : " ") + preset.name;
+  app.add_option("--preset", presets_, "named axis values, several combine: " + names)
+      ->delimiter(',')
+      ->group(what);
+  app.add_option("--problem", problems_, "a whole Problem string; may be repeated")->group(what);
+  app.add_option("--case", cases_, "inputs from a case file, FILE.h5[:/group]; may be repeated")
+      ->group(what);
+  for (const ProblemField& field : problem_fields()) {
+    if (field.key == "case") continue;
+    app.add_option("--" + field.key, axes_[field.key], field.help)->group("Axes (comma lists)");
+  }
+}
+
+GridSpec AxisOptions::spec() const {
+  GridSpec spec;
+  spec.operation = parse_operation(operation_);
+  spec.presets = presets_;
+  spec.problems = problems_;
+  spec.cases = cases_;
+  for (const auto& [key, text] : axes_) {
+    if (!text.empty()) spec.axes[key] = split_values(key, text);
+  }
+  return spec;
+}
+
+}  // namespace gdn::cli

@@ -1,0 +1,29 @@
+// The options that describe a grid, shared by verify, bench and sweep: one option per Problem field
+// (--heads 16/32,16/64 --seq 4x8192 ...), --op, --preset, --problem and --case.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/grid.h"
+
+namespace gdn::cli {
+
+class AxisOptions {
+ public:
+  /// Adds the options in groups of their own in --help.
+  void add_to(CLI::App& app);
+  /// Throws Error(bad_input).
+  GridSpec spec() const;
+
+ private:
+  std::string operation_ = "gated_delta";
+  std::vector<std::string> presets_;
+  std::vector<std::string> problems_;
+  std::vector<std::string> cases_;
+  std::map<std::string, std::string> axes_;  ///< field key -> comma list as typed
+};
+
+}  // namespace gdn::cli

@@ -1,0 +1,16 @@
+// JSON text for --json output: strings escaped, non-finite numbers as null.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gdn::cli {
+
+std::string json_string(const std::string& text);
+/// Shortest form that reads back to the same double; null for NaN and infinities.
+std::string json_number(double value);
+/// Values are JSON already.
+std::string json_object(const std::vector<std::pair<std::string, std::string>>& members);
+
+}  // namespace gdn::cli

@@ -1,0 +1,90 @@
+// gdnbench list: every implementation, whether it runs here, and why not.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "harness/cli/command.h"
+#include "harness/cli/json.h"
+#include "interface/device.h"
+#include "interface/error.h"
+#include "interface/implementation.h"
+
+namespace gdn::cli {
+namespace {
+
+class List : public Command {
+ public:
+  std::string name() const override { return "list"; }
+  std::string help() const override { return "implementations, and whether each runs here"; }
+  std::string example() const override { return "gdnbench list --op gated_delta"; }
+  void add_options(CLI::App& app) override {
+    app.add_option("--op", operation_, "only this operation");
+    app.add_flag("--json", json_, "machine-readable output");
+  }
+
+  int run() override {
+    if (!operation_.empty()) parse_operation(operation_);
+    if (json_) fmt::print("[\n");
+    bool first = true;
+    for (const Implementation* implementation : all_implementations()) {
+      const Description& d = implementation->description();
+      if (!operation_.empty() && to_string(d.operation) != operation_) continue;
+      const std::string reason = why_not_here(*implementation);
+      if (json_) {
+        fmt::print("{}{}", first ? "" : ",\n",
+                   json_object({{"name", json_string(d.name)},
+                                {"operation", json_string(to_string(d.operation))},
+                                {"backend", json_string(d.backend)},
+                                {"form", json_string(d.form)},
+                                {"summary", json_string(d.summary)},
+                                {"resources", json_string(d.resources)},
+                                {"runs_here", reason.empty() ? "true" : "false"},
+                                {"reason", json_string(reason)},
+                                {"bitwise_repeatable", d.bitwise_repeatable ? "true" : "false"},
+                                {"batch_invariant", d.batch_invariant ? "true" : "false"}}));
+      } else {
+        fmt::print("{:<18} {:<24} {}\n", to_string(d.operation), d.name, d.summary);
+        if (!d.resources.empty()) fmt::print("{:<43} needs: {}\n", "", d.resources);
+        if (!reason.empty()) fmt::print("{:<43} not here: {}\n", "", reason);
+      }
+      first = false;
+    }
+    if (json_) fmt::print("\n]\n");
+    return 0;
+  }
+
+ private:
+  // Empty if the implementation runs on some device of this machine.
+  std::string why_not_here(const Implementation& implementation) {
+    const std::string& backend = implementation.description().backend;
+    std::string reason = "no " + backend + " device";
+    for (const BackendStatus& status : backend_statuses()) {
+      const bool emulates = backend == "hip" && status.backend == "gfx906-emulator";
+      if (status.backend != backend && !emulates) continue;
+      if (!status.available) {
+        if (!emulates) reason = status.detail;
+        continue;
+      }
+      const Support support = runs_on(implementation, device_info(status.backend));
+      if (support) return "";
+      reason = support.reason;
+    }
+    return reason;
+  }
+
+  const DeviceInfo& device_info(const std::string& backend) {
+    const auto found = infos_.find(backend);
+    if (found != infos_.end()) return found->second;
+    return infos_[backend] = open_device(backend)->info();
+  }
+
+  std::string operation_;
+  bool json_ = false;
+  std::map<std::string, DeviceInfo> infos_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_list() { return std::make_unique<List>(); }
+
+}  // namespace gdn::cli
