@@ -39,7 +39,6 @@ void require_done(herr_t status, const std::string& path, const char* action) {
 }
 
 // ---- the table as bytes
-// ----------------------------------------------------------------------------
 
 std::size_t rounded_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
@@ -177,7 +176,6 @@ Hdf5Handle sample_type() {
 }
 
 // ---- files
-// -----------------------------------------------------------------------------------------
 
 Hdf5Handle open_file(const std::string& path, unsigned flags) {
   std::error_code ignored;

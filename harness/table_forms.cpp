@@ -1,0 +1,173 @@
+#include "harness/table_forms.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "harness/pivot.h"
+#include "harness/work_count.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+std::vector<const Row*> pointers(const std::vector<Row>& rows) {
+  std::vector<const Row*> result;
+  for (const Row& row : rows) result.push_back(&row);
+  return result;
+}
+
+std::vector<Row> timed(const std::vector<Row>& rows) {
+  std::vector<Row> result;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(result),
+               [](const Row& row) { return row.mode != kVerifyMode; });
+  return result;
+}
+
+const std::vector<Row>& require_some(const std::vector<Row>& rows, const std::string& form,
+                                     const std::string& expected) {
+  if (rows.empty()) throw_bad_input("table form '" + form + "': no row fits; expected " + expected);
+  return rows;
+}
+
+std::vector<Table> summary_form(const std::vector<Row>& rows) {
+  std::vector<Quantity> quantities;
+  const bool any_timed = !timed(rows).empty();
+  const std::vector<const char*> names =
+      any_timed ? std::vector<const char*>{"chunk",
+                                           "time_ms",
+                                           "percent_spread",
+                                           "kilo_tokens_per_s",
+                                           "chunkwise_tflops",
+                                           "percent_of_compute",
+                                           "tb_per_s",
+                                           "percent_of_bandwidth",
+                                           "error_in_floors"}
+                : std::vector<const char*>{"chunk", "output_relative_l2", "state_relative_l2",
+                                           "error_in_floors"};
+  for (const char* name : names) quantities.push_back(find_quantity(name));
+  require_some(rows, "summary", "at least one row");
+  const auto all = pointers(rows);
+  std::vector<Table> tables;
+  const auto section = [](const Row& row) { return row.problem + " (" + row.mode + ")"; };
+  for (const std::string& title : distinct(all, section)) {
+    std::vector<const Row*> members;
+    for (const Row* row : all) {
+      if (section(*row) == title) members.push_back(row);
+    }
+    Table table;
+    table.title = title;
+    table.header = {"implementation"};
+    for (const Quantity& quantity : quantities) table.header.push_back(quantity.header);
+    std::set<std::int64_t> chunks;
+    for (const Row* row : members) {
+      table.rows.push_back({row->implementation});
+      if (!row->ok()) {
+        table.rows.back().push_back(row->status + (row->reason.empty() ? "" : ": " + row->reason));
+      }
+      for (const Quantity& quantity : quantities) {
+        if (table.rows.back().size() == table.header.size()) break;
+        table.rows.back().push_back(row->ok() ? quantity.text(*row) : "");
+      }
+      if (row->ok() && row->mode != kVerifyMode) chunks.insert(row->count_chunk);
+    }
+    for (const std::int64_t chunk : chunks) {
+      table.notes.push_back("TFLOP/s counts " + chunkwise_count_name(chunk));
+    }
+    tables.push_back(std::move(table));
+  }
+  const auto notes = provenance_notes(all);
+  tables.back().notes.insert(tables.back().notes.end(), notes.begin(), notes.end());
+  return tables;
+}
+
+std::vector<Table> throughput_form(const std::vector<Row>& rows) {
+  std::vector<Row> fitting;
+  for (const Row& row : timed(rows)) {
+    if (is_uniform(row)) fitting.push_back(row);
+  }
+  require_some(fitting, "throughput", "timed rows of sequences of equal length");
+  // Tables at constant tokens: one per total.
+  std::vector<Table> tables;
+  for (const std::string& tokens : distinct(
+           pointers(fitting), [](const Row& row) { return std::to_string(row.total_tokens); })) {
+    std::vector<Row> members;
+    for (const Row& row : fitting) {
+      if (std::to_string(row.total_tokens) == tokens) members.push_back(row);
+    }
+    const auto part = pivot(members, {"Throughput in Kt/s by sequence length x batch, " +
+                                          binary_kilo(members.front().total_tokens) +
+                                          " tokens (of the operation, not of a whole model)",
+                                      {"implementation"},
+                                      {"shape"},
+                                      "kilo_tokens_per_s"});
+    tables.insert(tables.end(), part.begin(), part.end());
+  }
+  return tables;
+}
+
+std::vector<Table> chunk_form(const std::vector<Row>& rows) {
+  std::vector<Row> fitting;
+  for (const Row& row : timed(rows)) {
+    if (row.chunk > 0 || (!row.ok() && row.requested_chunk > 0)) {
+      fitting.push_back(row);
+      if (row.chunk == 0) fitting.back().chunk = row.requested_chunk;
+    }
+  }
+  require_some(fitting, "chunk", "timed rows of chunked implementations");
+  return pivot(fitting, {"Time in ms by chunk size", {"implementation"}, {"chunk"}, "time_ms"});
+}
+
+std::vector<Table> heads_form(const std::vector<Row>& rows) {
+  return pivot(require_some(timed(rows), "heads", "timed rows"),
+               {"Throughput in Kt/s by heads (key/value)",
+                {"heads"},
+                {"implementation"},
+                "kilo_tokens_per_s"});
+}
+
+std::vector<Table> errors_form(const std::vector<Row>& rows) {
+  return pivot(rows, {"Error in units of the rounding floor (output / final state, worst head)",
+                      {"implementation", "token_dtype"},
+                      {"gates"},
+                      "error_in_floors"});
+}
+
+std::vector<Table> rows_form(const std::vector<Row>& rows) {
+  Table table;
+  for (const RowColumn& column : row_columns()) table.header.push_back(column.name);
+  table.label_columns = 3;
+  for (const Row& row : rows) {
+    table.rows.emplace_back();
+    for (const RowColumn& column : row_columns()) {
+      table.rows.back().push_back(column_text(row, column));
+    }
+  }
+  return {table};
+}
+
+using FormFunction = std::vector<Table> (*)(const std::vector<Row>&);
+const std::vector<std::pair<std::string, FormFunction>>& forms() {
+  static const std::vector<std::pair<std::string, FormFunction>> list = {
+      {"summary", summary_form}, {"throughput", throughput_form}, {"chunk", chunk_form},
+      {"heads", heads_form},     {"errors", errors_form},         {"rows", rows_form}};
+  return list;
+}
+
+}  // namespace
+
+std::vector<std::string> table_form_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, function] : forms()) names.push_back(name);
+  return names;
+}
+
+std::vector<Table> table_form(const std::string& form, const std::vector<Row>& rows) {
+  for (const auto& [name, function] : forms()) {
+    if (name == form) return function(rows);
+  }
+  throw_bad_input("table form '" + form + "' is unknown (did you mean '" +
+                  nearest_name(form, table_form_names()) + "'?)");
+}
+
+}  // namespace gdn

@@ -1,0 +1,171 @@
+// Work counts against values computed by hand, and the refusal of impossible figures.
+#include "harness/work_count.h"
+
+#include <gtest/gtest.h>
+
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+// Only what counting looks at: shapes, offsets and slots.
+Case shapes_of(const std::string& problem, std::vector<std::int64_t> slots = {}) {
+  Case c;
+  c.problem = Problem::parse(problem);
+  c.sequence_offsets = c.problem.sequences.offsets();
+  c.slot_index = std::move(slots);
+  return c;
+}
+
+TEST(WorkCount, ChunkwiseCountAtEqualDimsIsThePapersForm) {
+  // 2 (3 D^2 + 4 C D) per token and value head, D = 128, C = 64: 163840.
+  const WorkCount work =
+      count_work(shapes_of("gated_delta:heads=1/2,dim=128x128,seq=1x100,dtype=bf16"), 64);
+  EXPECT_EQ(work.tokens, 100);
+  EXPECT_EQ(work.count_chunk, 64);
+  EXPECT_DOUBLE_EQ(work.flops_chunkwise, 163840.0 * 100 * 2);
+  EXPECT_DOUBLE_EQ(work.flops_recurrent, 7.0 * 128 * 128 * 100 * 2);
+}
+
+TEST(WorkCount, ChunkwiseCountGeneralisesToUnequalDims) {
+  // 2 (3 * 96 * 192 + 2 * 32 * (96 + 192)) = 147456.
+  const WorkCount work =
+      count_work(shapes_of("gated_delta:heads=1/1,dim=96x192,seq=1x10,dtype=f32"), 32);
+  EXPECT_DOUBLE_EQ(work.flops_chunkwise, 147456.0 * 10);
+}
+
+TEST(WorkCount, UnchunkedPlansAreCountedAtTheNominalChunk) {
+  const Case c = shapes_of("gated_delta:heads=1/1,dim=64x64,seq=1x10,dtype=f32");
+  EXPECT_EQ(count_work(c, 0).count_chunk, kNominalChunk);
+  EXPECT_DOUBLE_EQ(count_work(c, 0).flops_chunkwise, count_work(c, 64).flops_chunkwise);
+}
+
+TEST(WorkCount, BytesAreEachInputOnceAndEachOutputOnce) {
+  // T = 10, Hk = 2, Hv = 4, Dk = 8, Dv = 16, bf16 tokens, float32 state present and written.
+  const WorkCount work =
+      count_work(shapes_of("gated_delta:heads=2/4,dim=8x16,seq=2x5,dtype=bf16,h0=normal"), 0);
+  const double tokens = 10 * (2 * 2 * 8 + 4 * 16) * 2.0;  // q, k, v
+  const double gates = 10 * 4 * 2 * 4.0;
+  const double offsets = 3 * 8.0;
+  const double states = 2 * 4 * 8 * 16 * 4.0;
+  EXPECT_DOUBLE_EQ(work.bytes_read, tokens + gates + offsets + states);
+  EXPECT_DOUBLE_EQ(work.bytes_written, 10 * 4 * 16 * 2.0 + states);
+  EXPECT_DOUBLE_EQ(work.bytes_moved(), work.bytes_read + work.bytes_written);
+}
+
+TEST(WorkCount, StatesNeitherReadNorWrittenAreNotCounted) {
+  const WorkCount with =
+      count_work(shapes_of("gated_delta:heads=1/1,dim=8x8,seq=1x4,dtype=f32,h0=normal"), 0);
+  const WorkCount without =
+      count_work(shapes_of("gated_delta:heads=1/1,dim=8x8,seq=1x4,dtype=f32,ht=0"), 0);
+  EXPECT_DOUBLE_EQ(with.bytes_read - without.bytes_read, 8 * 8 * 4.0);
+  EXPECT_DOUBLE_EQ(with.bytes_written - without.bytes_written, 8 * 8 * 4.0);
+}
+
+TEST(WorkCount, PaddingSequencesAndEmptyOnesAreNoWork) {
+  const std::string problem = "gated_delta:heads=1/1,dim=8x8,seq=1x4+1x6+1x0,dtype=f32,h0=normal";
+  const WorkCount all = count_work(shapes_of(problem, {0, 1, 2}), 0);
+  const WorkCount padded = count_work(shapes_of(problem, {0, -1, 2}), 0);
+  EXPECT_EQ(all.tokens, 10);
+  EXPECT_EQ(padded.tokens, 4);
+  EXPECT_DOUBLE_EQ(padded.flops_recurrent, 7.0 * 8 * 8 * 4);
+  // 6 tokens of q, k, v (8 each), gate and beta, and one state fewer; the empty one never counted.
+  EXPECT_DOUBLE_EQ(all.bytes_read - padded.bytes_read, 6 * (3 * 8 + 2) * 4.0 + 8 * 8 * 4.0);
+}
+
+TEST(WorkCount, ConvolutionCountsItsTaps) {
+  // channels = 2 * 1 * 8 + 2 * 8 = 32, width 4, bias.
+  const WorkCount work =
+      count_work(shapes_of("causal_conv1d:heads=1/2,dim=8x8,seq=1x10,dtype=f32,bias=1"), 0);
+  EXPECT_DOUBLE_EQ(work.flops_chunkwise, 10 * 32 * 9.0);
+  EXPECT_DOUBLE_EQ(work.flops_recurrent, 10 * 32 * 9.0);
+  const double window = 32 * 3 * 4.0;
+  EXPECT_DOUBLE_EQ(work.bytes_read, (10 * 32 + 32 * 4 + 32) * 4.0 + window + 2 * 8.0);
+  EXPECT_DOUBLE_EQ(work.bytes_written, 10 * 32 * 4.0 + window);
+}
+
+TEST(WorkCount, LayerIsBothAndItsIntermediateStaysInside) {
+  const std::string shape = "heads=1/2,dim=8x8,seq=1x10,dtype=f32";
+  const WorkCount conv = count_work(shapes_of("causal_conv1d:" + shape), 0);
+  const WorkCount delta = count_work(shapes_of("gated_delta:" + shape), 16);
+  const WorkCount layer = count_work(shapes_of("gated_delta_layer:" + shape), 16);
+  EXPECT_DOUBLE_EQ(layer.flops_chunkwise, conv.flops_chunkwise + delta.flops_chunkwise);
+  const double intermediate = 10 * 32 * 4.0;  // written by one, read by the other
+  const double offsets = 2 * 8.0;             // read by both, counted once
+  EXPECT_DOUBLE_EQ(layer.bytes_moved(),
+                   conv.bytes_moved() + delta.bytes_moved() - 2 * intermediate - offsets);
+}
+
+DeviceInfo gpu() {
+  DeviceInfo info;
+  info.backend = "cuda";
+  info.l2_bytes = 1000;
+  return info;
+}
+
+WorkCount work_of(double flops, double bytes_read, double bytes_written) {
+  WorkCount work;
+  work.tokens = 1000;
+  work.flops_chunkwise = 2 * flops;
+  work.flops_recurrent = flops;
+  work.bytes_read = bytes_read;
+  work.bytes_written = bytes_written;
+  return work;
+}
+
+TEST(Rates, AreWorkOverTime) {
+  const Device::Ceilings ceilings{4.0, 800.0, 50.0};
+  const Rates r =
+      rates(work_of(1e9, 2e6, 1e6 + 1000), 0.5, DType::bfloat16, CacheMode::cold, gpu(), ceilings);
+  EXPECT_DOUBLE_EQ(r.tokens_per_s, 2e6);
+  EXPECT_DOUBLE_EQ(r.recurrent_tflops, 2.0);
+  EXPECT_DOUBLE_EQ(r.chunkwise_tflops, 4.0);
+  EXPECT_DOUBLE_EQ(r.fraction_of_compute, 4.0 / 800);
+  EXPECT_NEAR(r.tb_per_s, 3.001e6 / 0.5e-3 / 1e12, 1e-15);
+  // The outputs' last 1000 bytes may still be in the cache.
+  EXPECT_NEAR(r.fraction_of_bandwidth, 3e6 / 0.5e-3 / 1e12 / 4.0, 1e-12);
+  EXPECT_DOUBLE_EQ(rates(work_of(1e9, 0, 0), 0.5, DType::float32, CacheMode::cold, gpu(), ceilings)
+                       .fraction_of_compute,
+                   4.0 / 50);
+  EXPECT_THROW(rates(work_of(1, 1, 1), 0, DType::float32, CacheMode::cold, gpu(), ceilings), Error);
+}
+
+TEST(Rates, CeilingsNotMeasuredGiveNoFraction) {
+  const Rates r = rates(work_of(1e9, 2e6, 0), 0.5, DType::bfloat16, CacheMode::cold, gpu(), {});
+  EXPECT_EQ(r.fraction_of_compute, 0);
+  EXPECT_EQ(r.fraction_of_bandwidth, 0);
+}
+
+TEST(ImpossibleFigure, IsFoundAboveEitherCeilingAndNotBelow) {
+  const Device::Ceilings ceilings{4.0, 800.0, 50.0};
+  // 4e9 bytes need 1 ms at 4 TB/s; 8e11 operations 1 ms at 800 TFLOP/s.
+  const WorkCount traffic = work_of(1, 4e9, 0);
+  const WorkCount arithmetic = work_of(8e11, 1, 0);
+  EXPECT_EQ(impossible_figure(traffic, 1.01, CacheMode::cold, gpu(), ceilings), "");
+  EXPECT_EQ(impossible_figure(arithmetic, 1.01, CacheMode::cold, gpu(), ceilings), "");
+  EXPECT_NE(
+      impossible_figure(traffic, 0.9, CacheMode::cold, gpu(), ceilings).find("copy bandwidth"),
+      std::string::npos);
+  EXPECT_NE(impossible_figure(arithmetic, 0.9, CacheMode::cold, gpu(), ceilings).find("TFLOP/s"),
+            std::string::npos);
+  EXPECT_NE(impossible_figure(traffic, 0, CacheMode::cold, gpu(), ceilings), "");
+  EXPECT_NE(impossible_figure(traffic, -1, CacheMode::cold, gpu(), ceilings), "");
+}
+
+TEST(ImpossibleFigure, WhatFitsTheCacheMayBeatMemoryWhenHot) {
+  const Device::Ceilings ceilings{4.0, 800.0, 50.0};
+  DeviceInfo device = gpu();
+  device.l2_bytes = 50'000'000;
+  const WorkCount work = work_of(1, 4e7, 0);  // 10 us at 4 TB/s
+  EXPECT_EQ(impossible_figure(work, 0.005, CacheMode::hot, device, ceilings), "");
+  EXPECT_NE(impossible_figure(work, 0.005, CacheMode::cold, device, ceilings), "");
+}
+
+TEST(CacheModeNames, RoundTrip) {
+  EXPECT_EQ(parse_cache_mode(to_string(CacheMode::cold)), CacheMode::cold);
+  EXPECT_EQ(parse_cache_mode(to_string(CacheMode::hot)), CacheMode::hot);
+  EXPECT_THROW(parse_cache_mode("warm"), Error);
+}
+
+}  // namespace
+}  // namespace gdn
