@@ -51,9 +51,8 @@ __device__ __forceinline__ float log_decay_from_logit(float x, float A_log) {
   return x < -17.0f ? -expf(A_log + x) : -expf(A_log) * softplus(x);
 }
 
-/// g = ln(decay) <= 0 of a token (counted over all sequences) and value head; -inf for a reset.
-__device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {
-  const float x = p.gate[token * p.num_value_heads + head];
+/// g = ln(decay) <= 0 from the array's value x at a value head; -inf for a reset.
+__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head) {
   switch (p.gate_encoding) {
     case GateEncoding::decay:
       return logf(x);
@@ -68,14 +67,24 @@ __device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t 
 }
 
 /// exp(g), in 0..1: the array's own value, unrounded, where it holds decays.
-__device__ __forceinline__ float decay_of(const GateParams& p, std::int64_t token, int head) {
-  if (p.gate_encoding == GateEncoding::decay) return p.gate[token * p.num_value_heads + head];
-  return expf(log_decay_of(p, token, head));
+__device__ __forceinline__ float decode_decay(const GateParams& p, float x, int head) {
+  return p.gate_encoding == GateEncoding::decay ? x : expf(decode_log_decay(p, x, head));
 }
 
-__device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int head) {
-  const float x = p.beta[token * p.num_value_heads + head];
+__device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
   return p.beta_encoding == BetaEncoding::logit ? sigmoid(x) : x;
+}
+
+/// The same of a token, counted over all sequences. Kernels that load ahead of use read the arrays
+/// themselves and decode later.
+__device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {
+  return decode_log_decay(p, p.gate[token * p.num_value_heads + head], head);
+}
+__device__ __forceinline__ float decay_of(const GateParams& p, std::int64_t token, int head) {
+  return decode_decay(p, p.gate[token * p.num_value_heads + head], head);
+}
+__device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int head) {
+  return decode_beta(p, p.beta[token * p.num_value_heads + head]);
 }
 
 #endif  // __CUDACC__

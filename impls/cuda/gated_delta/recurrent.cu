@@ -1,0 +1,218 @@
+// cuda/recurrent: the token recurrence with the state on chip.
+//
+// One thread holds one column v of one head's state in Dk registers; a warp holds 32 columns and is
+// a block of its own. The warp loads a token's q and k one token ahead, normalises them if asked,
+// and passes them to its threads through shared memory; every thread then sweeps its column twice,
+// as cuda/naive does, out of registers. Dk is a template value: register arrays need constant
+// indices.
+//
+// Bound by: 4 Dk multiply-adds and 3 Dk / 4 shared-memory loads per token and warp, one warp after
+// another on a scheduler; with fewer than 4 warps per multiprocessor (few heads, few sequences) the
+// rest of the chip idles. Global memory is touched once per token.
+#include <cuda_runtime.h>
+
+#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/launch_plan.h"
+
+namespace gdn {
+namespace cuda {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr unsigned int kAllLanes = 0xffffffffu;
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, offset);
+  }
+  return x;
+}
+
+/// What a lane loads of one token: elements lane, lane + 32, ... of q and k, its own column of v.
+template <typename Token, int Dk>
+struct LaneToken {
+  Token query[Dk / kWarp];
+  Token key[Dk / kWarp];
+  Token value;
+  float gate;
+  float beta;
+
+  __device__ void load(const GatedDeltaParams& p, std::int64_t token, int head, int v, int lane) {
+    const int key_head = head / p.value_heads_per_key_head;
+#pragma unroll
+    for (int i = 0; i < Dk / kWarp; ++i) {
+      query[i] = query_at<Token>(p, token, key_head)[lane + i * kWarp];
+      key[i] = key_at<Token>(p, token, key_head)[lane + i * kWarp];
+    }
+    value = v < p.value_head_dim ? value_at<Token>(p, token, head)[v] : from_float<Token>(0.0f);
+    gate = p.gates.gate[token * p.num_value_heads + head];
+    beta = p.gates.beta[token * p.num_value_heads + head];
+  }
+};
+
+/// Block b: columns [32 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
+/// Hv.
+template <typename Token, int Dk>
+__global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams p) {
+  const int tiles = (p.value_head_dim + kWarp - 1) / kWarp;
+  const int head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
+  const int sequence = static_cast<int>(blockIdx.x / tiles / p.num_value_heads);
+  const int lane = static_cast<int>(threadIdx.x);
+  const int v = static_cast<int>(blockIdx.x % tiles) * kWarp + lane;
+  const bool owns_column = v < p.value_head_dim;  // the others only help to load
+  const SequenceSpan span = sequence_span(p, sequence);
+  if (span.length == 0) return;
+  if (span.is_padding()) {
+    if (owns_column) store_zero_outputs(p, span, head, v, v + 1, 0, 1);
+    return;
+  }
+
+  // Two buffers: a token is written while lanes may still read the one before.
+  __shared__ float4 shared_query[2][Dk / 4];
+  __shared__ float4 shared_key[2][Dk / 4];
+
+  float state[Dk];
+#pragma unroll
+  for (int k = 0; k < Dk; ++k) {
+    state[k] = owns_column ? load_state(p.pool, span.row, head, k, v) : 0.0f;
+  }
+
+  LaneToken<Token, Dk> next;
+  next.load(p, span.first, head, v, lane);
+  const std::int64_t end = span.first + span.length;
+  int buffer = 0;
+  for (std::int64_t token = span.first; token < end; ++token, buffer ^= 1) {
+    float query_factor = p.scale;
+    float key_factor = 1;
+    if (p.normalize_qk) {
+      float query_squares = 0;
+      float key_squares = 0;
+#pragma unroll
+      for (int i = 0; i < Dk / kWarp; ++i) {
+        query_squares = fmaf(to_float(next.query[i]), to_float(next.query[i]), query_squares);
+        key_squares = fmaf(to_float(next.key[i]), to_float(next.key[i]), key_squares);
+      }
+      query_factor = p.scale / sqrtf(warp_sum(query_squares) + kNormEpsilon);
+      key_factor = 1 / sqrtf(warp_sum(key_squares) + kNormEpsilon);
+    }
+#pragma unroll
+    for (int i = 0; i < Dk / kWarp; ++i) {
+      reinterpret_cast<float*>(shared_query[buffer])[lane + i * kWarp] =
+          to_float(next.query[i]) * query_factor;
+      reinterpret_cast<float*>(shared_key[buffer])[lane + i * kWarp] =
+          to_float(next.key[i]) * key_factor;
+    }
+    const float value = to_float(next.value);
+    const float decay = decode_decay(p.gates, next.gate, head);
+    const float beta = decode_beta(p.gates, next.beta);
+    __syncwarp();
+    if (token + 1 < end) next.load(p, token + 1, head, v, lane);
+
+    float predicted[4] = {};  // S^T k of the decayed state, in four independent sums
+#pragma unroll
+    for (int k = 0; k < Dk; k += 4) {
+      const float4 key = shared_key[buffer][k / 4];
+      const float keys[4] = {key.x, key.y, key.z, key.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        state[k + i] *= decay;
+        predicted[i] = fmaf(state[k + i], keys[i], predicted[i]);
+      }
+    }
+    const float correction =
+        beta * (value - ((predicted[0] + predicted[1]) + (predicted[2] + predicted[3])));
+    __syncwarp();  // makes the compiler load k again: keeping Dk more registers would spill
+    float output[4] = {};
+#pragma unroll
+    for (int k = 0; k < Dk; k += 4) {
+      const float4 key = shared_key[buffer][k / 4];
+      const float4 query = shared_query[buffer][k / 4];
+      const float keys[4] = {key.x, key.y, key.z, key.w};
+      const float queries[4] = {query.x, query.y, query.z, query.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        state[k + i] = fmaf(keys[i], correction, state[k + i]);
+        output[i] = fmaf(state[k + i], queries[i], output[i]);
+      }
+    }
+    if (owns_column) {
+      store_element(p.output, output_index(p, token, head, v), p.output_dtype,
+                    (output[0] + output[1]) + (output[2] + output[3]));
+    }
+  }
+
+  if (!owns_column) return;
+#pragma unroll
+  for (int k = 0; k < Dk; ++k) store_state(p.pool, span.row, head, k, v, state[k]);
+}
+
+template <typename Token>
+void launch(const GatedDeltaParams& params, unsigned int blocks, cudaStream_t stream) {
+  switch (params.key_head_dim) {
+    case 64:
+      recurrent_kernel<Token, 64><<<blocks, kWarp, 0, stream>>>(params);
+      return;
+    case 96:
+      recurrent_kernel<Token, 96><<<blocks, kWarp, 0, stream>>>(params);
+      return;
+    case 128:
+      recurrent_kernel<Token, 128><<<blocks, kWarp, 0, stream>>>(params);
+      return;
+  }
+}
+
+class Recurrent final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "cuda/recurrent",
+        .operation = Operation::gated_delta,
+        .backend = "cuda",
+        .form = "recurrent",
+        .summary = "one state column per thread in registers; bound by arithmetic of few warps",
+        .resources = "",
+        .min_compute_capability = 80};
+    return description;
+  }
+
+  Support supports(const Problem& problem) const override {
+    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
+    const std::int64_t Dk = problem.key_head_dim;
+    if (Dk != 64 && Dk != 96 && Dk != 128) {
+      return Support::no("Dk=" + std::to_string(Dk) +
+                         ": a state column in registers is compiled for Dk 64, 96 and 128");
+    }
+    return Support::yes();
+  }
+
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedDeltaParams params = make_params(problem, arguments);
+    const std::int64_t tiles = (problem.value_head_dim + kWarp - 1) / kWarp;
+    const unsigned int blocks =
+        grid_blocks(problem.num_sequences() * problem.num_value_heads * tiles, description().name);
+    PlanInfo info;
+    info.launches = 1;
+    info.choice = "columns=32 lanes_per_column=1";
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{},
+        [params, blocks, dtype = problem.token_dtype](cudaStream_t stream) {
+          with_element_type(dtype,
+                            [&](auto token) { launch<decltype(token)>(params, blocks, stream); });
+        });
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+const Implementation& cuda_gated_delta_recurrent() {
+  static const cuda::Recurrent implementation;
+  return implementation;
+}
+
+}  // namespace gdn
