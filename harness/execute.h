@@ -1,5 +1,6 @@
-// Runs an implementation on a case, on a device, the way every verified run is made: inputs uploaded,
-// outputs and workspaces filled with NaN beforehand, guard bands around every buffer checked after.
+// Runs an implementation on a case, on a device, the way every verified run is made: inputs
+// uploaded, outputs and workspaces filled with NaN beforehand, guard bands around every buffer
+// checked after.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,8 @@ class DeviceCase {
   DeviceCase& operator=(const DeviceCase&) = delete;
 
   const Arguments& arguments() const;
-  /// Device bytes of all inputs and outputs of a problem (without guard bands): known before allocating.
+  /// Device bytes of all inputs and outputs of a problem (without guard bands): known before
+  /// allocating.
   static std::int64_t bytes_needed(const Problem& problem);
 
   /// Outputs to NaN (all bits set), state pools back to their inputs; asynchronous on the stream.
@@ -35,7 +37,14 @@ class DeviceCase {
   std::unique_ptr<State> state_;
 };
 
-/// Plan, run once on NaN-filled outputs, check guards, download.
+/// Host bytes of a Case of the problem and of its Outputs (float32 throughout).
+std::int64_t host_bytes_needed(const Problem& problem);
+
+/// Throws Error(out_of_memory), naming the bytes needed and free, when the case's arrays and the
+/// workspace do not fit the device. Allocates nothing; ask before generating the inputs.
+void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device);
+
+/// Plan, run once on NaN-filled outputs and workspaces, check guards, download.
 Outputs execute(const Implementation& implementation, const Case& inputs, Device& device);
 
 }  // namespace gdn

@@ -79,6 +79,7 @@ class CudaDevice final : public Device {
     GDN_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
     info_.backend = "cuda";
     info_.name = properties.name;
+    info_.index = index;
     info_.driver_version = driver_version();
     info_.toolkit_version = toolkit_version();
     info_.compute_capability = 10 * properties.major + properties.minor;
@@ -96,7 +97,6 @@ class CudaDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  int index() const { return index_; }
   void* native_stream() const override { return stream_; }
 
   DeviceBuffer allocate(std::int64_t bytes) override {
@@ -261,11 +261,11 @@ std::unique_ptr<Device> open(int index) {
 }
 
 int device_index(const Device& device) {
-  const auto* cuda_device = dynamic_cast<const CudaDevice*>(&device);
-  if (cuda_device == nullptr) {
+  // By what it says of itself, not by its class: a device may be wrapped (guarded allocations).
+  if (device.info().backend != "cuda") {
     throw_bad_input("a CUDA device was expected, not " + device.info().backend);
   }
-  return cuda_device->index();
+  return device.info().index;
 }
 
 }  // namespace gdn::cuda
