@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cpu/instruction_set.h"
 #include "interface/device.h"
 
 namespace gdn::cpu {
@@ -13,5 +14,9 @@ namespace gdn::cpu {
 /// made here.
 Device::Ceilings measured_ceilings(std::int64_t last_level_cache_bytes,
                                    std::int64_t free_memory_bytes);
+
+/// C += A B, each [size, size] and row-major: the product whose rate is measured.
+GDN_CPU_DECLARE(void multiply_add_square(const float* A, const float* B, float* C,
+                                         std::int64_t size))
 
 }  // namespace gdn::cpu

@@ -66,17 +66,16 @@ class ChunkDecays {
                               : std::exp(static_cast<float>(accumulated_[i] - accumulated_[j]));
   }
 
-  /// Row i of D times the first i + 1 entries of `row`; entries from columns [i + 1, tokens) are
-  /// set to zero.
-  void decay_row(Index i, float* row) const {
+  /// Row i of D: [tokens], zero for columns above i.
+  void row(Index i, float* entries) const {
     const Index first = std::max<Index>(span_start_[i], 0);
-    Eigen::Map<Eigen::ArrayXf> entries(row, tokens_);
-    entries.head(first).setZero();
-    const Eigen::Map<const Eigen::ArrayXd> accumulated(accumulated_, tokens_);
-    const Index count = i + 1 - first;
-    entries.segment(first, count) *=
-        (accumulated_[i] - accumulated.segment(first, count)).cast<float>().exp();
-    entries.tail(tokens_ - i - 1).setZero();
+    for (Index j = 0; j < first; ++j) entries[j] = 0;
+    for (Index j = first; j <= i; ++j) {
+      entries[j] = static_cast<float>(accumulated_[i] - accumulated_[j]);
+    }
+    for (Index j = i + 1; j < tokens_; ++j) entries[j] = 0;
+    Eigen::Map<Eigen::ArrayXf> exponents(entries + first, i + 1 - first);
+    exponents = exponents.exp();
   }
 
  private:
@@ -118,7 +117,8 @@ void chunkwise_head(const GatedDeltaOperands& operands, const HeadTask& task, st
   float* values = queries_keys + 2 * C * Dk;                      // [C, Dv]: V, then V'
   float* outputs = values + C * Dv;                               // [2C, Dv]: Q S above K S
   float* scores = outputs + 2 * C * Dv;                           // [2C, C]: Q K^T above K K^T
-  float* log_decay = scores + 2 * C * C;                          // [C]
+  float* D_row = scores + 2 * C * C;                              // [C]
+  float* log_decay = D_row + C;                                   // [C]
   float* beta = log_decay + C;                                    // [C]
 
   MatrixMap S(state, Dk, Dv);
@@ -146,9 +146,10 @@ void chunkwise_head(const GatedDeltaOperands& operands, const HeadTask& task, st
     const MatrixMap K_S(outputs + n * Dv, n, Dv);
     MatrixMap V(values, n, Dv);
     for (Index i = 0; i < n; ++i) {
-      decays.decay_row(i, P.row(i).data());
-      decays.decay_row(i, L.row(i).data());
-      L.row(i) *= beta[i];
+      decays.row(i, D_row);
+      const Eigen::Map<const Eigen::RowVectorXf> D_i(D_row, n);
+      P.row(i) = P.row(i).cwiseProduct(D_i);
+      L.row(i) = beta[i] * L.row(i).cwiseProduct(D_i);
       const float gamma = decays.from_initial(i);
       V.row(i) = beta[i] * (V.row(i) - gamma * K_S.row(i));
       O.row(i) *= gamma;
