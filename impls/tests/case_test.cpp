@@ -1,0 +1,164 @@
+// A case that breaks the contract is refused before any kernel sees it, with one line that names
+// the array, the place and what was expected.
+#include "interface/case.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+Case valid_case(const std::string& text) {
+  Case c;
+  c.problem = Problem::parse(text);
+  const Problem& p = c.problem;
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const std::int64_t tokens = p.total_tokens();
+  c.sequence_offsets = p.sequences.offsets();
+  if (p.operation == Operation::gated_delta) {
+    c.query.assign(size(tokens * p.num_key_heads * p.key_head_dim), 0.5f);
+    c.key = c.query;
+    c.value.assign(size(tokens * p.num_value_heads * p.value_head_dim), 0.25f);
+  } else {
+    c.qkv.assign(size(tokens * p.conv_channels()), 0.5f);
+    c.conv_weight.assign(size(p.conv_channels() * p.conv_width), 0.25f);
+    c.conv_state.assign(size(p.num_pool_rows() * p.conv_channels() * (p.conv_width - 1)), 0.0f);
+  }
+  if (p.operation != Operation::causal_conv1d) {
+    c.gate.encoding = p.gate_encoding;
+    c.gate.values.assign(size(tokens * p.num_value_heads),
+                         p.gate_encoding == GateEncoding::log_decay ? -0.5f : 0.5f);
+    if (p.gate_encoding == GateEncoding::logits) {
+      c.gate.A_log.assign(size(p.num_value_heads), 0.0f);
+      c.gate.dt_bias.assign(size(p.num_value_heads), 0.0f);
+    }
+    c.beta.encoding = p.beta_encoding;
+    c.beta.values.assign(size(tokens * p.num_value_heads), 0.5f);
+    c.state_pool.assign(size(p.num_pool_rows() * p.state_row_stride()), 0.0f);
+  }
+  if (p.slots != SlotMap::identity) {
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) c.slot_index.push_back(n);
+  }
+  return c;
+}
+
+const char* const kDelta = "gated_delta:heads=1/2,dim=4x3,seq=3+0+2,h0=normal,slots=permuted";
+
+// The refusal's message, or "accepted".
+std::string refusal(const std::string& problem, const std::function<void(Case&)>& damage) {
+  Case c = valid_case(problem);
+  damage(c);
+  try {
+    validate(c);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+void expect_refused(const std::string& problem, const std::function<void(Case&)>& damage,
+                    const std::vector<std::string>& words) {
+  const std::string message = refusal(problem, damage);
+  for (const std::string& word : words) {
+    EXPECT_NE(message.find(word), std::string::npos)
+        << problem << ": '" << message << "' does not mention '" << word << "'";
+  }
+}
+
+TEST(CaseValidation, AcceptsValidCasesOfEveryOperationAndEncoding) {
+  for (const char* text : {kDelta, "gated_delta:gate=decay", "gated_delta:gate=neg_log_decay",
+                           "gated_delta:gate=logits,beta=logit", "causal_conv1d:dim=4x4,seq=5",
+                           "gated_delta_layer:dim=4x4,seq=5+0,gate=logits"}) {
+    EXPECT_EQ(refusal(text, [](Case&) {}), "accepted") << text;
+  }
+}
+
+TEST(CaseValidation, LogDecayOfMinusInfinityIsAResetAndAllowed) {
+  EXPECT_EQ(refusal(kDelta, [](Case& c) { c.gate.values[1] = -kInfinity; }), "accepted");
+}
+
+TEST(CaseValidation, NonMonotoneOffsetsAreRefused) {
+  expect_refused(kDelta,
+                 [](Case& c) {
+                   c.sequence_offsets = {0, 3, 2, 5};
+                 },
+                 {"sequence_offsets", "monotone", "index 2"});
+}
+
+TEST(CaseValidation, OffsetsNotEndingAtTheTokenCountAreRefused) {
+  expect_refused(kDelta, [](Case& c) { c.sequence_offsets.back() = 4; },
+                 {"sequence_offsets", "ends at 4", "5"});
+}
+
+TEST(CaseValidation, WrongNumberOfOffsetsIsRefused) {
+  expect_refused(kDelta, [](Case& c) { c.sequence_offsets.pop_back(); }, {"sequence_offsets"});
+}
+
+TEST(CaseValidation, DuplicateSlotsAreRefused) {
+  expect_refused(kDelta, [](Case& c) { c.slot_index[2] = c.slot_index[0]; },
+                 {"slot_index", "used twice", "index 2"});
+}
+
+TEST(CaseValidation, SlotsOutOfRangeAreRefused) {
+  expect_refused(kDelta, [](Case& c) { c.slot_index[1] = 6; }, {"slot_index", "6", "index 1"});
+  expect_refused(kDelta, [](Case& c) { c.slot_index[1] = -2; }, {"slot_index", "-2"});
+}
+
+TEST(CaseValidation, SeveralPaddingSlotsAreAccepted) {
+  EXPECT_EQ(refusal(kDelta, [](Case& c) { c.slot_index = {-1, -1, 0}; }), "accepted");
+}
+
+TEST(CaseValidation, PositiveLogDecayIsRefusedInEveryEncoding) {
+  expect_refused(kDelta, [](Case& c) { c.gate.values[3] = 0.25f; },
+                 {"log_decay", "0.25", "index 3"});
+  expect_refused("gated_delta:gate=decay", [](Case& c) { c.gate.values[3] = 1.5f; },
+                 {"decay", "1.5", "index 3"});
+  expect_refused("gated_delta:gate=neg_log_decay", [](Case& c) { c.gate.values[3] = -0.5f; },
+                 {"neg_log_decay", "index 3"});
+}
+
+TEST(CaseValidation, NaNIsRefusedInEveryInput) {
+  expect_refused(kDelta, [](Case& c) { c.query[5] = kNaN; }, {"q:", "NaN", "index 5"});
+  expect_refused(kDelta, [](Case& c) { c.key[5] = kNaN; }, {"k:", "NaN", "index 5"});
+  expect_refused(kDelta, [](Case& c) { c.value[5] = kInfinity; }, {"v:", "infinity", "index 5"});
+  expect_refused(kDelta, [](Case& c) { c.gate.values[0] = kNaN; }, {"log_decay"});
+  expect_refused(kDelta, [](Case& c) { c.beta.values[2] = kNaN; }, {"beta", "index 2"});
+  expect_refused(kDelta, [](Case& c) { c.state_pool[7] = kNaN; }, {"initial_state", "element 7"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.qkv[1] = kNaN; }, {"qkv"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.conv_state[1] = kNaN; },
+                 {"conv_state"});
+}
+
+TEST(CaseValidation, PoolRowsThatAreNotReadMayHoldNaN) {
+  EXPECT_EQ(refusal("gated_delta:seq=3", [](Case& c) { c.state_pool[0] = kNaN; }), "accepted");
+}
+
+TEST(CaseValidation, BetaOutsideZeroToTwoIsRefused) {
+  expect_refused(kDelta, [](Case& c) { c.beta.values[1] = 2.5f; }, {"beta", "2.5", "0..2"});
+  expect_refused(kDelta, [](Case& c) { c.beta.values[1] = -0.5f; }, {"beta", "0..2"});
+}
+
+TEST(CaseValidation, WrongArraySizesAreRefusedWithBothNumbers) {
+  expect_refused(kDelta, [](Case& c) { c.query.pop_back(); }, {"q:", "19", "20"});
+  expect_refused(kDelta, [](Case& c) { c.value.push_back(0); }, {"v:", "31", "30"});
+  expect_refused(kDelta, [](Case& c) { c.gate.values.clear(); }, {"log_decay", "0", "10"});
+  expect_refused(kDelta, [](Case& c) { c.state_pool.pop_back(); }, {"state_pool", "row stride 24"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.conv_weight.pop_back(); },
+                 {"conv_weight"});
+}
+
+TEST(CaseValidation, GateArraysOfAnotherEncodingAreRefused) {
+  expect_refused(kDelta, [](Case& c) { c.gate.encoding = GateEncoding::decay; }, {"encoding"});
+}
+
+}  // namespace
+}  // namespace gdn
