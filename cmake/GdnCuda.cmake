@@ -21,6 +21,7 @@ if(NOT GDN_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     else()  # CMake before 3.26 does not know that nvcc 12 takes C++20
       string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")
+      set(CMAKE_CUDA_STANDARD_REQUIRED OFF)  # else it inherits the C++ setting and refuses
     endif()
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
       message(FATAL_ERROR "nvcc ${CMAKE_CUDA_COMPILER_VERSION}: version 12.0 or later is needed for sm_90a")
