@@ -1,15 +1,17 @@
-// A gated_delta case made of a layer case: what the recurrence sees inside the layer. This is how a
-// real trace, which holds a layer's inputs, exercises kernels that do gated_delta alone.
+// The gated_delta inside a gated_delta_layer case, so that kernels of the recurrence alone can be
+// judged on real inputs of a layer.
 #pragma once
 
 #include "interface/case.h"
 
 namespace gdn {
 
-/// Runs convolution and activation in float64, divides q and k by sqrt(sum x^2 + 1e-6) if the layer
-/// normalises (the result has normalize_qk off), and rounds q, k, v once to the token dtype. Gates
-/// and betas keep their encoding and values, the state pool its rows. Throws Error(bad_input) if
-/// `layer` is no gated_delta_layer case.
-Case gated_delta_case_of_layer(const Case& layer);
+/// Convolution, activation, split, l2 norm of q and k and the gates of `layer`, in float64; q, k
+/// and v then rounded to the token dtype, log_decay and beta to float32. Sequences, slots and state
+/// pool are the layer's. Throws Error(bad_input) if the case is not of that operation.
+Case layer_to_delta(const Case& layer);
+
+/// The problem of that case: normalize_qk = 0, log_decay and beta encodings, no convolution.
+Problem layer_to_delta(const Problem& layer);
 
 }  // namespace gdn
