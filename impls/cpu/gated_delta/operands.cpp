@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "cpu/arguments.h"
 #include "cpu/gated_delta/gates.h"
 #include "interface/error.h"
 
@@ -13,14 +14,6 @@ namespace {
 
 /// Added to the sum of squares before the root (contract section 1.1).
 constexpr float kNormEpsilon = 1e-6f;
-
-void require_pointer(const char* name, const void* pointer, std::size_t element_size) {
-  if (pointer == nullptr) throw_bad_input(std::string(name) + ": null pointer");
-  if (reinterpret_cast<std::uintptr_t>(pointer) % element_size != 0) {
-    throw_bad_input(std::string(name) + ": pointer is not aligned to its element of " +
-                    std::to_string(element_size) + " bytes");
-  }
-}
 
 std::int64_t require_stride(const char* name, std::int64_t stride, std::int64_t dense) {
   if (stride == 0) return dense;
@@ -56,14 +49,6 @@ void require_gates(const Problem& problem, const GatedDeltaArguments& arguments)
   }
   std::visit([](const auto& beta) { require_pointer("beta", beta.values, sizeof(float)); },
              arguments.beta);
-}
-
-const std::byte* element(const void* array, std::int64_t index, DType dtype) {
-  return static_cast<const std::byte*>(array) + index * static_cast<std::int64_t>(size_of(dtype));
-}
-
-std::byte* element(void* array, std::int64_t index, DType dtype) {
-  return static_cast<std::byte*>(array) + index * static_cast<std::int64_t>(size_of(dtype));
 }
 
 void normalise_rows(float* rows, std::int64_t count, std::int64_t head_dim) {

@@ -1,0 +1,169 @@
+#include "cpu/causal_conv1d/convolution.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cpu/arguments.h"
+
+namespace gdn::cpu {
+namespace {
+
+// A tile of 64 tokens by 64 channels, with its outputs, lies in the first-level cache.
+constexpr std::int64_t kBlockChannels = 64;
+constexpr std::int64_t kTileTokens = 64;
+
+}  // namespace
+
+Convolution::Convolution(const Problem& problem, const CausalConv1dArguments& arguments,
+                         std::vector<ConvolutionOutput> outputs)
+    : problem_(problem),
+      arguments_(arguments),
+      outputs_(std::move(outputs)),
+      channels_(problem.conv_channels()),
+      num_blocks_((channels_ + kBlockChannels - 1) / kBlockChannels),
+      convolve_rows_(version_for(instruction_set(), GDN_CPU_VERSIONS(convolve_rows))) {
+  const std::size_t token_size = size_of(problem.token_dtype);
+  require_pointer("conv input", arguments.input, token_size);
+  require_pointer("conv weight", arguments.weight, token_size);
+  if (problem.conv_bias) require_pointer("conv bias", arguments.bias, token_size);
+  require_pointer("conv sequence_offsets", arguments.sequence_offsets, sizeof(std::int64_t));
+  if (problem.slots != SlotMap::identity) {
+    require_pointer("conv slot_index", arguments.slot_index, sizeof(std::int64_t));
+  }
+  require_pointer("conv state_in", arguments.state_in, size_of(problem.state_dtype));
+  require_pointer("conv state_out", arguments.state_out, size_of(problem.state_dtype));
+  if ((arguments.state_in == arguments.state_out) != problem.conv_state_in_place) {
+    throw_bad_input(problem.conv_state_in_place
+                        ? "conv state_out: expected state_in, as the window is updated in place"
+                        : "conv state_out: is state_in, but the window is updated out of place");
+  }
+  for (const ConvolutionOutput& output : outputs_) {
+    require_pointer("conv output", output.data, size_of(output.dtype));
+  }
+}
+
+std::int64_t Convolution::workspace_floats(const Problem& problem) {
+  const std::int64_t width = problem.conv_width;
+  // ext, y, weights, bias, and a column of tokens.
+  return kBlockChannels * ((kTileTokens + width - 1) + kTileTokens + width + 1) +
+         std::max(kTileTokens, kBlockChannels * width);
+}
+
+void Convolution::load_window(std::int64_t slot, const Block& block, float* rows) const {
+  const std::int64_t window = problem_.conv_width - 1;
+  const DType dtype = problem_.state_dtype;
+  for (std::int64_t c = 0; c < block.channels; ++c) {
+    const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
+    for (std::int64_t j = 0; j < window; ++j) {
+      decode(dtype, element(arguments_.state_in, index + j, dtype), rows + j * block.channels + c,
+             1);
+    }
+  }
+}
+
+void Convolution::store_window(std::int64_t slot, const Block& block, const float* rows) const {
+  const std::int64_t window = problem_.conv_width - 1;
+  const DType dtype = problem_.state_dtype;
+  for (std::int64_t c = 0; c < block.channels; ++c) {
+    const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
+    for (std::int64_t j = 0; j < window; ++j) {
+      encode(dtype, rows + j * block.channels + c, element(arguments_.state_out, index + j, dtype),
+             1);
+    }
+  }
+}
+
+void Convolution::load_tokens(std::int64_t first, std::int64_t count, const Block& block,
+                              float* rows, float* scratch) const {
+  const DType dtype = problem_.token_dtype;
+  if (problem_.conv_layout == ConvLayout::channels) {
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::int64_t index = (first + t) * channels_ + block.first_channel;
+      decode(dtype, element(arguments_.input, index, dtype), rows + t * block.channels,
+             block.channels);
+    }
+    return;
+  }
+  for (std::int64_t c = 0; c < block.channels; ++c) {
+    const std::int64_t index = (block.first_channel + c) * problem_.total_tokens() + first;
+    decode(dtype, element(arguments_.input, index, dtype), scratch, count);
+    for (std::int64_t t = 0; t < count; ++t) rows[t * block.channels + c] = scratch[t];
+  }
+}
+
+void Convolution::store_tokens(std::int64_t first, std::int64_t count, const Block& block,
+                               const float* rows, float* scratch) const {
+  for (const ConvolutionOutput& output : outputs_) {
+    if (output.layout == ConvLayout::channels) {
+      for (std::int64_t t = 0; t < count; ++t) {
+        const std::int64_t index = (first + t) * channels_ + block.first_channel;
+        encode(output.dtype, rows + t * block.channels, element(output.data, index, output.dtype),
+               block.channels);
+      }
+      continue;
+    }
+    for (std::int64_t c = 0; c < block.channels; ++c) {
+      const std::int64_t index = (block.first_channel + c) * problem_.total_tokens() + first;
+      for (std::int64_t t = 0; t < count; ++t) scratch[t] = rows[t * block.channels + c];
+      encode(output.dtype, scratch, element(output.data, index, output.dtype), count);
+    }
+  }
+}
+
+void Convolution::run_item(std::int64_t item, float* workspace) const {
+  const std::int64_t sequence = item / num_blocks_;
+  const std::int64_t first_channel = item % num_blocks_ * kBlockChannels;
+  const Block block{first_channel, std::min(kBlockChannels, channels_ - first_channel)};
+  const std::int64_t first_token = arguments_.sequence_offsets[sequence];
+  const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
+  const std::int64_t slot =
+      arguments_.slot_index == nullptr ? sequence : arguments_.slot_index[sequence];
+  const std::int64_t width = problem_.conv_width, window = width - 1;
+
+  float* ext = workspace;                                    // [window + tile, channels]
+  float* y = ext + (window + kTileTokens) * kBlockChannels;  // [tile, channels]
+  float* weight = y + kTileTokens * kBlockChannels;          // [width, channels]
+  float* bias = weight + width * kBlockChannels;             // [channels]
+  float* scratch = bias + kBlockChannels;                    // a column of tokens or weights
+
+  if (slot < 0) {  // padding: no window is read or written, the outputs are zeros
+    std::fill_n(y, kTileTokens * kBlockChannels, 0.0f);
+    for (std::int64_t start = 0; start < num_tokens; start += kTileTokens) {
+      const std::int64_t count = std::min(kTileTokens, num_tokens - start);
+      store_tokens(first_token + start, count, block, y, scratch);
+    }
+    return;
+  }
+
+  decode(problem_.token_dtype,
+         element(arguments_.weight, first_channel * width, problem_.token_dtype), scratch,
+         block.channels * width);
+  for (std::int64_t c = 0; c < block.channels; ++c) {
+    for (std::int64_t j = 0; j < width; ++j)
+      weight[j * block.channels + c] = scratch[c * width + j];
+  }
+  if (problem_.conv_bias) {
+    decode(problem_.token_dtype, element(arguments_.bias, first_channel, problem_.token_dtype),
+           bias, block.channels);
+  } else {
+    std::fill_n(bias, block.channels, 0.0f);
+  }
+
+  load_window(slot, block, ext);
+  for (std::int64_t start = 0; start < num_tokens; start += kTileTokens) {
+    const std::int64_t count = std::min(kTileTokens, num_tokens - start);
+    load_tokens(first_token + start, count, block, ext + window * block.channels, scratch);
+    convolve_rows_(ext, weight, bias, count, block.channels, width,
+                   problem_.activation == Activation::silu, y);
+    store_tokens(first_token + start, count, block, y, scratch);
+    // The last inputs lead the next tile, and after the last tile they are the new window: for a
+    // sequence shorter than the window that keeps the newest of the old one.
+    std::memmove(ext, ext + count * block.channels,
+                 static_cast<std::size_t>(window * block.channels) * sizeof(float));
+  }
+  // An empty sequence leaves its row as it is; out of place that takes a copy.
+  if (num_tokens > 0 || !problem_.conv_state_in_place) store_window(slot, block, ext);
+}
+
+}  // namespace gdn::cpu

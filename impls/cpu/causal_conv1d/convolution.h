@@ -1,0 +1,64 @@
+// The causal convolution of one block of channels of one sequence (contract section 1.2), behind
+// both the operation causal_conv1d and the first pass of gated_delta_layer: it reads token and
+// window dtypes, layouts and slots, computes in float32, and writes one or two outputs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu/instruction_set.h"
+#include "interface/implementation.h"
+#include "interface/problem.h"
+
+namespace gdn::cpu {
+
+/// Where results go; a convolution may have several, as rounded ones for the caller beside float32
+/// ones for the next pass.
+struct ConvolutionOutput {
+  void* data = nullptr;
+  DType dtype = DType::float32;
+  ConvLayout layout = ConvLayout::channels;  ///< [T, channels] or [channels, T]
+};
+
+class Convolution {
+ public:
+  /// Throws Error(bad_input) for null or misaligned pointers, and for window pointers that do not
+  /// fit the problem's choice of in place or out of place. arguments.output is not looked at.
+  Convolution(const Problem& problem, const CausalConv1dArguments& arguments,
+              std::vector<ConvolutionOutput> outputs);
+
+  /// Independent units of work: (sequence, block of channels).
+  std::int64_t num_items() const { return problem_.num_sequences() * num_blocks_; }
+  /// Floats that run_item needs.
+  static std::int64_t workspace_floats(const Problem& problem);
+  /// Outputs and the new window of one item. Within an item the old window is read before the new
+  /// one is written, so both may be the same memory.
+  void run_item(std::int64_t item, float* workspace) const;
+
+ private:
+  struct Block {
+    std::int64_t first_channel, channels;
+  };
+  void load_window(std::int64_t slot, const Block& block, float* rows) const;
+  void store_window(std::int64_t slot, const Block& block, const float* rows) const;
+  void load_tokens(std::int64_t first, std::int64_t count, const Block& block, float* rows,
+                   float* scratch) const;
+  void store_tokens(std::int64_t first, std::int64_t count, const Block& block, const float* rows,
+                    float* scratch) const;
+
+  Problem problem_;
+  CausalConv1dArguments arguments_;
+  std::vector<ConvolutionOutput> outputs_;
+  std::int64_t channels_;
+  std::int64_t num_blocks_;
+  void (*convolve_rows_)(const float*, const float*, const float*, std::int64_t, std::int64_t,
+                         std::int64_t, bool, float*);
+};
+
+/// y[t, c] = act(bias[c] + sum_j weight[j, c] * ext[t + j, c]) for dense float rows: ext
+/// [tokens + width - 1, channels], weight [width, channels], bias [channels], y [tokens, channels].
+GDN_CPU_DECLARE(void convolve_rows(const float* ext, const float* weight, const float* bias,
+                                   std::int64_t tokens, std::int64_t channels, std::int64_t width,
+                                   bool silu, float* y))
+
+}  // namespace gdn::cpu

@@ -1,0 +1,90 @@
+// cpu/direct: the causal convolution as its definition says, a sum of `width` products per channel
+// and token, vectorised over channels (time-fastest inputs are transposed tile by tile). Threads
+// over (sequence, block of 64 channels). Bound by memory for wide tokens, by exp with SiLU.
+#include <algorithm>
+#include <functional>
+
+#include "cpu/causal_conv1d/convolution.h"
+#include "cpu/parallel.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+using cpu::Convolution;
+
+class DirectPlan final : public Plan {
+ public:
+  DirectPlan(const Problem& problem, const CausalConv1dArguments& arguments, Device& device)
+      : convolution_(problem, arguments,
+                     {{arguments.output, problem.token_dtype, problem.conv_layout}}),
+        workers_(static_cast<int>(
+            std::min<std::int64_t>(cpu::thread_count(), convolution_.num_items()))),
+        worker_floats_(Convolution::workspace_floats(problem)) {
+    info_.workspace_bytes = worker_floats_ * workers_ * static_cast<std::int64_t>(sizeof(float));
+    info_.launches = 1;
+    info_.choice =
+        "isa=" + to_string(cpu::instruction_set()) + " threads=" + std::to_string(workers_);
+    workspace_ = device.allocate(info_.workspace_bytes);
+    body_ = [this](std::int64_t item, int worker) {
+      convolution_.run_item(item, workspace_.as<float>() + worker * worker_floats_);
+    };
+  }
+  const PlanInfo& info() const override { return info_; }
+  void run() override { cpu::parallel_for(convolution_.num_items(), workers_, body_); }
+
+ private:
+  Convolution convolution_;
+  int workers_;
+  std::int64_t worker_floats_;
+  PlanInfo info_;
+  DeviceBuffer workspace_;
+  std::function<void(std::int64_t, int)> body_;
+};
+
+class Direct final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "cpu/direct",
+        .operation = Operation::causal_conv1d,
+        .backend = "cpu",
+        .form = "direct",
+        .summary =
+            "width products per channel and token, vectorised over channels; bound by "
+            "memory, with SiLU by exp",
+        .resources = "any CPU"};
+    return description;
+  }
+  Support supports(const Problem& problem) const override {
+    if (problem.operation != Operation::causal_conv1d) {
+      return Support::no("does causal_conv1d, not " + to_string(problem.operation));
+    }
+    return Support::yes();
+  }
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return Convolution::workspace_floats(problem) * cpu::thread_count() *
+           static_cast<std::int64_t>(sizeof(float));
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_supported(*this, problem);
+    if (const Support support = runs_on(*this, device.info()); !support) {
+      throw Error(ErrorKind::device_unavailable, support.reason);
+    }
+    const auto* conv = std::get_if<CausalConv1dArguments>(&arguments);
+    if (conv == nullptr) {
+      throw_bad_input("cpu/direct: the arguments are not those of causal_conv1d");
+    }
+    return std::make_unique<DirectPlan>(problem, *conv, device);
+  }
+};
+
+}  // namespace
+
+const Implementation& cpu_causal_conv1d_direct() {
+  static const Direct implementation;
+  return implementation;
+}
+
+}  // namespace gdn
