@@ -1,0 +1,42 @@
+// The convolution of contract section 1.2 as a stage other implementations can enqueue.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "interface/implementation.h"
+
+namespace gdn::cuda {
+
+/// Validated arguments of one convolution. Windows are [rows, channels, width - 1] in window_dtype,
+/// oldest first; window_out may be window_in.
+struct ConvParams {
+  const void* input = nullptr;
+  const void* weight = nullptr;  ///< [channels, width], token dtype
+  const void* bias = nullptr;    ///< [channels] or null
+  const std::int64_t* sequence_offsets = nullptr;
+  const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
+  const void* window_in = nullptr;
+  void* window_out = nullptr;
+  void* output = nullptr;
+  DType token_dtype = DType::float32;
+  DType window_dtype = DType::float32;
+  DType output_dtype = DType::float32;  ///< the token dtype or float32
+  ConvLayout input_layout = ConvLayout::channels;
+  ConvLayout output_layout = ConvLayout::channels;
+  std::int64_t num_sequences = 0;
+  std::int64_t token_capacity = 0;  ///< T: also the time-fastest layout's channel stride
+  std::int64_t channels = 0;
+  std::int32_t width = 4;
+  bool silu = false;
+};
+
+/// Throws Error(bad_input) for null or misaligned pointers, or windows that overlap in part. The
+/// output is in the problem's layout and token dtype; a caller may replace these three fields.
+ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments);
+
+/// One launch. Throws Error(unsupported) beyond the largest grid.
+void enqueue_causal_conv1d(const ConvParams& params, cudaStream_t stream);
+
+}  // namespace gdn::cuda
