@@ -71,34 +71,6 @@ std::string toolkit_version() {
          std::to_string(__CUDACC_VER_MINOR__) + "." + std::to_string(__CUDACC_VER_BUILD__);
 }
 
-/// Device index of every stream opened here: a Device handed to plan() may be one that wraps a
-/// CudaDevice, but its stream is that device's own.
-class StreamIndex {
- public:
-  void add(void* stream, int index) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    indices_[stream] = index;
-  }
-  void remove(void* stream) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    indices_.erase(stream);
-  }
-  int find(void* stream) const {  ///< -1 if it is not one of ours
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = indices_.find(stream);
-    return found == indices_.end() ? -1 : found->second;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<void*, int> indices_;
-};
-
-StreamIndex& stream_index() {
-  static StreamIndex index;
-  return index;
-}
-
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -115,14 +87,12 @@ class CudaDevice final : public Device {
     info_.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
     info_.l2_bytes = properties.l2CacheSize;
     GDN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    stream_index().add(stream_, index);
   }
 
   ~CudaDevice() override {
     cudaSetDevice(index_);
     timer_.reset();
     if (flush_buffer_ != nullptr) cudaFree(flush_buffer_);
-    stream_index().remove(stream_);
     cudaStreamDestroy(stream_);
   }
 
@@ -291,9 +261,10 @@ std::unique_ptr<Device> open(int index) {
 }
 
 int device_index(const Device& device) {
-  const int index = stream_index().find(device.native_stream());
-  if (index < 0) throw_bad_input("a CUDA device was expected, not " + device.info().backend);
-  return index;
+  if (device.info().backend != "cuda") {
+    throw_bad_input("a CUDA device was expected, not " + device.info().backend);
+  }
+  return device.info().index;
 }
 
 }  // namespace gdn::cuda

@@ -13,8 +13,8 @@ BackendStatus status();
 /// Throws Error(device_unavailable) with the reason: no driver, no such index, too old a device.
 std::unique_ptr<Device> open(int index);
 
-/// The runtime's index of a device opened here, or of one that forwards to it (found by its
-/// stream). Throws Error(bad_input) for another backend's device.
+/// The runtime's index of a CUDA device, or of a device that wraps one. Throws Error(bad_input) for
+/// another backend's.
 int device_index(const Device& device);
 
 }  // namespace gdn::cuda
