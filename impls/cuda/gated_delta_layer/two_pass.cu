@@ -22,6 +22,11 @@ std::int64_t intermediate_bytes(const Problem& layer) {
   return layer.total_tokens() * layer.conv_channels() * static_cast<std::int64_t>(sizeof(float));
 }
 
+std::int64_t window_bytes(const Problem& layer) {
+  return layer.num_pool_rows() * layer.conv_channels() * (layer.conv_width - 1) *
+         static_cast<std::int64_t>(size_of(layer.state_dtype));
+}
+
 GatedDeltaArguments delta_arguments(const Problem& problem, GatedDeltaArguments arguments,
                                     const float* intermediate) {
   const std::int64_t key_channels = problem.num_key_heads * problem.key_head_dim;
@@ -48,9 +53,7 @@ class TwoPassPlan final : public Plan {
       require_pointer(conv_.output, static_cast<std::int64_t>(size_of(conv_.output_dtype)),
                       "conv_output");
       requested_ = conv_;
-      scratch_windows_ =
-          device.allocate(problem.num_pool_rows() * conv_.channels * (problem.conv_width - 1) *
-                          static_cast<std::int64_t>(size_of(conv_.window_dtype)));
+      scratch_windows_ = device.allocate(window_bytes(problem));
       requested_.window_out = scratch_windows_.data();
     }
     conv_.output = intermediate_.data();
@@ -100,7 +103,8 @@ Support TwoPassLayer::supports(const Problem& problem) const {
 }
 
 std::int64_t TwoPassLayer::workspace_bytes(const Problem& problem) const {
-  return intermediate_bytes(problem) + delta_.workspace_bytes(delta_problem(problem));
+  return intermediate_bytes(problem) + window_bytes(problem) +
+         delta_.workspace_bytes(delta_problem(problem));
 }
 
 std::unique_ptr<Plan> TwoPassLayer::plan(const Problem& problem, const Arguments& arguments,
