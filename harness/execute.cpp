@@ -476,13 +476,15 @@ void require_memory(const Problem& problem, std::int64_t workspace_bytes, const 
                                             in_gib(available) + " are free");
 }
 
-Outputs execute(const Implementation& implementation, const Case& inputs, Device& device) {
+Outputs execute(const Implementation& implementation, const Case& inputs, Device& device,
+                PlanInfo* plan_info) {
   require_supported(implementation, inputs.problem);
   require_memory(inputs.problem, implementation.workspace_bytes(inputs.problem), device);
   DeviceCase on_device(inputs, device);
   GuardedDevice guarded(device);
   const std::unique_ptr<Plan> plan =
       implementation.plan(inputs.problem, on_device.arguments(), guarded);
+  if (plan_info != nullptr) *plan_info = plan->info();
   plan->run();
   device.synchronize();
   guarded.check_guards();

@@ -44,7 +44,9 @@ std::int64_t host_bytes_needed(const Problem& problem);
 /// workspace do not fit the device. Allocates nothing; ask before generating the inputs.
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device);
 
-/// Plan, run once on NaN-filled outputs and workspaces, check guards, download.
-Outputs execute(const Implementation& implementation, const Case& inputs, Device& device);
+/// Plan, run once on NaN-filled outputs and workspaces, check guards, download. What the planner
+/// chose goes to `plan_info` if given.
+Outputs execute(const Implementation& implementation, const Case& inputs, Device& device,
+                PlanInfo* plan_info = nullptr);
 
 }  // namespace gdn

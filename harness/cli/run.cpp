@@ -1,0 +1,89 @@
+// gdnbench run: one implementation on one case, its outputs to a file in the case format.
+#include <fmt/format.h>
+
+#include "harness/build_info.h"
+#include "harness/case_file.h"
+#include "harness/cli/command.h"
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+class Run : public Command {
+ public:
+  std::string name() const override { return "run"; }
+  std::string help() const override { return "run one implementation, write its outputs"; }
+  std::string example() const override {
+    return "gdnbench run --case data/gdn_lm_trace.h5:/layer0 --impl cpu/chunkwise --chunk 64 "
+           "--out out.h5";
+  }
+  void add_options(CLI::App& app) override {
+    auto* from_file = app.add_option("--case", case_, "FILE.h5[:/group]");
+    app.add_option("--problem", problem_, "a generated problem instead of a case file")
+        ->excludes(from_file);
+    app.add_option("--impl", implementation_, "implementation, as gdnbench list names it")
+        ->required();
+    app.add_option("--chunk", chunk_, "tokens per chunk; the implementation's choice if absent")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--device", device_, "cpu, cuda, cuda:1, ...; the implementation's by default");
+    app.add_option("--out", out_, "outputs go to this HDF5 file (replaced)")->required();
+  }
+
+  int run() override {
+    if (case_.empty() && problem_.empty()) throw_bad_input("run: --case or --problem is needed");
+    Problem problem =
+        case_.empty() ? resolve_problem(problem_) : case_problem(case_, operation_of_case());
+    if (chunk_ > 0) problem.chunk = chunk_;
+    const Implementation& implementation = find_implementation(problem.operation, implementation_);
+    require_supported(implementation, problem);
+    const auto device =
+        open_device(device_.empty() ? implementation.description().backend : device_);
+    const Support support = runs_on(implementation, device->info());
+    if (!support) throw Error(ErrorKind::device_unavailable, support.reason);
+
+    const Case inputs = make_case(problem);
+    PlanInfo plan;
+    const Outputs outputs = execute(implementation, inputs, *device, &plan);
+    OutputsOrigin origin;
+    origin.implementation = implementation.description().name;
+    origin.device = device->info().name;
+    origin.chunk = plan.chunk;
+    origin.library_version = library_version();
+    origin.command = command_line();
+    write_outputs(inputs, outputs, origin, out_);
+    fmt::print("{}: {} on {}\n", out_, origin.implementation, origin.device);
+    return 0;
+  }
+
+ private:
+  // A layer's case can be run by kernels of the recurrence alone: the operation is the
+  // implementation's.
+  Operation operation_of_case() const {
+    const Operation stored = read_case_problem(case_).operation;
+    if (stored != Operation::gated_delta_layer) return stored;
+    bool layer = false;
+    bool delta = false;
+    for (const Implementation* candidate : all_implementations()) {
+      const Description& d = candidate->description();
+      if (d.name != implementation_) continue;
+      layer = layer || d.operation == Operation::gated_delta_layer;
+      delta = delta || d.operation == Operation::gated_delta;
+    }
+    return !layer && delta ? Operation::gated_delta : Operation::gated_delta_layer;
+  }
+
+  std::string case_;
+  std::string problem_;
+  std::string implementation_;
+  std::string device_;
+  std::string out_;
+  std::int64_t chunk_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_run() { return std::make_unique<Run>(); }
+
+}  // namespace gdn::cli
