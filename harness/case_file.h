@@ -25,6 +25,8 @@ struct CasePath {
 /// The whole case, validated; values rounded to token_dtype and state_dtype, gates float32.
 /// problem.case_file is `path` as given.
 Case read_case(const std::string& path);
+/// The same with other element types than the file names: its values rounded to these instead.
+Case read_case_as(const std::string& path, DType token_dtype, DType state_dtype);
 /// Shapes, dtypes and options alone: what read_case(path).problem would be.
 Problem read_case_problem(const std::string& path);
 

@@ -8,61 +8,80 @@
 namespace gdn {
 namespace {
 
-// Rows of `width` values at `first_channel` of every token of the convolution output, split into
-// heads of `head_dim`; each head normalised if asked for, then rounded.
-std::vector<float> take_heads(const std::vector<double>& conv_output, const Problem& p,
-                              std::int64_t first_channel, std::int64_t width, std::int64_t head_dim,
-                              bool normalize) {
-  const std::int64_t tokens = p.total_tokens();
-  const std::int64_t channels = p.conv_channels();
-  const bool time_fastest = p.conv_layout == ConvLayout::time;
-  std::vector<float> heads(static_cast<std::size_t>(tokens * width));
-  std::vector<double> row(static_cast<std::size_t>(head_dim));
-  for (std::int64_t t = 0; t < tokens; ++t) {
-    for (std::int64_t head = 0; head < width / head_dim; ++head) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < head_dim; ++i) {
-        const std::int64_t c = first_channel + head * head_dim + i;
-        const double x =
-            conv_output[static_cast<std::size_t>(time_fastest ? c * tokens + t : t * channels + c)];
-        row[static_cast<std::size_t>(i)] = x;
-        sum += x * x;
-      }
-      const double factor = normalize ? 1.0 / std::sqrt(sum + 1e-6) : 1.0;
-      for (std::int64_t i = 0; i < head_dim; ++i) {
-        heads[static_cast<std::size_t>(t * width + head * head_dim + i)] =
-            round_to(p.token_dtype, static_cast<float>(row[static_cast<std::size_t>(i)] * factor));
-      }
-    }
+constexpr double kNormEpsilon = 1e-6;  // contract 1.1: sqrt(sum x^2 + 1e-6)
+
+// One head's vector from the convolution's output (element i at data[i * stride]), normalised if
+// `normalise`, rounded.
+void take_head(const double* data, std::int64_t stride, std::int64_t width, bool normalise,
+               DType dtype, float* destination) {
+  double length = 1;
+  if (normalise) {
+    double squares = 0;
+    for (std::int64_t i = 0; i < width; ++i) squares += data[i * stride] * data[i * stride];
+    length = std::sqrt(squares + kNormEpsilon);
   }
-  return heads;
+  for (std::int64_t i = 0; i < width; ++i) {
+    destination[i] = round_to(dtype, static_cast<float>(data[i * stride] / length));
+  }
 }
 
 }  // namespace
 
-Case gated_delta_case_of_layer(const Case& layer) {
-  const Problem& p = layer.problem;
-  if (p.operation != Operation::gated_delta_layer) {
-    throw_bad_input("gated_delta_case_of_layer: the case does " + to_string(p.operation) +
+Problem layer_to_delta(const Problem& layer) {
+  if (layer.operation != Operation::gated_delta_layer) {
+    throw_bad_input("layer_to_delta: the operation is " + to_string(layer.operation) +
                     ", expected gated_delta_layer");
   }
-  const std::vector<double> conv_output = reference::evaluate<double>(layer).conv_output;
-  const std::int64_t key_dim = p.num_key_heads * p.key_head_dim;
-  const std::int64_t value_dim = p.num_value_heads * p.value_head_dim;
+  const Problem defaults;
+  Problem p = layer;
+  p.operation = Operation::gated_delta;
+  p.normalize_qk = false;
+  p.gate_encoding = GateEncoding::log_decay;
+  p.beta_encoding = BetaEncoding::beta;
+  p.conv_width = defaults.conv_width;
+  p.conv_bias = defaults.conv_bias;
+  p.activation = defaults.activation;
+  p.conv_layout = defaults.conv_layout;
+  p.conv_state_in_place = defaults.conv_state_in_place;
+  return p;
+}
 
-  Case delta;
-  delta.problem = p;
-  delta.problem.operation = Operation::gated_delta;
-  delta.problem.normalize_qk = false;
-  delta.sequence_offsets = layer.sequence_offsets;
-  delta.slot_index = layer.slot_index;
-  delta.query = take_heads(conv_output, p, 0, key_dim, p.key_head_dim, p.normalize_qk);
-  delta.key = take_heads(conv_output, p, key_dim, key_dim, p.key_head_dim, p.normalize_qk);
-  delta.value = take_heads(conv_output, p, 2 * key_dim, value_dim, p.value_head_dim, false);
-  delta.gate = layer.gate;
-  delta.beta = layer.beta;
-  delta.state_pool = layer.state_pool;
-  return delta;
+Case layer_to_delta(const Case& layer) {
+  Case c;
+  c.problem = layer_to_delta(layer.problem);
+  const Problem& p = c.problem;
+  c.sequence_offsets = layer.sequence_offsets;
+  c.slot_index = layer.slot_index;
+  c.state_pool = layer.state_pool;
+
+  const auto gates = reference::decode_gates<double>(layer);
+  c.gate.values.assign(gates.log_decay.begin(), gates.log_decay.end());
+  c.beta.values.assign(gates.beta.begin(), gates.beta.end());
+
+  Case convolution = layer;
+  convolution.problem.operation = Operation::causal_conv1d;
+  const std::vector<double> channels = reference::evaluate<double>(convolution).conv_output;
+  const bool by_time = layer.problem.conv_layout == ConvLayout::time;
+  const std::int64_t token_stride = by_time ? 1 : p.conv_channels();
+  const std::int64_t stride = by_time ? p.total_tokens() : 1;
+  const std::int64_t key_dims = p.num_key_heads * p.key_head_dim;
+  const std::int64_t value_dims = p.num_value_heads * p.value_head_dim;
+  c.query.resize(static_cast<std::size_t>(p.total_tokens() * key_dims));
+  c.key.resize(c.query.size());
+  c.value.resize(static_cast<std::size_t>(p.total_tokens() * value_dims));
+  for (std::int64_t t = 0; t < p.total_tokens(); ++t) {
+    const double* token = channels.data() + t * token_stride;
+    for (std::int64_t h = 0; h < p.num_key_heads; ++h) {
+      const std::int64_t at = h * p.key_head_dim;
+      take_head(token + at * stride, stride, p.key_head_dim, true, p.token_dtype,
+                c.query.data() + t * key_dims + at);
+      take_head(token + (key_dims + at) * stride, stride, p.key_head_dim, true, p.token_dtype,
+                c.key.data() + t * key_dims + at);
+    }
+    take_head(token + 2 * key_dims * stride, stride, value_dims, false, p.token_dtype,
+              c.value.data() + t * value_dims);
+  }
+  return c;
 }
 
 }  // namespace gdn

@@ -1,0 +1,277 @@
+#include "harness/verify.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "harness/sequences.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+// "output differs at flat index 17 (0.5 then 0.25)"; empty if the bits are equal.
+std::string first_difference(const char* name, const std::vector<float>& a,
+                             const std::vector<float>& b) {
+  if (a.size() != b.size()) return std::string(name) + " differs in size";
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) {
+      return std::string(name) + " differs at flat index " + std::to_string(i) + " (" +
+             std::to_string(a[i]) + " then " + std::to_string(b[i]) + ")";
+    }
+  }
+  return "";
+}
+
+std::string first_difference(const Outputs& a, const Outputs& b) {
+  for (const std::string& difference :
+       {first_difference("output", a.output, b.output),
+        first_difference("final_state", a.state_pool, b.state_pool),
+        first_difference("conv_output", a.conv_output, b.conv_output),
+        first_difference("conv_state", a.conv_state, b.conv_state)}) {
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+// The sequences of `numbers` run as a batch of their own give what they gave in `whole`?
+std::string differs_from_batch(const Implementation& implementation, const Case& inputs,
+                               const Outputs& whole, const std::vector<std::int64_t>& numbers,
+                               Device& device) {
+  const Case part = take_sequences(inputs, numbers);
+  const Outputs outputs = execute(implementation, part, device);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::string difference =
+        first_difference(sequence_outputs(inputs, whole, numbers[i]),
+                         sequence_outputs(part, outputs, static_cast<std::int64_t>(i)));
+    if (!difference.empty()) {
+      return "sequence " + std::to_string(numbers[i]) + " of the batch: " + difference;
+    }
+  }
+  return "";
+}
+
+// Non-empty sequences with a state, the shortest and the longest: nullopt if there is none.
+struct ShortestAndLongest {
+  std::int64_t shortest;
+  std::int64_t longest;
+};
+std::optional<ShortestAndLongest> shortest_and_longest(const Case& c) {
+  std::optional<ShortestAndLongest> found;
+  const auto& lengths = c.problem.sequences.lengths;
+  const auto length = [&](std::int64_t n) { return lengths[static_cast<std::size_t>(n)]; };
+  for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+    const bool padding = !c.slot_index.empty() && c.slot_index[static_cast<std::size_t>(n)] < 0;
+    if (length(n) == 0 || padding) continue;
+    if (!found) found = {n, n};
+    if (length(n) < length(found->shortest)) found->shortest = n;
+    if (length(n) > length(found->longest)) found->longest = n;
+  }
+  return found;
+}
+
+class Verification {
+ public:
+  Verification(const Implementation& implementation, const CheckedReference& reference,
+               Device& device, const VerifyOptions& options)
+      : implementation_(implementation),
+        reference_(reference),
+        inputs_(reference.inputs()),
+        device_(device),
+        options_(options) {}
+
+  VerifyResult run() {
+    const Support support = implementation_.supports(inputs_.problem);
+    if (!support || implementation_.description().operation != inputs_.problem.operation) {
+      result_.verdict = Verdict::unsupported;
+      result_.reason =
+          support ? "does " + to_string(implementation_.description().operation) : support.reason;
+      return std::move(result_);
+    }
+    const bool ran = check("errors", [&] {
+      result_.outputs = execute(implementation_, inputs_, device_);
+      result_.report = reference_.compare(result_.outputs);
+      return reference::first_violation(result_.report, result_.report.limits);
+    });
+    if (ran) check_bits();
+    if (ran && options_.continuation) check_continuation();
+    result_.verdict = result_.reason.empty() ? Verdict::passed : Verdict::failed;
+    return std::move(result_);
+  }
+
+ private:
+  // Runs `body`, which returns what is wrong; the first failure becomes the reason. True if it
+  // passed.
+  template <typename Body>
+  bool check(const char* name, const Body& body) {
+    std::string wrong;
+    try {
+      wrong = body();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::device_failure) throw;
+      wrong = error.what();
+    }
+    result_.checks.push_back(
+        {name, wrong.empty() ? Check::Result::passed : Check::Result::failed, wrong});
+    if (!wrong.empty() && result_.reason.empty()) result_.reason = std::string(name) + ": " + wrong;
+    return wrong.empty();
+  }
+
+  void not_applicable(const char* name, const std::string& why) {
+    result_.checks.push_back({name, Check::Result::not_applicable, why});
+  }
+
+  void check_bits() {
+    const Description& description = implementation_.description();
+    if (!description.bitwise_repeatable) {
+      for (const char* name : {"repeat", "alone", "duplicates"}) {
+        not_applicable(name, "declared not bitwise repeatable");
+      }
+      return;
+    }
+    if (options_.repeat) {
+      check("repeat", [&] {
+        const std::string difference =
+            first_difference(result_.outputs, execute(implementation_, inputs_, device_));
+        return difference.empty() ? "" : "a second run differs: " + difference;
+      });
+    }
+    const auto ends = shortest_and_longest(inputs_);
+    std::string why_not;
+    if (!description.batch_invariant) why_not = "declared not batch invariant";
+    if (!ends) why_not = "no sequence with tokens and a state";
+    if (options_.alone) {
+      if (!why_not.empty() || inputs_.problem.num_sequences() == 1) {
+        not_applicable("alone", why_not.empty() ? "one sequence" : why_not);
+      } else {
+        check("alone", [&] {
+          std::string wrong = differs_from_batch(implementation_, inputs_, result_.outputs,
+                                                 {ends->shortest}, device_);
+          if (wrong.empty() && ends->longest != ends->shortest) {
+            wrong = differs_from_batch(implementation_, inputs_, result_.outputs, {ends->longest},
+                                       device_);
+          }
+          return wrong;
+        });
+      }
+    }
+    if (options_.duplicates) {
+      if (!why_not.empty()) {
+        not_applicable("duplicates", why_not);
+      } else {
+        check("duplicates", [&] {
+          const std::vector<std::int64_t> numbers = {ends->shortest, ends->longest, ends->shortest};
+          const Case part = take_sequences(inputs_, numbers);
+          const Outputs outputs = execute(implementation_, part, device_);
+          return first_difference(sequence_outputs(part, outputs, 0),
+                                  sequence_outputs(part, outputs, 2));
+        });
+      }
+    }
+  }
+
+  void check_continuation() {
+    if (inputs_.problem.sequences.longest() < 2) {
+      return not_applicable("continuation", "no sequence of two tokens");
+    }
+    const Case first = first_halves(inputs_);
+    if (!implementation_.supports(first.problem)) {
+      return not_applicable("continuation", "the halves are not supported");
+    }
+    if (!implementation_.supports(second_halves(inputs_, {}).problem)) {
+      return not_applicable("continuation", "an initial state is not supported");
+    }
+    check("continuation", [&] {
+      const Outputs before = execute(implementation_, first, device_);
+      const Case second = second_halves(inputs_, before);
+      try {
+        validate(second);
+      } catch (const Error& error) {
+        return std::string("the state after the first call: ") + error.what();
+      }
+      const Outputs after = execute(implementation_, second, device_);
+      return reference_.check_continued(joined(inputs_, before, after));
+    });
+  }
+
+  const Implementation& implementation_;
+  const CheckedReference& reference_;
+  const Case& inputs_;
+  Device& device_;
+  const VerifyOptions& options_;
+  VerifyResult result_;
+};
+
+}  // namespace
+
+CheckedReference::CheckedReference(const Case& inputs, const VerifyOptions& options)
+    : inputs_(&inputs), sample_seed_(options.sample_seed) {
+  validate(inputs);
+  const Problem& p = inputs.problem;
+  const bool by_head = p.operation != Operation::causal_conv1d;
+  total_pairs_ = p.num_sequences() * (by_head ? p.num_value_heads : 1);
+  evaluation_.threads = options.threads;
+  const double flops = reference::evaluation_flops(p);
+  if (by_head && flops > options.most_reference_flops) {
+    const double share = options.most_reference_flops / flops;
+    const auto count = static_cast<std::int64_t>(share * static_cast<double>(total_pairs_));
+    evaluation_.pairs = reference::sample_pairs(p, std::max<std::int64_t>(count, 2), sample_seed_);
+  }
+  reference_ = reference::evaluate<double>(inputs, evaluation_);
+}
+
+reference::ErrorReport CheckedReference::compare(const Outputs& outputs) const {
+  return reference::compare(*inputs_, reference_, outputs, evaluation_);
+}
+
+std::string CheckedReference::check(const Outputs& outputs) const {
+  const reference::ErrorReport report = compare(outputs);
+  return reference::first_violation(report, report.limits);
+}
+
+std::string CheckedReference::check_continued(const Outputs& outputs) const {
+  const reference::ErrorReport report = compare(outputs);
+  reference::ErrorLimits limits = report.limits;
+  // The state is rounded once more, half way. An error of the state is an error of the outputs as
+  // large, relative to the state; outputs that cancel see it larger: twice.
+  const double rounding = unit_roundoff(inputs_->problem.state_dtype);
+  limits.output += 2 * rounding;
+  limits.state += rounding;
+  return reference::first_violation(report, limits);
+}
+
+std::string CheckedReference::coverage() const {
+  const bool whole = evaluation_.pairs.empty();
+  const std::string total = std::to_string(total_pairs_);
+  if (whole) return "all " + total + " pairs";
+  return "a random sample of " + std::to_string(evaluation_.pairs.size()) + " of " + total +
+         " pairs (seed " + std::to_string(sample_seed_) + ")";
+}
+
+VerifyResult verify(const Implementation& implementation, const CheckedReference& reference,
+                    Device& device, const VerifyOptions& options) {
+  return Verification(implementation, reference, device, options).run();
+}
+
+VerifyResult verify(const Implementation& implementation, const Case& inputs, Device& device,
+                    const VerifyOptions& options) {
+  if (implementation.supports(inputs.problem)) {
+    require_memory(inputs.problem, implementation.workspace_bytes(inputs.problem), device);
+  }
+  return verify(implementation, CheckedReference(inputs, options), device, options);
+}
+
+VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs) {
+  VerifyResult result;
+  result.outputs = std::move(outputs);
+  result.report = reference.compare(result.outputs);
+  result.reason = reference::first_violation(result.report, result.report.limits);
+  const bool good = result.reason.empty();
+  result.checks.push_back(
+      {"errors", good ? Check::Result::passed : Check::Result::failed, result.reason});
+  result.verdict = good ? Verdict::passed : Verdict::failed;
+  return result;
+}
+
+}  // namespace gdn
