@@ -146,6 +146,8 @@ class Comparison {
       count_untouched_state();
       if (p_.operation == Operation::gated_delta_layer) compare_convolution(false);
     }
+    report_.conditioning = measure_conditioning(inputs_, reference_, options_);
+    report_.limits = error_limits(p_, report_.conditioning);
     report_.checked_pairs = static_cast<std::int64_t>(report_.heads.size());
     // Later equals replace nothing: the first of the worst is the one reported.
     const auto by_output = [](const HeadError& a, const HeadError& b) {
@@ -182,12 +184,7 @@ class Comparison {
     if (p_.final_state || !outputs_.state_pool.empty()) {
       require_size("final_state", outputs_.state_pool.size(), inputs_.state_pool.size());
     }
-    std::vector<SequenceHead> pairs = options_.pairs;
-    if (pairs.empty()) {
-      for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
-        for (std::int64_t h = 0; h < p_.num_value_heads; ++h) pairs.push_back({n, h});
-      }
-    }
+    const std::vector<SequenceHead> pairs = pairs_of(p_, options_);
     report_.total_pairs = p_.num_sequences() * p_.num_value_heads;
     report_.heads.resize(pairs.size());
     parallel_for(static_cast<std::int64_t>(pairs.size()), options_.threads, [&](std::int64_t i) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "interface/case.h"
+#include "reference/conditioning.h"
 #include "reference/reference.h"
 
 namespace gdn::reference {
@@ -52,14 +53,27 @@ struct PositionError {
   double relative_l2 = 0;
 };
 
+/// Absolute limits on relative L2: a result above them fails whatever its baseline says.
+struct ErrorLimits {
+  double output = 0;
+  double state = 0;
+  double conv_output = 0;
+};
+
+/// Per token, state and output dtype, and as wide as the problem's conditioning makes them; the
+/// default is a well-conditioned problem. Where the numbers come from: error_limits.cpp.
+ErrorLimits error_limits(const Problem& problem, const Conditioning& conditioning = {});
+
 struct ErrorReport {
   std::vector<HeadError>
       heads;  ///< every pair checked (for causal_conv1d: one per sequence, head 0)
   std::vector<PositionError> positions;  ///< at most 32 windows, of at least 64 tokens each
   HeadError worst_output;  ///< largest output.relative_l2 (non-finite counts as the largest)
   HeadError worst_state;
-  TensorError conv_output;  ///< causal_conv1d and layers that expose it; whole tensor
-  TensorError conv_state;   ///< every window a sequence owns
+  TensorError conv_output;    ///< causal_conv1d and layers that expose it; whole tensor
+  TensorError conv_state;     ///< every window a sequence owns
+  Conditioning conditioning;  ///< of the checked pairs, measured from the inputs
+  ErrorLimits limits;         ///< error_limits(problem, conditioning): what to judge this report by
   std::int64_t checked_pairs = 0;
   std::int64_t total_pairs = 0;
   std::int64_t non_finite = 0;  ///< over everything checked
@@ -81,21 +95,13 @@ struct ErrorReport {
 ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
                     const Outputs& outputs, const EvaluationOptions& options = {});
 
-/// Absolute limits on relative L2, per token dtype (and state dtype, output dtype): a result above
-/// them fails whatever its baseline says. Where the numbers come from: error_limits.cpp.
-struct ErrorLimits {
-  double output = 0;
-  double state = 0;
-  double conv_output = 0;
-};
-ErrorLimits error_limits(const Problem& problem);
-
 /// Whether `error` is within `limit`, or within four rounding floors where the stored dtype cannot
 /// represent the reference to `limit` at all (values near its underflow).
 bool within(const TensorError& error, double limit);
 
-/// Empty if the report is within the limits; else one line naming tensor, sequence, head, error and
-/// limit. Convolution windows are copies: their limit is the rounding floor itself.
+/// Empty if the report is within the limits (commonly report.limits); else one line naming tensor,
+/// sequence, head, error and limit. Convolution windows are copies: their limit is the rounding
+/// floor itself.
 std::string first_violation(const ErrorReport& report, const ErrorLimits& limits);
 
 }  // namespace gdn::reference

@@ -25,25 +25,6 @@ struct QkvSource {
   std::int64_t element_stride;
 };
 
-std::vector<SequenceHead> all_pairs(const Problem& problem) {
-  std::vector<SequenceHead> pairs;
-  for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
-    for (std::int64_t h = 0; h < problem.num_value_heads; ++h) pairs.push_back({n, h});
-  }
-  return pairs;
-}
-
-void require_pairs_in_range(const Problem& problem, const std::vector<SequenceHead>& pairs) {
-  for (const SequenceHead& pair : pairs) {
-    if (pair.sequence < 0 || pair.sequence >= problem.num_sequences() || pair.value_head < 0 ||
-        pair.value_head >= problem.num_value_heads) {
-      throw_bad_input("pairs: sequence " + std::to_string(pair.sequence) + ", head " +
-                      std::to_string(pair.value_head) + " is not in the problem " +
-                      problem.to_string());
-    }
-  }
-}
-
 // Element (i, j) of a head's state within its slab of a pool row ([Dk, Dv] or [Dv, Dk]).
 Eigen::Index slab_index(const Problem& p, Eigen::Index i, Eigen::Index j) {
   return p.state_layout == StateLayout::kv ? i * p.value_head_dim + j : j * p.key_head_dim + i;
@@ -56,9 +37,7 @@ class GatedDelta {
       : inputs_(inputs),
         problem_(inputs.problem),
         gates_(decode_gates<Scalar>(inputs)),
-        pairs_(options.pairs.empty() ? all_pairs(problem_) : options.pairs) {
-    require_pairs_in_range(problem_, pairs_);
-  }
+        pairs_(pairs_of(problem_, options)) {}
 
   template <typename Element>
   void run(const QkvSource<Element>& source, int threads, WideOutputs<Scalar>& result) const {

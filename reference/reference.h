@@ -40,6 +40,10 @@ struct EvaluationOptions {
   std::vector<SequenceHead> pairs;
 };
 
+/// The pairs `options` names, in order: its own, or all of the problem. Throws Error(bad_input) for
+/// one that is not in the problem.
+std::vector<SequenceHead> pairs_of(const Problem& problem, const EvaluationOptions& options);
+
 /// Any operation. Scalar: float, double, long double (instantiated in reference.cpp).
 template <typename Scalar>
 WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});

@@ -1,7 +1,9 @@
-// Which (sequence, head) pairs to check of a problem too large to check whole.
+// Which (sequence, head) pairs to check: all, or a sample of a problem too large to check whole.
 #include <algorithm>
 #include <set>
+#include <string>
 
+#include "interface/error.h"
 #include "reference/reference.h"
 
 namespace gdn::reference {
@@ -30,6 +32,25 @@ class SplitMix64 {
 };
 
 }  // namespace
+
+std::vector<SequenceHead> pairs_of(const Problem& problem, const EvaluationOptions& options) {
+  if (options.pairs.empty()) {
+    std::vector<SequenceHead> pairs;
+    for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
+      for (std::int64_t h = 0; h < problem.num_value_heads; ++h) pairs.push_back({n, h});
+    }
+    return pairs;
+  }
+  for (const SequenceHead& pair : options.pairs) {
+    if (pair.sequence < 0 || pair.sequence >= problem.num_sequences() || pair.value_head < 0 ||
+        pair.value_head >= problem.num_value_heads) {
+      throw_bad_input("pairs: sequence " + std::to_string(pair.sequence) + ", head " +
+                      std::to_string(pair.value_head) + " is not in the problem " +
+                      problem.to_string());
+    }
+  }
+  return options.pairs;
+}
 
 std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t count,
                                        std::uint64_t seed) {
