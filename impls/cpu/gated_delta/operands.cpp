@@ -63,9 +63,9 @@ void normalise_rows(float* rows, std::int64_t count, std::int64_t head_dim) {
 GatedDeltaOperands::GatedDeltaOperands(const Problem& problem, const GatedDeltaArguments& arguments)
     : problem_(problem), arguments_(arguments) {
   const std::size_t token_size = size_of(problem.token_dtype);
-  require_pointer("query", arguments.query, token_size);
-  require_pointer("key", arguments.key, token_size);
-  require_pointer("value", arguments.value, token_size);
+  require_pointer("q", arguments.query, token_size);
+  require_pointer("k", arguments.key, token_size);
+  require_pointer("v", arguments.value, token_size);
   require_gates(problem, arguments);
   require_pointer("sequence_offsets", arguments.sequence_offsets, sizeof(std::int64_t));
   if (problem.slots != SlotMap::identity) {
@@ -75,11 +75,11 @@ GatedDeltaOperands::GatedDeltaOperands(const Problem& problem, const GatedDeltaA
     require_pointer("state_pool", arguments.state_pool, size_of(problem.state_dtype));
   }
   require_pointer("output", arguments.output, size_of(problem.effective_output_dtype()));
-  arguments_.query_token_stride = require_stride("query", arguments.query_token_stride,
+  arguments_.query_token_stride = require_stride("q", arguments.query_token_stride,
                                                  problem.num_key_heads * problem.key_head_dim);
-  arguments_.key_token_stride = require_stride("key", arguments.key_token_stride,
-                                               problem.num_key_heads * problem.key_head_dim);
-  arguments_.value_token_stride = require_stride("value", arguments.value_token_stride,
+  arguments_.key_token_stride =
+      require_stride("k", arguments.key_token_stride, problem.num_key_heads * problem.key_head_dim);
+  arguments_.value_token_stride = require_stride("v", arguments.value_token_stride,
                                                  problem.num_value_heads * problem.value_head_dim);
 }
 

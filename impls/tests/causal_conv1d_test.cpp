@@ -1,0 +1,76 @@
+// Every implementation of causal_conv1d against the float64 convolution (contract section 1.2).
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "implementation_fixture.h"
+
+namespace gdn {
+namespace {
+
+using CausalConv1d = ImplementationTest;
+
+TEST_P(CausalConv1d, EveryWidth) {
+  for (int width = 2; width <= 15; ++width) {
+    expect_all_agree({"causal_conv1d:heads=1/2,dim=24x20,seq=130+1+0+17,dtype=f32,width=" +
+                      std::to_string(width)});
+  }
+}
+
+TEST_P(CausalConv1d, SequencesShorterThanTheWindow) {
+  for (const char* width : {"2", "4", "15"}) {
+    for (const char* in_place : {"0", "1"}) {
+      expect_all_agree({"causal_conv1d:heads=1,dim=16,seq=0+1+2+3+4+13+14+15+16,dtype=f32,width=" +
+                        std::string(width) + ",conv_in_place=" + in_place});
+    }
+  }
+}
+
+TEST_P(CausalConv1d, LayoutsDtypesBiasAndActivation) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      for (const char* bias : {"0", "1"}) {
+        for (const char* act : {"none", "silu"}) {
+          expect_all_agree(
+              {"causal_conv1d:heads=1/2,dim=32,seq=70+65,conv_layout=" + std::string(layout) +
+               ",dtype=" + dtype + ",bias=" + bias + ",act=" + act});
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CausalConv1d, SlotsAndWindowDtypes) {
+  for (const char* slots : {"identity", "permuted", "padding"}) {
+    for (const char* state : {"f32", "bf16", "f16"}) {
+      for (const char* in_place : {"0", "1"}) {
+        expect_all_agree({"causal_conv1d:heads=1/2,dim=32,seq=70+0+65+2+1+9,dtype=bf16,slots=" +
+                          std::string(slots) + ",state=" + state + ",conv_in_place=" + in_place});
+      }
+    }
+  }
+}
+
+TEST_P(CausalConv1d, ManyChannels) {
+  expect_all_agree({"causal_conv1d:heads=16/32,dim=128,seq=33+5,dtype=bf16"});
+}
+
+// Two calls joined by the window give the bits of one: windows hold raw inputs.
+TEST_P(CausalConv1d, TwoCallsJoinedByTheWindowAreEqualToOne) {
+  const Case whole =
+      generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=32,seq=90,dtype=f32"));
+  if (!implementation().supports(whole.problem)) GTEST_SKIP();
+  const std::int64_t channels = whole.problem.conv_channels();
+  const Outputs once = execute(implementation(), whole, device());
+  for (const std::int64_t cut : {1, 2, 64, 89}) {
+    const Outputs first = execute(implementation(), case_of_pieces(whole, {{0, 0, cut}}), device());
+    Case rest = case_of_pieces(whole, {{0, cut, 90}});
+    rest.conv_state = first.conv_state;
+    const Outputs second = execute(implementation(), rest, device());
+    EXPECT_TRUE(same_bits(second.conv_output, token_range(once.conv_output, channels, cut, 90)));
+    EXPECT_TRUE(same_bits(second.conv_state, once.conv_state));
+  }
+}
+
+GDN_INSTANTIATE_FOR(CausalConv1d, Operation::causal_conv1d);
+
+}  // namespace
+}  // namespace gdn

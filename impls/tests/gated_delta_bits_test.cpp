@@ -1,0 +1,181 @@
+// What must be equal bit for bit, or stay so: repeated runs, sequences alone and in a batch, pool
+// rows nobody owns; and that a call cut in two gives the whole's result.
+#include <cmath>
+#include <cstring>
+
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "implementation_fixture.h"
+#include "reference/errors.h"
+
+namespace gdn {
+namespace {
+
+class GatedDeltaBits : public ImplementationTest {
+ protected:
+  /// The first of the problems that the implementation supports, as a case.
+  Case supported_case(const std::string& options) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      const Problem problem =
+          Problem::parse("gated_delta:heads=2/4,dim=64,dtype=" + std::string(dtype) + options);
+      if (implementation().supports(problem)) return generate_case(problem);
+    }
+    return {};
+  }
+  Outputs run(const Case& inputs) const { return execute(implementation(), inputs, device()); }
+
+  static constexpr std::int64_t kOutputPerToken = 4 * 64;
+};
+
+TEST_P(GatedDeltaBits, TwoRunsAreEqual) {
+  if (!implementation().description().bitwise_repeatable) {
+    GTEST_SKIP() << "declared not repeatable";
+  }
+  const Case inputs = supported_case(",seq=200+0+65+1,gates=mid,h0=normal");
+  ASSERT_FALSE(inputs.query.empty());
+  SCOPED_TRACE(inputs.problem.to_string());
+  const Outputs first = run(inputs), second = run(inputs);
+  EXPECT_TRUE(same_bits(first.output, second.output));
+  EXPECT_TRUE(same_bits(first.state_pool, second.state_pool));
+}
+
+TEST_P(GatedDeltaBits, ASequenceAloneIsTheSameAsInABatch) {
+  if (!implementation().description().batch_invariant) {
+    GTEST_SKIP() << "declared not batch invariant";
+  }
+  const Case batch = supported_case(",seq=65+200+1+0+130,gates=mid,h0=normal");
+  ASSERT_FALSE(batch.query.empty());
+  SCOPED_TRACE(batch.problem.to_string());
+  const Outputs together = run(batch);
+  const std::int64_t row = batch.problem.state_row_stride();
+  for (std::int64_t n = 0; n < batch.problem.num_sequences(); ++n) {
+    const std::int64_t first = batch.sequence_offsets[static_cast<std::size_t>(n)];
+    const std::int64_t last = batch.sequence_offsets[static_cast<std::size_t>(n) + 1];
+    const Outputs alone = run(case_of_pieces(batch, {{n, 0, last - first}}));
+    EXPECT_TRUE(same_bits(alone.output, token_range(together.output, kOutputPerToken, first, last)))
+        << "sequence " << n;
+    EXPECT_TRUE(same_bits(alone.state_pool, token_range(together.state_pool, row, n, n + 1)))
+        << "sequence " << n;
+  }
+}
+
+TEST_P(GatedDeltaBits, DuplicatesInABatchAreEqual) {
+  if (!implementation().description().batch_invariant) {
+    GTEST_SKIP() << "declared not batch invariant";
+  }
+  const Case source = supported_case(",seq=130+67,gates=mid,h0=normal");
+  ASSERT_FALSE(source.query.empty());
+  SCOPED_TRACE(source.problem.to_string());
+  const Outputs out =
+      run(case_of_pieces(source, {{0, 0, 130}, {1, 0, 67}, {0, 0, 130}, {0, 0, 130}}));
+  const std::int64_t row = source.problem.state_row_stride();
+  const std::vector<float> first = token_range(out.output, kOutputPerToken, 0, 130);
+  for (const std::int64_t start : {197, 327}) {
+    EXPECT_TRUE(same_bits(first, token_range(out.output, kOutputPerToken, start, start + 130)));
+  }
+  for (const std::int64_t n : {2, 3}) {
+    EXPECT_TRUE(same_bits(token_range(out.state_pool, row, 0, 1),
+                          token_range(out.state_pool, row, n, n + 1)));
+  }
+}
+
+// Two calls joined by the state against the float64 recurrence over the whole: within the limits of
+// one call, widened by the one more rounding of the state to its pool's dtype.
+TEST_P(GatedDeltaBits, TwoCallsJoinedByTheStateContinueTheSequence) {
+  for (const char* state : {"f32", "bf16", "f16"}) {
+    const Case whole =
+        supported_case(",seq=300,gates=near_one,h0=normal,state=" + std::string(state));
+    ASSERT_FALSE(whole.query.empty());
+    const auto reference = reference::evaluate<double>(whole);
+    for (const std::int64_t cut : {1, 64, 100, 299}) {
+      SCOPED_TRACE(whole.problem.to_string() + " cut at " + std::to_string(cut));
+      const Outputs first = run(case_of_pieces(whole, {{0, 0, cut}}));
+      Case rest = case_of_pieces(whole, {{0, cut, 300}});
+      rest.state_pool = first.state_pool;
+      const Outputs second = run(rest);
+      Outputs joined = first;
+      joined.output.insert(joined.output.end(), second.output.begin(), second.output.end());
+      joined.state_pool = second.state_pool;
+      const auto report = reference::compare(whole, reference, joined);
+      reference::ErrorLimits limits = report.limits;
+      const double rounding = unit_roundoff(whole.problem.state_dtype);
+      limits.output += rounding;
+      limits.state += rounding;
+      EXPECT_EQ(reference::first_violation(report, limits), "");
+    }
+  }
+}
+
+TEST_P(GatedDeltaBits, PoolRowsOfNobodyStayAsTheyAre) {
+  for (const char* options : {",slots=padding,layout=kv", ",slots=permuted,layout=vk",
+                              ",slots=padding,state=bf16", ",slots=padding,ht=0"}) {
+    const Case inputs = supported_case(std::string(",seq=40+0+65+7+1+33,gates=mid,h0=normal,"
+                                                   "pool_pad=24") +
+                                       options);
+    ASSERT_FALSE(inputs.query.empty());
+    SCOPED_TRACE(inputs.problem.to_string());
+    const Outputs outputs = run(inputs);
+    const Problem& p = inputs.problem;
+    const std::int64_t stride = p.state_row_stride(), used = stride - p.pool_row_padding;
+    for (std::int64_t row = 0; row < p.num_pool_rows(); ++row) {
+      bool written = false;
+      for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+        written |= p.final_state && inputs.slot_index[static_cast<std::size_t>(n)] == row &&
+                   p.sequences.lengths[static_cast<std::size_t>(n)] > 0;
+      }
+      const std::vector<float> before = token_range(inputs.state_pool, stride, row, row + 1);
+      const std::vector<float> after = token_range(outputs.state_pool, stride, row, row + 1);
+      EXPECT_TRUE(
+          same_bits(token_range(before, 1, used, stride), token_range(after, 1, used, stride)))
+          << "padding of row " << row;
+      EXPECT_EQ(same_bits(token_range(before, 1, 0, used), token_range(after, 1, 0, used)),
+                !written)
+          << "row " << row;
+    }
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+      if (inputs.slot_index[static_cast<std::size_t>(n)] >= 0) continue;
+      const auto at = static_cast<std::size_t>(n);
+      for (const float x : token_range(outputs.output, kOutputPerToken, inputs.sequence_offsets[at],
+                                       inputs.sequence_offsets[at + 1])) {
+        ASSERT_EQ(x, 0.0f) << "output of padding sequence " << n;
+      }
+    }
+  }
+}
+
+// A plan reads offsets and slots when it runs, not when it is made.
+TEST_P(GatedDeltaBits, APlanFollowsOffsetsThatChange) {
+  const Case planned = supported_case(",seq=100+97,gates=mid,h0=normal");
+  ASSERT_FALSE(planned.query.empty());
+  SCOPED_TRACE(planned.problem.to_string());
+  DeviceCase on_device(planned, device());
+  const auto plan = implementation().plan(planned.problem, on_device.arguments(), device());
+  plan->run();
+  device().synchronize();
+  const Outputs before = on_device.download();
+
+  const std::vector<std::int64_t> offsets = {0, 30, 197};
+  const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
+  device().upload(const_cast<std::int64_t*>(arguments.sequence_offsets), offsets.data(),
+                  static_cast<std::int64_t>(offsets.size() * sizeof(std::int64_t)));
+  on_device.reset_async();
+  plan->run();
+  const Outputs after = on_device.download();
+
+  Case moved = planned;
+  moved.sequence_offsets = offsets;
+  moved.problem.sequences.lengths = {30, 167};
+  const Outputs expected = run(moved);
+  EXPECT_FALSE(same_bits(before.output, after.output));
+  if (implementation().description().batch_invariant) {
+    EXPECT_TRUE(same_bits(after.output, expected.output));
+    EXPECT_TRUE(same_bits(after.state_pool, expected.state_pool));
+  }
+  const auto report = reference::compare(moved, reference::evaluate<double>(moved), after);
+  EXPECT_EQ(reference::first_violation(report, report.limits), "");
+}
+
+GDN_INSTANTIATE_FOR(GatedDeltaBits, Operation::gated_delta);
+
+}  // namespace
+}  // namespace gdn

@@ -1,0 +1,73 @@
+// Every implementation of gated_delta_layer against the float64 chain (contract section 1.3).
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "implementation_fixture.h"
+#include "reference/errors.h"
+
+namespace gdn {
+namespace {
+
+using GatedDeltaLayer = ImplementationTest;
+
+// With an initial state: without one, the first output is beta scale (q . k) v, whose relative
+// error has no bound where q and k happen to be orthogonal.
+TEST_P(GatedDeltaLayer, LengthsAndGroupedHeads) {
+  for (const char* seq : {"1", "3", "64", "65+0+1+130", "5x1"}) {
+    for (const char* heads : {"1/1", "2/4"}) {
+      expect_all_agree(
+          {"gated_delta_layer:dim=64,gates=real,gate=logits,beta=logit,h0=normal,dtype=f32,heads=" +
+               std::string(heads) + ",seq=" + seq,
+           "gated_delta_layer:dim=64,gates=real,gate=logits,beta=logit,h0=normal,dtype=bf16,"
+           "heads=" +
+               std::string(heads) + ",seq=" + seq});
+    }
+  }
+}
+
+TEST_P(GatedDeltaLayer, DimsLayoutsAndSlots) {
+  for (const char* dim : {"128", "96x192", "60x100"}) {
+    expect_all_agree({"gated_delta_layer:heads=1/2,seq=100,dtype=f32,dim=" + std::string(dim)});
+  }
+  for (const char* slots : {"identity", "permuted", "padding"}) {
+    for (const char* layout : {"channels", "time"}) {
+      expect_all_agree(
+          {"gated_delta_layer:heads=1/2,dim=64,seq=70+0+65+2,dtype=bf16,h0=normal,"
+           "gate=logits,beta=logit,layout=vk,slots=" +
+           std::string(slots) + ",conv_layout=" + layout});
+    }
+  }
+}
+
+TEST_P(GatedDeltaLayer, DtypesAndConvolutionOptions) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    for (const char* options : {",out=f32", ",bias=1,act=none", ",width=2", ",conv_in_place=0"}) {
+      expect_all_agree({"gated_delta_layer:heads=1/2,dim=64,seq=100,h0=normal,dtype=" +
+                        std::string(dtype) + options});
+    }
+  }
+}
+
+// Both pools carry the sequence on: window and state.
+TEST_P(GatedDeltaLayer, TwoCallsContinueTheSequence) {
+  const Case whole = generate_case(Problem::parse(
+      "gated_delta_layer:heads=1/2,dim=64,seq=150,dtype=f32,gates=near_one,h0=normal"));
+  if (!implementation().supports(whole.problem)) GTEST_SKIP();
+  const auto reference = reference::evaluate<double>(whole);
+  for (const std::int64_t cut : {2, 64, 100}) {
+    Outputs joined = execute(implementation(), case_of_pieces(whole, {{0, 0, cut}}), device());
+    Case rest = case_of_pieces(whole, {{0, cut, 150}});
+    rest.state_pool = joined.state_pool;
+    rest.conv_state = joined.conv_state;
+    const Outputs second = execute(implementation(), rest, device());
+    joined.output.insert(joined.output.end(), second.output.begin(), second.output.end());
+    joined.state_pool = second.state_pool;
+    joined.conv_state = second.conv_state;
+    const auto report = reference::compare(whole, reference, joined);
+    EXPECT_EQ(reference::first_violation(report, report.limits), "") << "cut at " << cut;
+  }
+}
+
+GDN_INSTANTIATE_FOR(GatedDeltaLayer, Operation::gated_delta_layer);
+
+}  // namespace
+}  // namespace gdn

@@ -1,0 +1,194 @@
+// Every implementation of gated_delta against the float64 recurrence, over every axis of contract
+// section 1.1.
+#include <cmath>
+#include <limits>
+
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "implementation_fixture.h"
+
+namespace gdn {
+namespace {
+
+using GatedDelta = ImplementationTest;
+
+std::vector<std::string> with_each(const std::string& problem, const std::string& field,
+                                   const std::vector<std::string>& values) {
+  std::vector<std::string> problems;
+  for (const std::string& value : values) problems.push_back(problem + "," + field + "=" + value);
+  return problems;
+}
+
+const std::vector<std::string> kLengths = {"0",  "1",  "2",  "3",  "15",  "16",  "17",  "31",
+                                           "33", "63", "64", "65", "127", "128", "129", "257"};
+
+TEST_P(GatedDelta, EveryLengthAroundChunkBoundaries) {
+  expect_all_agree(with_each("gated_delta:heads=1/2,dim=64,dtype=f32,gates=mid", "seq", kLengths));
+  expect_all_agree(
+      with_each("gated_delta:heads=1/2,dim=64,dtype=bf16,gates=mid,h0=normal", "seq", kLengths));
+}
+
+TEST_P(GatedDelta, RaggedBatchesWithEmptySequences) {
+  expect_all_agree({
+      "gated_delta:heads=2/4,dim=64,seq=0+257+1+64+0+0+63+130,dtype=f32,gates=mid,h0=normal",
+      "gated_delta:heads=2/4,dim=64,seq=0+257+1+64+0+0+63+130,dtype=bf16,gates=mid,h0=absent",
+      "gated_delta:heads=1/1,dim=64,seq=3x0,dtype=f32,gates=mid,h0=normal",
+      "gated_delta:heads=2/4,dim=64,seq=17x1,dtype=bf16,gates=real,h0=normal",  // decode
+  });
+}
+
+TEST_P(GatedDelta, GroupedValueHeads) {
+  expect_all_agree(with_each("gated_delta:dim=64,seq=70+129,dtype=f32,gates=mid,h0=normal", "heads",
+                             {"2/2", "2/4", "2/6", "1/4", "3/3"}));
+  expect_all_agree(with_each("gated_delta:dim=128,seq=70+129,dtype=bf16,gates=mid", "heads",
+                             {"1/1", "2/4", "1/3", "1/4"}));
+}
+
+TEST_P(GatedDelta, HeadDims) {
+  const std::vector<std::string> dims = {"64x64",   "128x128", "96x192", "256x256", "60x100",
+                                         "200x400", "64x128",  "128x64", "1x1",     "16x7"};
+  expect_all_agree(
+      with_each("gated_delta:heads=1,seq=197,dtype=f32,gates=mid,h0=normal", "dim", dims));
+  expect_all_agree(
+      with_each("gated_delta:heads=1,seq=197,dtype=bf16,gates=mid,h0=normal", "dim", dims));
+}
+
+TEST_P(GatedDelta, GateDistributions) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    expect_all_agree(
+        with_each("gated_delta:heads=1/2,dim=64,seq=200+65,h0=normal,dtype=" + std::string(dtype),
+                  "gates", {"real", "none", "weak", "near_one", "strong", "mid", "reset", "tiny"}));
+  }
+}
+
+TEST_P(GatedDelta, BetaDistributions) {
+  expect_all_agree(with_each("gated_delta:heads=1/2,dim=64,seq=200+65,dtype=f32,gates=mid", "betas",
+                             {"sigmoid", "zero", "one", "two", "wide"}));
+}
+
+TEST_P(GatedDelta, KeyDistributions) {
+  for (const char* betas : {"sigmoid", "one", "wide"}) {
+    expect_all_agree(with_each(
+        "gated_delta:heads=1/2,dim=64,seq=200+65,dtype=f32,gates=mid,betas=" + std::string(betas),
+        "keys", {"unit", "correlated", "equal", "alternating", "zero"}));
+  }
+  expect_all_agree(
+      {"gated_delta:heads=1/2,dim=64,seq=200,dtype=f32,gates=mid,keys=unnormalised,"
+       "norm=1",
+       "gated_delta:heads=1/2,dim=64,seq=200,dtype=f32,gates=mid,keys=zero,norm=1"});
+}
+
+TEST_P(GatedDelta, TokenStateAndOutputDtypes) {
+  for (const char* token : {"f32", "bf16", "f16"}) {
+    for (const char* state : {"f32", "bf16", "f16"}) {
+      for (const char* out : {"token", "f32"}) {
+        expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=100+33,gates=mid,h0=normal,dtype=" +
+                          std::string(token) + ",state=" + state + ",out=" + out});
+      }
+    }
+  }
+}
+
+TEST_P(GatedDelta, InitialAndFinalStates) {
+  for (const char* h0 : {"absent", "normal", "large"}) {
+    for (const char* ht : {"0", "1"}) {
+      expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=100+0+33,dtype=f32,gates=mid,h0=" +
+                        std::string(h0) + ",ht=" + ht});
+    }
+  }
+}
+
+TEST_P(GatedDelta, SlotsLayoutsAndPadding) {
+  for (const char* slots : {"identity", "permuted", "padding"}) {
+    for (const char* layout : {"kv", "vk"}) {
+      for (const char* pad : {"0", "24"}) {
+        expect_all_agree(
+            {"gated_delta:heads=2/4,dim=64x128,seq=40+0+65+7+1,dtype=bf16,gates=mid,"
+             "h0=normal,state=f32,slots=" +
+             std::string(slots) + ",layout=" + layout + ",pool_pad=" + pad});
+      }
+    }
+  }
+  expect_all_agree(
+      {"gated_delta:heads=1,dim=60x100,seq=40+0+65,dtype=f32,gates=mid,h0=normal,"
+       "state=bf16,slots=padding,layout=vk,pool_pad=5"});
+}
+
+TEST_P(GatedDelta, GateAndBetaEncodings) {
+  for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits"}) {
+    for (const char* beta : {"beta", "logit"}) {
+      expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=real,gate=" +
+                        std::string(gate) + ",beta=" + beta});
+    }
+  }
+  expect_all_agree(with_each("gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=reset", "gate",
+                             {"log_decay", "decay", "neg_log_decay"}));
+}
+
+TEST_P(GatedDelta, NormAndScale) {
+  expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,norm=1",
+                    "gated_delta:heads=1/2,dim=64,seq=150,dtype=bf16,gates=mid,norm=1",
+                    "gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,scale=1",
+                    "gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,scale=-0.25,norm=1"});
+}
+
+TEST_P(GatedDelta, EveryChunkSize) {
+  const std::vector<std::string> chunks = {"16",  "24",  "32",  "48", "64",
+                                           "100", "128", "255", "256"};
+  expect_all_agree(with_each("gated_delta:heads=1/2,dim=64,seq=600+3,dtype=f32,gates=mid,h0=normal",
+                             "chunk", chunks));
+  expect_all_agree(
+      with_each("gated_delta:heads=1,dim=64,seq=600,dtype=bf16,gates=reset", "chunk", chunks));
+}
+
+// Log decays that break exponentials of sums: resets at the first and last token and in a row, and
+// finite ones so large that adding them to anything loses it.
+TEST_P(GatedDelta, ResetsAndHugeDecaysAtChunkEdges) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Case inputs = generate_case(
+      Problem::parse("gated_delta:heads=1/1,dim=64,seq=200,dtype=f32,gates=mid,h0=normal,seed=5"));
+  const std::vector<float> usual = inputs.gate.values;
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  for (const float value : {-infinity, -1e30f, -3e38f, -1000.0f, -104.0f, -88.0f}) {
+    for (const std::vector<std::size_t>& places :
+         std::vector<std::vector<std::size_t>>{{0},
+                                               {199},
+                                               {15, 16, 17},
+                                               {31, 32},
+                                               {63},
+                                               {64},
+                                               {0, 1, 2, 63, 64, 65, 127, 128, 199}}) {
+      inputs.gate.values = usual;
+      for (const std::size_t place : places) inputs.gate.values[place] = value;
+      SCOPED_TRACE("log_decay " + std::to_string(value) + " first at " +
+                   std::to_string(places.front()));
+      expect_agrees(inputs);
+    }
+  }
+  inputs.gate.values.assign(usual.size(), -infinity);
+  expect_agrees(inputs);
+}
+
+// After a reset nothing of the past is left: not a rounding error of it, and not a NaN.
+TEST_P(GatedDelta, AResetForgetsExactly) {
+  Case inputs = generate_case(
+      Problem::parse("gated_delta:heads=1,dim=64,seq=150,dtype=f32,gates=mid,h0=large,seed=6"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  constexpr std::int64_t kReset = 70;
+  inputs.gate.values[kReset] = -std::numeric_limits<float>::infinity();
+  Case other = inputs;
+  for (float& x : other.state_pool) x *= -3.0f;
+  for (std::int64_t i = 0; i < kReset * 64; ++i) other.value[static_cast<std::size_t>(i)] += 2.0f;
+  const Outputs a = execute(implementation(), inputs, device());
+  const Outputs b = execute(implementation(), other, device());
+  EXPECT_FALSE(
+      same_bits(token_range(a.output, 64, 0, kReset), token_range(b.output, 64, 0, kReset)));
+  EXPECT_TRUE(
+      same_bits(token_range(a.output, 64, kReset, 150), token_range(b.output, 64, kReset, 150)));
+  EXPECT_TRUE(same_bits(a.state_pool, b.state_pool));
+}
+
+GDN_INSTANTIATE_FOR(GatedDelta, Operation::gated_delta);
+
+}  // namespace
+}  // namespace gdn

@@ -1,0 +1,65 @@
+// Tests parametrised over every registered implementation of an operation: what is tested of one is
+// tested of all, on every backend that has a device here.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "interface/case.h"
+#include "interface/implementation.h"
+
+namespace gdn {
+
+std::vector<const Implementation*> implementations_of(Operation operation);
+
+/// Skips, with the reason, where no device of the implementation's backend is present or the device
+/// cannot run it.
+class ImplementationTest : public testing::TestWithParam<const Implementation*> {
+ protected:
+  void SetUp() override;
+
+  const Implementation& implementation() const { return *GetParam(); }
+  Device& device() const { return *device_; }
+
+  /// Runs the problem's generated case and expects every output within the limits the reference
+  /// library sets for it, nothing touched that must not be, and zeros for padding sequences. A
+  /// problem that is not supported must come with a reason, and only counts towards `skipped`.
+  void expect_agrees(const Problem& problem);
+  void expect_agrees(const Case& inputs);
+  /// As expect_agrees for each Problem string; skips the test if none of them is supported.
+  void expect_all_agree(const std::vector<std::string>& problems);
+
+ private:
+  Device* device_ = nullptr;  ///< opened once per backend and process
+};
+
+/// "cpu_chunkwise": a test name from an implementation's.
+std::string test_name(const testing::TestParamInfo<const Implementation*>& info);
+
+/// Tokens [begin, end) of sequence `sequence` of a case.
+struct Piece {
+  std::int64_t sequence = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// A case whose sequences are these pieces of `from`, each with a copy of its sequence's pool rows
+/// (states and windows), in identity slots. `from` must have slots=identity, conv_layout=channels.
+Case case_of_pieces(const Case& from, const std::vector<Piece>& pieces);
+
+/// Whether both hold the same bits (NaN included).
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b);
+
+/// Values [begin, end) of one token-major array of `per_token` values a token.
+std::vector<float> token_range(const std::vector<float>& values, std::int64_t per_token,
+                               std::int64_t begin, std::int64_t end);
+
+}  // namespace gdn
+
+/// One instance of the suite per implementation of the operation, named after it. A backend left
+/// out of the build has none.
+#define GDN_INSTANTIATE_FOR(Suite, operation)           \
+  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite); \
+  INSTANTIATE_TEST_SUITE_P(All, Suite, testing::ValuesIn(implementations_of(operation)), test_name)
