@@ -1,5 +1,6 @@
 // Every implementation of gated_delta against the float64 recurrence, over every axis of contract
 // section 1.1.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -139,6 +140,61 @@ TEST_P(GatedDelta, EveryChunkSize) {
                              "chunk", chunks));
   expect_all_agree(
       with_each("gated_delta:heads=1,dim=64,seq=600,dtype=bf16,gates=reset", "chunk", chunks));
+}
+
+// Rounding errors of thousands of steps must not pile up, with the longest memories above all.
+TEST_P(GatedDelta, LongSequencesKeepTheirPrecision) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    expect_all_agree(
+        with_each("gated_delta:heads=1,dim=128,seq=4096,h0=normal,dtype=" + std::string(dtype),
+                  "gates", {"real", "none", "near_one"}));
+  }
+}
+
+// Queries, keys and values may be slices of wider rows, as of one fused projection.
+TEST_P(GatedDelta, TokensAtAStride) {
+  for (const char* text :
+       {"gated_delta:heads=1/2,dim=64,seq=70+33,dtype=f32,gates=mid,h0=normal",
+        "gated_delta:heads=1/2,dim=64,seq=70+33,dtype=bf16,gates=mid,h0=normal"}) {
+    const Problem problem = Problem::parse(text);
+    if (!implementation().supports(problem)) continue;
+    SCOPED_TRACE(text);
+    const Case inputs = generate_case(problem);
+    const DType dtype = problem.token_dtype;
+    const std::int64_t tokens = problem.total_tokens();
+    const std::int64_t qk = problem.num_key_heads * problem.key_head_dim;
+    const std::int64_t v = problem.num_value_heads * problem.value_head_dim;
+    const std::int64_t row = 2 * qk + v + 64;  // [q | k | v | 64 values that must not be read]
+    std::vector<float> rows(static_cast<std::size_t>(tokens * row),
+                            std::numeric_limits<float>::quiet_NaN());
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::copy_n(inputs.query.begin() + t * qk, qk, rows.begin() + t * row);
+      std::copy_n(inputs.key.begin() + t * qk, qk, rows.begin() + t * row + qk);
+      std::copy_n(inputs.value.begin() + t * v, v, rows.begin() + t * row + 2 * qk);
+    }
+    const auto bytes = static_cast<std::int64_t>(rows.size() * size_of(dtype));
+    std::vector<char> encoded(static_cast<std::size_t>(bytes));
+    encode(dtype, rows.data(), encoded.data(), static_cast<std::int64_t>(rows.size()));
+    const DeviceBuffer packed = device().allocate(bytes);
+    device().upload(packed.data(), encoded.data(), bytes);
+
+    DeviceCase on_device(inputs, device());
+    GatedDeltaArguments strided = std::get<GatedDeltaArguments>(on_device.arguments());
+    const auto element = static_cast<std::int64_t>(size_of(dtype));
+    strided.query = packed.as<char>();
+    strided.key = packed.as<char>() + qk * element;
+    strided.value = packed.as<char>() + 2 * qk * element;
+    strided.query_token_stride = row;
+    strided.key_token_stride = row;
+    strided.value_token_stride = row;
+    const auto plan = implementation().plan(problem, strided, device());
+    plan->run();
+    on_device.check_guards();
+    const Outputs outputs = on_device.download();
+    const Outputs dense = execute(implementation(), inputs, device());
+    EXPECT_TRUE(same_bits(outputs.output, dense.output));
+    EXPECT_TRUE(same_bits(outputs.state_pool, dense.state_pool));
+  }
 }
 
 // Log decays that break exponentials of sums: resets at the first and last token and in a row, and
