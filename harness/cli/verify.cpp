@@ -1,0 +1,279 @@
+// gdnbench verify: implementations against the float64 reference, and outputs made elsewhere.
+#include "harness/verify.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "harness/case_file.h"
+#include "harness/cli/axes.h"
+#include "harness/cli/command.h"
+#include "harness/cli/json.h"
+#include "harness/inputs.h"
+#include "harness/suites.h"
+#include "harness/sweep.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+using reference::TensorError;
+
+const char* verdict_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::passed:
+      return "PASS";
+    case Verdict::failed:
+      return "FAIL";
+    case Verdict::unsupported:
+      return "skip";
+  }
+  return "?";
+}
+
+std::string error_text(const TensorError& error) {
+  return fmt::format("{:.2e} ({:.1f}x floor)", error.relative_l2, error.floor_ratio);
+}
+
+std::string tensor_json(const TensorError& error) {
+  return json_object({{"relative_l2", json_number(error.relative_l2)},
+                      {"floor", json_number(error.floor)},
+                      {"floor_ratio", json_number(error.floor_ratio)},
+                      {"scaled_max", json_number(error.scaled_max)},
+                      {"non_finite", std::to_string(error.non_finite)}});
+}
+
+std::string result_json(const std::string& problem, const std::string& implementation,
+                        const VerifyResult& result) {
+  std::string checks;
+  for (const Check& check : result.checks) {
+    const char* text = check.result == Check::Result::passed   ? "passed"
+                       : check.result == Check::Result::failed ? "failed"
+                                                               : "not applicable";
+    checks += (checks.empty() ? "" : ", ") + json_string(check.name) + ": " + json_string(text);
+  }
+  const reference::ErrorReport& report = result.report;
+  const char* verdict = result.verdict == Verdict::passed   ? "passed"
+                        : result.verdict == Verdict::failed ? "failed"
+                                                            : "unsupported";
+  return json_object({{"problem", json_string(problem)},
+                      {"implementation", json_string(implementation)},
+                      {"verdict", json_string(verdict)},
+                      {"reason", json_string(result.reason)},
+                      {"output", tensor_json(report.worst_output.output)},
+                      {"state", tensor_json(report.worst_state.state)},
+                      {"output_limit", json_number(report.limits.output)},
+                      {"state_limit", json_number(report.limits.state)},
+                      {"checked_pairs", std::to_string(report.checked_pairs)},
+                      {"total_pairs", std::to_string(report.total_pairs)},
+                      {"checks", "{" + checks + "}"}});
+}
+
+// The detail of -v: each check, each (sequence, head), error by position.
+void print_detail(const VerifyResult& result) {
+  for (const Check& check : result.checks) {
+    const bool failed = check.result == Check::Result::failed;
+    const bool passed = check.result == Check::Result::passed;
+    fmt::print("       {:<13} {}{}\n", check.name,
+               passed   ? "passed"
+               : failed ? "FAILED: "
+                        : "not applicable: ",
+               check.detail);
+  }
+  const reference::ErrorReport& report = result.report;
+  if (report.heads.empty()) return;
+  fmt::print("       limits: output {:.2e}, state {:.2e}; condition of the chunk solve {:.1f}, "
+             "memory {:.0f} tokens\n",
+             report.limits.output, report.limits.state, report.conditioning.chunk_solve,
+             report.conditioning.memory_tokens);
+  fmt::print("       {:>8} {:>5}  {:>10} {:>10} {:>8} {:>10}  {:>10} {:>10} {:>8}\n", "sequence",
+             "head", "output", "floor", "x floor", "max", "state", "floor", "x floor");
+  for (const reference::HeadError& head : report.heads) {
+    fmt::print(
+        "       {:>8} {:>5}  {:>10.2e} {:>10.2e} {:>8.2f} {:>10.2e}  {:>10.2e} {:>10.2e} "
+        "{:>8.2f}\n",
+        head.where.sequence, head.where.value_head, head.output.relative_l2, head.output.floor,
+        head.output.floor_ratio, head.output.scaled_max, head.state.relative_l2, head.state.floor,
+        head.state.floor_ratio);
+  }
+  for (const reference::PositionError& window : report.positions) {
+    fmt::print("       tokens {:>6} .. {:<6} {:.2e}\n", window.first_token,
+               window.first_token + window.num_tokens - 1, window.relative_l2);
+  }
+}
+
+class Verify : public Command {
+ public:
+  std::string name() const override { return "verify"; }
+  std::string help() const override {
+    return "check implementations, or outputs made elsewhere, against the float64 reference";
+  }
+  std::string example() const override {
+    return "gdnbench verify --case data/gdn_lm_trace.h5:/layer0 --impl cpu/chunkwise -v\n"
+           "  gdnbench verify --heads 2/4 --seq 1x257,3x100 --dtype f32,bf16 --gates mid\n"
+           "  gdnbench verify --case case.h5 --outputs mine.h5";
+  }
+  void add_options(CLI::App& app) override {
+    axes_.add_to(app);
+    std::string names;
+    for (const Suite& suite : suites()) names += (names.empty() ? "" : " | ") + suite.name;
+    const std::string how = "How to verify";
+    app.add_option("--suite", suite_, names + " (quick if no problem is named)")->group(how);
+    app.add_option("--impl", implementations_, "only these; default: all that run here")
+        ->delimiter(',')
+        ->group(how);
+    app.add_option("--device", device_, "best | cpu | cuda | cuda:1 ...")
+        ->capture_default_str()
+        ->group(how);
+    app.add_option("--outputs", outputs_, "judge this file's outputs instead of running anything")
+        ->group(how);
+    app.add_flag("--errors-only", errors_only_,
+                 "skip the bitwise and continuation checks (repeat, alone, duplicates)")
+        ->group(how);
+    app.add_flag("--whole", whole_, "evaluate the reference whole, however large the problem")
+        ->group(how);
+    app.add_flag("-v,--verbose", verbose_, "every check, (sequence, head) and token window")
+        ->group(how);
+    app.add_flag("--json", json_, "machine-readable output")->group(how);
+  }
+
+  int run() override {
+    if (errors_only_) {
+      options_.repeat = options_.alone = options_.duplicates = options_.continuation = false;
+    }
+    if (whole_) options_.most_reference_flops = 1e300;
+    if (json_) fmt::print("[\n");
+    const int code = outputs_.empty() ? verify_implementations() : judge_outputs();
+    if (json_) fmt::print("\n]\n");
+    return code;
+  }
+
+ private:
+  std::vector<Problem> problems() const {
+    const GridSpec spec = axes_.spec();
+    std::vector<Problem> result;
+    const bool named = spec.names_problems();
+    if (named) result = expand(spec);
+    if (!named || !suite_.empty()) {
+      const Suite& suite = find_suite(suite_.empty() ? "quick" : suite_);
+      result.insert(result.end(), suite.problems.begin(), suite.problems.end());
+    }
+    return result;
+  }
+
+  int verify_implementations() {
+    const std::vector<Problem> all = problems();
+    const auto device = open_device(device_);
+    const auto implementations = choose_implementations(implementations_, device->info());
+    for (const Problem& problem : all) {
+      std::vector<const Implementation*> able;
+      for (const Implementation* implementation : implementations) {
+        if (implementation->description().operation != problem.operation) continue;
+        const Support support = implementation->supports(problem);
+        if (support) {
+          able.push_back(implementation);
+          continue;
+        }
+        VerifyResult result;
+        result.verdict = Verdict::unsupported;
+        result.reason = support.reason;
+        report(problem.to_string(), implementation->description().name, "", result);
+      }
+      if (able.empty()) continue;
+      // Before a byte is generated: does the problem fit the device, and its inputs this machine?
+      for (const Implementation* implementation : able) {
+        require_memory(problem, implementation->workspace_bytes(problem), *device);
+      }
+      const Case inputs = make_case(problem);
+      const CheckedReference reference(inputs, options_);
+      for (const Implementation* implementation : able) {
+        report(problem.to_string(), implementation->description().name, reference.coverage(),
+               verify(*implementation, reference, *device, options_));
+      }
+    }
+    return finish();
+  }
+
+  int judge_outputs() {
+    const GridSpec spec = axes_.spec();
+    const std::vector<Problem> all = expand(spec);
+    if (!spec.names_problems() || all.empty()) {
+      throw_bad_input("verify --outputs: name the case with --case or --problem");
+    }
+    // A layer's file stands for its own operation first.
+    const Problem problem =
+        spec.cases.size() == 1 && !spec.operation_given ? resolve_case(spec.cases[0]) : all.front();
+    if (all.size() > 1 && spec.cases.size() != 1) {
+      throw_bad_input("verify --outputs: one case or problem is expected, not " +
+                      std::to_string(all.size()));
+    }
+    const Case inputs = make_case(problem);
+    const StoredOutputs stored = read_outputs(inputs, outputs_);
+    const CheckedReference reference(inputs, options_);
+    const std::string maker =
+        stored.origin.implementation.empty() ? outputs_ : stored.origin.implementation;
+    report(problem.to_string(), maker, reference.coverage(),
+           verify_outputs(reference, stored.narrowed()));
+    return finish();
+  }
+
+  static Problem resolve_case(const std::string& path) {
+    return case_problem(path, read_case_problem(path).operation);
+  }
+
+  void report(const std::string& problem, const std::string& implementation,
+              const std::string& coverage, const VerifyResult& result) {
+    ++counts_[static_cast<std::size_t>(result.verdict)];
+    if (json_) {
+      fmt::print("{}{}", first_ ? "" : ",\n", result_json(problem, implementation, result));
+      first_ = false;
+      return;
+    }
+    if (result.verdict == Verdict::unsupported) {
+      if (verbose_) fmt::print("skip {:<22} {}: {}\n", implementation, problem, result.reason);
+      return;
+    }
+    fmt::print("{} {:<22} {}\n", verdict_text(result.verdict), implementation, problem);
+    if (!result.reason.empty()) fmt::print("       {}\n", result.reason);
+    const reference::ErrorReport& errors = result.report;
+    if (!errors.heads.empty()) {
+      fmt::print("       output {}, state {}; {}\n", error_text(errors.worst_output.output),
+                 error_text(errors.worst_state.state), coverage);
+    }
+    if (verbose_) print_detail(result);
+  }
+
+  int finish() const {
+    const std::int64_t passed = counts_[static_cast<std::size_t>(Verdict::passed)];
+    const std::int64_t failed = counts_[static_cast<std::size_t>(Verdict::failed)];
+    const std::int64_t skipped = counts_[static_cast<std::size_t>(Verdict::unsupported)];
+    if (!json_) {
+      fmt::print("{} passed, {} failed, {} not supported{}\n", passed, failed, skipped,
+                 skipped > 0 && !verbose_ ? " (-v says why)" : "");
+    }
+    if (passed + failed == 0) {
+      throw Error(ErrorKind::unsupported,
+                  "verify: nothing was verified: no implementation here does these problems");
+    }
+    return failed > 0 ? 1 : 0;
+  }
+
+  AxisOptions axes_;
+  VerifyOptions options_;
+  std::string suite_;
+  std::vector<std::string> implementations_;
+  std::string device_ = "best";
+  std::string outputs_;
+  bool errors_only_ = false;
+  bool whole_ = false;
+  bool verbose_ = false;
+  bool json_ = false;
+  bool first_ = true;
+  std::int64_t counts_[3] = {0, 0, 0};
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_verify() { return std::make_unique<Verify>(); }
+
+}  // namespace gdn::cli
