@@ -39,9 +39,14 @@ run_verify() {
 }
 
 run_sanitizer() {
-  local tool
+  # compute-sanitizer wants the program itself, not the bundle's wrapper.
+  local tool binary=$programs/gdnbench
+  if [ -x "$programs/bin/gdnbench" ]; then
+    binary=$programs/bin/gdnbench
+    export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  fi
   for tool in memcheck racecheck; do
-    if compute-sanitizer --tool "$tool" --error-exitcode 9 "$programs/bin/gdnbench" verify --device cuda \
+    if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
         --suite sanitizer >"$out/$tool.log" 2>&1; then
       echo clean >"$out/$tool"
     else

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Write data/gpu-record.json from what the steps of scripts/gpu-check.sh left in a folder.
+
+    scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256
+
+Every step must have left its result: a record of a partial check is refused.
+"""
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+
+def count_tests(path):
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    failures = []
+    for suite in json.loads(path.read_text())["testsuites"]:
+        for test in suite["testsuite"]:
+            if test.get("failures"):
+                counts["failed"] += 1
+                failures.append(f"{suite['name']}.{test['name']}")
+            elif test.get("result") == "SKIPPED":
+                counts["skipped"] += 1
+            else:
+                counts["passed"] += 1
+    return counts, failures
+
+
+def count_verdicts(path):
+    counts = {"passed": 0, "failed": 0, "unsupported": 0}
+    failures = []
+    worst = {}
+    problems = set()
+    for result in json.loads(path.read_text()):
+        counts[result["verdict"]] += 1
+        if result["verdict"] == "failed":
+            failures.append(f"{result['implementation']} {result['problem']}: {result['reason']}")
+        if result["verdict"] == "unsupported":
+            continue
+        problems.add(result["problem"])
+        dtype = next(part[6:] for part in result["problem"].split(",") if part.startswith("dtype="))
+        entry = worst.setdefault(f"{result['implementation']} {dtype}",
+                                 {"output_floor_ratio": 0.0, "output_error_over_limit": 0.0,
+                                  "state_error_over_limit": 0.0})
+        for key, value in (
+                ("output_floor_ratio", result["output"]["floor_ratio"]),
+                ("output_error_over_limit", ratio(result["output"], result["output_limit"])),
+                ("state_error_over_limit", ratio(result["state"], result["state_limit"]))):
+            if value is not None:
+                entry[key] = round(max(entry[key], value), 4)
+    return counts, failures, worst, len(problems)
+
+
+def ratio(tensor, limit):
+    error = tensor["relative_l2"]
+    return error / limit if error is not None and limit else None
+
+
+def main(folder, gdnbench, record, kernels, harness):
+    folder = pathlib.Path(folder)
+    needed = ["tests.json", "verify.json", "memcheck", "racecheck", "table.md"]
+    missing = [name for name in needed if not (folder / name).exists()]
+    if missing:
+        sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
+    info = json.loads(subprocess.run([gdnbench, "info", "--json"], check=True,
+                                     capture_output=True, text=True).stdout)
+    cuda = next((b for b in info["backends"] if b["backend"] == "cuda"), {})
+    if not cuda.get("available"):
+        sys.exit(f"write_gpu_record: no CUDA device here: {cuda.get('detail')}")
+    tests, test_failures = count_tests(folder / "tests.json")
+    verdicts, verify_failures, worst, problems = count_verdicts(folder / "verify.json")
+    sanitizer = {tool: (folder / tool).read_text().strip() for tool in ("memcheck", "racecheck")}
+    dirty = [tool for tool, result in sanitizer.items() if result != "clean"]
+    json.dump({
+        "kernels_sha256": kernels,
+        "harness_sha256": harness,
+        "device": cuda["device"],
+        "driver": cuda["driver"],
+        "toolkit": cuda["toolkit"],
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "passed": tests["passed"] + verdicts["passed"],
+        "failed": tests["failed"] + verdicts["failed"] + len(dirty),
+        "tests": tests,
+        "verify_suite": {"name": "gpu", "problems": problems, **verdicts},
+        "compute_sanitizer": sanitizer,
+        "failures": test_failures + verify_failures,
+        "worst": worst,
+        "pending": "",
+    }, open(record, "w"), indent=1)
+    print(f"{record}: {tests} tests, {verdicts} verified over {problems} problems, {sanitizer}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
