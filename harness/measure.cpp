@@ -1,6 +1,7 @@
 #include "harness/measure.h"
 
 #include <chrono>
+#include <cstring>
 
 #include "harness/execute.h"
 #include "interface/error.h"
@@ -18,6 +19,16 @@ class HostTimer {
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+bool same_bits(const Outputs& a, const Outputs& b) {
+  return same_bits(a.output, b.output) && same_bits(a.state_pool, b.state_pool) &&
+         same_bits(a.conv_output, b.conv_output) && same_bits(a.conv_state, b.conv_state);
+}
 
 void take_samples(Plan& plan, DeviceCase& device_case, Device& device,
                   const MeasureOptions& options, Measurement& result) {
@@ -63,7 +74,8 @@ Measurement measure(const Implementation& implementation, const Case& inputs, De
   result.first_call_ms = first_call.elapsed_ms();
 
   device_case.check_guards();
-  if (const std::string wrong = check(device_case.download()); !wrong.empty()) {
+  const Outputs first = device_case.download();
+  if (const std::string wrong = check(first); !wrong.empty()) {
     result.failure = wrong;
     return result;
   }
@@ -79,7 +91,11 @@ Measurement measure(const Implementation& implementation, const Case& inputs, De
       },
       [&] { plan->run(); });
   device_case.check_guards();
-  const std::string wrong = check(device_case.download());
+  const Outputs last = device_case.download();
+  std::string wrong = check(last);
+  if (wrong.empty() && implementation.description().bitwise_repeatable && !same_bits(first, last)) {
+    wrong = "outputs are not bit for bit those before, though declared repeatable";
+  }
   result.verified_after = wrong.empty();
   if (!wrong.empty()) result.failure = "after timing: " + wrong;
 

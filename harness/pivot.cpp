@@ -19,14 +19,23 @@ Quantity scaled(const char* name, const char* header, double Row::*member, doubl
           [member, factor](const Row& row) { return significant(row.*member * factor); }};
 }
 
+// Fractions of a ceiling: 0 means that there is none to compare with.
+Quantity known_percent(const char* name, const char* header, double Row::*member) {
+  return {name, header, [member](const Row& row) {
+            return row.*member > 0 ? significant(row.*member * 100, 3) : std::string();
+          }};
+}
+
 const std::vector<Quantity>& derived_quantities() {
   static const std::vector<Quantity> quantities = {
       scaled("time_us", "us", &Row::time_ms, 1e3),
       scaled("kilo_tokens_per_s", "Kt/s", &Row::tokens_per_s, 1e-3),
       scaled("mega_tokens_per_s", "Mt/s", &Row::tokens_per_s, 1e-6),
-      scaled("percent_of_compute", "% of compute", &Row::fraction_of_compute, 100),
-      scaled("percent_of_bandwidth", "% of bandwidth", &Row::fraction_of_bandwidth, 100),
-      scaled("percent_spread", "spread %", &Row::time_relative_spread, 100),
+      known_percent("percent_of_compute", "% of compute", &Row::fraction_of_compute),
+      known_percent("percent_of_bandwidth", "% of bandwidth", &Row::fraction_of_bandwidth),
+      scaled("percent_spread", "spread %", &Row::time_relative_spread, 100, 2),
+      {"chunk", "chunk",
+       [](const Row& row) { return row.chunk == 0 ? std::string() : std::to_string(row.chunk); }},
       {"workspace_mib", "workspace MiB",
        [](const Row& row) {
          return significant(static_cast<double>(row.workspace_bytes) / (1 << 20));

@@ -46,7 +46,7 @@ struct StoppingLimits {
   std::int64_t min_samples = 10;
   std::int64_t max_samples = 4000;
   double min_time_s = 0.02;  ///< of the samples themselves; either noise rule waits for it
-  double max_time_s = 5;     ///< of wall time, everything between the samples included
+  double max_time_s = 1.5;   ///< of wall time, everything between the samples included
 };
 
 enum class StopReason { none, noise_bound, stable_noise, max_samples, max_time };

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 
 #include "harness/pivot.h"
-#include "harness/work_count.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -28,6 +26,17 @@ const std::vector<Row>& require_some(const std::vector<Row>& rows, const std::st
                                      const std::string& expected) {
   if (rows.empty()) throw_bad_input("table form '" + form + "': no row fits; expected " + expected);
   return rows;
+}
+
+// Columns in which no row has anything to show.
+void drop_empty_columns(Table& table) {
+  for (std::size_t c = table.header.size(); c-- > table.label_columns;) {
+    const bool empty = std::all_of(table.rows.begin(), table.rows.end(),
+                                   [&](const auto& row) { return row[c].empty(); });
+    if (!empty) continue;
+    table.header.erase(table.header.begin() + static_cast<std::ptrdiff_t>(c));
+    for (auto& row : table.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
+  }
 }
 
 std::vector<Table> summary_form(const std::vector<Row>& rows) {
@@ -59,7 +68,6 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
     table.title = title;
     table.header = {"implementation"};
     for (const Quantity& quantity : quantities) table.header.push_back(quantity.header);
-    std::set<std::int64_t> chunks;
     for (const Row* row : members) {
       table.rows.push_back({row->implementation});
       if (!row->ok()) {
@@ -69,12 +77,14 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
         if (table.rows.back().size() == table.header.size()) break;
         table.rows.back().push_back(row->ok() ? quantity.text(*row) : "");
       }
-      if (row->ok() && row->mode != kVerifyMode) chunks.insert(row->count_chunk);
     }
-    for (const std::int64_t chunk : chunks) {
-      table.notes.push_back("TFLOP/s counts " + chunkwise_count_name(chunk));
-    }
+    drop_empty_columns(table);
     tables.push_back(std::move(table));
+  }
+  if (any_timed) {
+    tables.back().notes.push_back(
+        "TFLOP/s counts 2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head, C = chunk (64 where "
+        "not chunked); a convolution 2 width per token and channel. Errors: worst head");
   }
   const auto notes = provenance_notes(all);
   tables.back().notes.insert(tables.back().notes.end(), notes.begin(), notes.end());

@@ -6,8 +6,8 @@ namespace gdn::cli {
 
 void AxisOptions::add_to(CLI::App& app) {
   const std::string what = "What to run";
-  app.add_option("--op", operation_, "gated_delta | causal_conv1d | gated_delta_layer")
-      ->capture_default_str()
+  app.add_option("--op", operation_,
+                 "gated_delta (default) | causal_conv1d | gated_delta_layer; a case is read as this")
       ->group(what);
   std::string names;
   for (const Preset& preset : presets()) names += (names.empty() ? "" : " ") + preset.name;
@@ -19,13 +19,16 @@ void AxisOptions::add_to(CLI::App& app) {
       ->group(what);
   for (const ProblemField& field : problem_fields()) {
     if (field.key == "case") continue;
-    app.add_option("--" + field.key, axes_[field.key], field.help)->group("Axes (comma lists)");
+    // --out names a file in several commands.
+    const std::string flag = field.key == "out" ? "output-dtype" : field.key;
+    app.add_option("--" + flag, axes_[field.key], field.help)->group("Axes (comma lists)");
   }
 }
 
 GridSpec AxisOptions::spec() const {
   GridSpec spec;
-  spec.operation = parse_operation(operation_);
+  spec.operation_given = !operation_.empty();
+  if (spec.operation_given) spec.operation = parse_operation(operation_);
   spec.presets = presets_;
   spec.problems = problems_;
   spec.cases = cases_;

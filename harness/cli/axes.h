@@ -19,7 +19,7 @@ class AxisOptions {
   GridSpec spec() const;
 
  private:
-  std::string operation_ = "gated_delta";
+  std::string operation_;  ///< empty: not given
   std::vector<std::string> presets_;
   std::vector<std::string> problems_;
   std::vector<std::string> cases_;

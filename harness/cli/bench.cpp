@@ -1,0 +1,187 @@
+// gdnbench bench: measurements under Google Benchmark, whose filters, repetitions and reporters
+// work as usual. What Google Benchmark calls one iteration is one whole measurement of ours:
+// verified, sampled until the stopping rule is satisfied, verified again; its time is the median of
+// the samples (manual time). Repetitions are then independent measurements. Its own choice of
+// iteration counts does not apply: derived from wall time it explodes for short kernels behind a
+// cache flush.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "harness/build_info.h"
+#include "harness/cli/axes.h"
+#include "harness/cli/command.h"
+#include "harness/cli/measure_options.h"
+#include "harness/inputs.h"
+#include "harness/measure.h"
+#include "harness/sweep.h"
+#include "harness/verify.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+// Inputs and reference of the latest problem: benchmarks of one problem follow each other.
+class LatestCase {
+ public:
+  const CheckedReference& of(const Problem& problem) {
+    if (!inputs_ || !(inputs_->problem == problem)) {
+      reference_.reset();
+      inputs_.emplace(make_case(problem));
+      reference_.emplace(*inputs_);
+    }
+    return *reference_;
+  }
+
+ private:
+  std::optional<Case> inputs_;
+  std::optional<CheckedReference> reference_;
+};
+
+class Bench : public Command {
+ public:
+  std::string name() const override { return "bench"; }
+  std::string help() const override {
+    return "time implementations under Google Benchmark (--benchmark_* flags are its own)";
+  }
+  std::string example() const override {
+    return "gdnbench bench --heads 16/32 --seq 4x8192 --dtype bf16 --impl cuda/fused "
+           "--benchmark_repetitions=5 --benchmark_format=json";
+  }
+  bool allows_extras() const override { return true; }
+  void take_extras(const std::vector<std::string>& extras) override { extras_ = extras; }
+
+  void add_options(CLI::App& app) override {
+    axes_.add_to(app);
+    measure_.add_to(app);
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) flags_.push_back("--" + name);
+    }
+  }
+
+  int run() override {
+    initialize_library();
+    const auto device = open_device(measure_.device());
+    const auto implementations = choose_implementations(measure_.implementations(), device->info());
+    LatestCase cases;
+    int failures = 0;
+    std::size_t registered = 0;
+    std::string why_not = "no implementation does any of the problems";
+    for (const Problem& problem : problems_of(axes_, device->info())) {
+      for (const Implementation* implementation : implementations) {
+        if (implementation->description().operation != problem.operation) continue;
+        if (const Support support = implementation->supports(problem); !support) {
+          why_not = implementation->description().name + ": " + support.reason;
+          continue;
+        }
+        const std::string name = implementation->description().name + "/" + problem.to_string();
+        benchmark::RegisterBenchmark(
+            name.c_str(),
+            [this, implementation, problem, &device, &cases, &failures](benchmark::State& state) {
+              run_one(*implementation, problem, *device, cases, state, failures);
+            })
+            ->UseManualTime()
+            ->Iterations(1)
+            ->Unit(benchmark::kMillisecond);
+        ++registered;
+      }
+    }
+    if (registered == 0) throw Error(ErrorKind::unsupported, "bench: " + why_not);
+    add_context(*device);
+    benchmark::RunSpecifiedBenchmarks();
+    benchmark::Shutdown();
+    return failures > 0 ? 1 : 0;
+  }
+
+ private:
+  void initialize_library() {
+    static std::string program = "gdnbench";
+    std::vector<char*> arguments = {program.data()};
+    for (std::string& extra : extras_) {
+      if (extra.rfind("--benchmark_", 0) != 0 && extra != "--v" && extra.rfind("--v=", 0) != 0) {
+        throw_bad_input("bench: unknown argument '" + extra + "' (did you mean '" +
+                        nearest_name(extra.substr(0, extra.find('=')), flags_) + "'?)");
+      }
+      arguments.push_back(extra.data());
+    }
+    int count = static_cast<int>(arguments.size());
+    benchmark::Initialize(&count, arguments.data());
+    // What Google Benchmark does not take off the list it does not know.
+    if (count > 1) {
+      throw_bad_input(std::string("bench: Google Benchmark does not know '") + arguments[1] + "'");
+    }
+  }
+
+  void add_context(Device& device) const {
+    const DeviceInfo& info = device.info();
+    const Device::Ceilings ceilings = device.ceilings();
+    benchmark::AddCustomContext("device", info.name);
+    benchmark::AddCustomContext("driver", info.driver_version);
+    benchmark::AddCustomContext("sources", source_hash());
+    benchmark::AddCustomContext("version", library_version());
+    benchmark::AddCustomContext("cache", to_string(measure_.options().mode));
+    benchmark::AddCustomContext("ceiling_copy_TB/s", fmt::format("{:.4g}", ceilings.copy_tb_per_s));
+    benchmark::AddCustomContext("ceiling_matrix_TFLOP/s",
+                                fmt::format("{:.4g}", ceilings.matrix_tflops));
+    benchmark::AddCustomContext("ceiling_float32_TFLOP/s",
+                                fmt::format("{:.4g}", ceilings.float32_tflops));
+    benchmark::AddCustomContext("TFLOP/s_counts",
+                                "2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head, C = counter "
+                                "count_chunk; useful: 7 Dk Dv");
+  }
+
+  void run_one(const Implementation& implementation, const Problem& problem, Device& device,
+               LatestCase& cases, benchmark::State& state, int& failures) const {
+    try {
+      const CheckedReference& reference = cases.of(problem);
+      const Measurement m = measure(
+          implementation, reference.inputs(), device,
+          [&](const Outputs& outputs) { return reference.check(outputs); }, measure_.options());
+      if (!m.failure.empty()) {
+        ++failures;
+        state.SkipWithError(m.failure.c_str());
+        return;
+      }
+      for (auto iteration : state) {
+        (void)iteration;
+        state.SetIterationTime(m.time_ms.median * 1e-3);
+      }
+      add_counters(m, state);
+    } catch (const Error& error) {
+      ++failures;
+      state.SkipWithError(error.what());
+    }
+  }
+
+  static void add_counters(const Measurement& m, benchmark::State& state) {
+    const auto set = [&](const char* name, double value) { state.counters[name] = value; };
+    set("tokens/s", m.rates.tokens_per_s);
+    set("TFLOP/s", m.rates.chunkwise_tflops);
+    set("useful_TFLOP/s", m.rates.recurrent_tflops);
+    set("count_chunk", static_cast<double>(m.work.count_chunk));
+    set("TB/s", m.rates.tb_per_s);
+    set("of_compute", m.rates.fraction_of_compute);
+    set("of_bandwidth", m.rates.fraction_of_bandwidth);
+    set("samples", static_cast<double>(m.samples.size()));
+    set("spread", m.time_ms.relative_spread);
+    set("min_ms", m.time_ms.minimum);
+    set("first_call_ms", m.first_call_ms);
+    set("planning_ms", m.planning_ms);
+    state.SetLabel(m.plan.chunk > 0 ? fmt::format("chunk={} {}", m.plan.chunk, m.plan.choice)
+                                    : m.plan.choice);
+  }
+
+  AxisOptions axes_;
+  MeasureCliOptions measure_;
+  std::vector<std::string> extras_;
+  std::vector<std::string> flags_;  ///< of ours, to name the nearest to a mistyped one
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench() { return std::make_unique<Bench>(); }
+
+}  // namespace gdn::cli

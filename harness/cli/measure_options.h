@@ -1,0 +1,34 @@
+// Options of measuring, shared by bench and sweep: device, implementations, cold or hot, when to
+// stop.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/measure.h"
+#include "interface/problem.h"
+
+namespace gdn::cli {
+
+class AxisOptions;
+
+class MeasureCliOptions {
+ public:
+  void add_to(CLI::App& app);
+  MeasureOptions options() const;
+  const std::string& device() const { return device_; }
+  const std::vector<std::string>& implementations() const { return implementations_; }
+
+ private:
+  std::string device_ = "best";
+  std::vector<std::string> implementations_;
+  bool hot_ = false;
+  StoppingLimits stopping_;
+};
+
+/// Problems of the options: the grid, then case files (as the operation they hold, and a layer's
+/// also as gated_delta), then the default sweep if the preset "default" is named or nothing is.
+std::vector<Problem> problems_of(const AxisOptions& axes, const DeviceInfo& device);
+
+}  // namespace gdn::cli

@@ -1,0 +1,152 @@
+// gdnbench sweep: verify and time every implementation on every problem, one stored row each.
+#include "harness/sweep.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+
+#include "harness/cli/axes.h"
+#include "harness/cli/command.h"
+#include "harness/cli/json.h"
+#include "harness/cli/measure_options.h"
+#include "harness/row_store.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+std::string clock_text(double seconds) {
+  if (std::isnan(seconds)) return "?";
+  const std::int64_t whole = static_cast<std::int64_t>(seconds + 0.5);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+// One line on a terminal, rewritten in place; nothing elsewhere.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO) == 1) {}
+  void show(const SweepProgress& progress) const {
+    if (!shown_) return;
+    const double rate =
+        progress.elapsed_s > 0 ? static_cast<double>(progress.done) / progress.elapsed_s : 0;
+    std::string line =
+        fmt::format("{}/{}  {:.2f} rows/s  {} left  {}", progress.done, progress.total, rate,
+                    clock_text(progress.left_s), progress.current);
+    if (line.size() > 110) line.resize(110);
+    fmt::print(stderr, "\r\033[K{}", line);
+    std::fflush(stderr);
+  }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  bool shown_;
+};
+
+class Sweep : public Command {
+ public:
+  std::string name() const override { return "sweep"; }
+  std::string help() const override {
+    return "verify and time a grid, each result a row written as it is made; resumes";
+  }
+  std::string example() const override {
+    return "gdnbench sweep --preset figure3 --heads 16/32 --dtype bf16 --out results.h5\n"
+           "  gdnbench sweep --preset flashqla-grid --shard 2/8 --out part2.h5\n"
+           "  gdnbench sweep --merge part1.h5 part2.h5 --out results.h5";
+  }
+
+  void add_options(CLI::App& app) override {
+    axes_.add_to(app);
+    measure_.add_to(app);
+    app.add_option("--out", path_,
+                   "rows file; rows already in it (same problem, implementation, mode, device and "
+                   "sources) are not made again")
+        ->required();
+    app.add_option("--shard", shard_, "INDEX/COUNT: this part of the problems, as 2/8");
+    app.add_option("--merge", merge_, "join these rows files into --out instead of measuring");
+    app.add_flag("--full-verify", options_.full_verify,
+                 "also the bitwise and continuation checks of gdnbench verify");
+    app.add_flag("--no-time", no_time_, "verify only: rows of mode 'verify'");
+    app.add_flag("--retry-failed", options_.retry_failed, "make rows again that did not pass");
+    app.add_flag("--quiet", quiet_, "no progress line");
+    app.add_flag("--json", json_, "the totals as JSON");
+  }
+
+  int run() override {
+    // A file-size limit is then an error of write(), reported like a full disk, not a silent death.
+    std::signal(SIGXFSZ, SIG_IGN);
+    return merge_.empty() ? measure_grid() : merge();
+  }
+
+ private:
+  int merge() const {
+    require_appendable(path_);
+    const StoredRows merged = merge_rows(merge_);
+    write_rows(path_, merged);
+    fmt::print("{} rows of {} files in {}\n", merged.rows.size(), merge_.size(), path_);
+    return 0;
+  }
+
+  int measure_grid() {
+    const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
+    const auto device = open_device(measure_.device());
+    const auto implementations = choose_implementations(measure_.implementations(), device->info());
+    const std::vector<Problem> problems = part_of(problems_of(axes_, device->info()), shard);
+    options_.measure = measure_.options();
+    options_.time = !no_time_;
+    options_.command = command_line();
+    RowFileSink sink(path_, options_.retry_failed);
+
+    const ProgressLine line(quiet_ || json_);
+    const SweepTotals totals = sweep(
+        problems, implementations, *device, options_, sink,
+        [&](const SweepProgress& progress) { line.show(progress); },
+        [&](const Row& row) {
+          if (row.ok() || row.status == row_status::kSkipped) return;
+          line.clear();
+          fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
+                     row.problem, row.reason);
+        });
+    line.clear();
+    report(totals);
+    return totals.failed > 0 ? 1 : 0;
+  }
+
+  void report(const SweepTotals& totals) const {
+    if (json_) {
+      fmt::print("{}\n", json_object({{"file", json_string(path_)},
+                                      {"rows", std::to_string(totals.rows)},
+                                      {"resumed", std::to_string(totals.resumed)},
+                                      {"ok", std::to_string(totals.ok)},
+                                      {"skipped", std::to_string(totals.skipped)},
+                                      {"out_of_memory", std::to_string(totals.out_of_memory)},
+                                      {"failed", std::to_string(totals.failed)}}));
+      return;
+    }
+    fmt::print(
+        "{} rows made: {} ok, {} skipped, {} out of memory, {} failed; {} were there already; {}\n",
+        totals.rows, totals.ok, totals.skipped, totals.out_of_memory, totals.failed, totals.resumed,
+        path_);
+  }
+
+  AxisOptions axes_;
+  MeasureCliOptions measure_;
+  SweepOptions options_;
+  std::string path_;
+  std::string shard_;
+  std::vector<std::string> merge_;
+  bool no_time_ = false;
+  bool quiet_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_sweep() { return std::make_unique<Sweep>(); }
+
+}  // namespace gdn::cli
