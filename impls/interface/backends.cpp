@@ -8,6 +8,10 @@
 #ifdef GDN_WITH_CUDA
 #include "cuda/cuda_device.h"
 #endif
+#ifdef GDN_WITH_HIP
+#include "hip/emulator_device.h"
+#include "hip/hip_device.h"
+#endif
 
 namespace gdn {
 namespace {
@@ -20,9 +24,27 @@ BackendStatus cuda_status() {
 #endif
 }
 
+BackendStatus hip_status() {
+#ifdef GDN_WITH_HIP
+  return hip::status();
+#else
+  return {"hip", false, GDN_HIP_ABSENT_REASON};
+#endif
+}
+
+BackendStatus emulator_status() {
+#ifdef GDN_WITH_HIP
+  return hip::emulator_status();
+#else
+  return {"gfx906-emulator", false, GDN_HIP_ABSENT_REASON};
+#endif
+}
+
 }  // namespace
 
-std::vector<BackendStatus> backend_statuses() { return {cpu::status(), cuda_status()}; }
+std::vector<BackendStatus> backend_statuses() {
+  return {cpu::status(), cuda_status(), hip_status(), emulator_status()};
+}
 
 std::unique_ptr<Device> open_device(const std::string& name) {
   if (name == "best") return open_device(cuda_status().available ? "cuda" : "cpu");
@@ -48,10 +70,14 @@ std::unique_ptr<Device> open_device(const std::string& name) {
 #ifdef GDN_WITH_CUDA
     if (backend == "cuda") return cuda::open(index);
 #endif
+#ifdef GDN_WITH_HIP
+    if (backend == "hip") return hip::open(index);
+    if (backend == "gfx906-emulator") return hip::open_emulator();
+#endif
   }
   known.emplace_back("best");
-  throw_bad_input("device '" + name + "' is unknown (did you mean '" + nearest_name(backend, known) +
-                  "'?)");
+  throw_bad_input("device '" + name + "' is unknown (did you mean '" +
+                  nearest_name(backend, known) + "'?)");
 }
 
 }  // namespace gdn

@@ -1,0 +1,24 @@
+// The gfx906 code objects of this build: made by impls/hip/CMakeLists.txt, embedded in the library,
+// so that the same bytes go to the HIP runtime and to the emulator.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gdn::hip {
+
+struct EmbeddedCodeObject {
+  std::string name;          ///< "gated_delta_fused"
+  std::string_view elf;      ///< device-only ELF for plain gfx906
+  std::string_view listing;  ///< its llvm-objdump listing, made at build time
+};
+
+const std::vector<EmbeddedCodeObject>& code_objects();
+/// The compiler that made them: "clang 15.0.6".
+const char* code_object_compiler();
+
+/// The object that holds the kernel; throws Error(bad_input) with the nearest kernel name.
+const EmbeddedCodeObject& code_object_of(const std::string& kernel);
+
+}  // namespace gdn::hip

@@ -1,0 +1,182 @@
+// VALU: float16, packed float16, mixed precision and the dot product. A product of two float16 is
+// exact in float32 and a sum of two products in float64, so each result is rounded once.
+#include <cmath>
+
+#include "hip/emulator/opcode_table.h"
+
+namespace gdn::gfx906 {
+namespace {
+
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+
+Half round_to_half(double x) { return static_cast<Half>(x); }
+
+/// Truncation instead of rounding to nearest: v_cvt_pkrtz.
+u32 half_bits_toward_zero(float x) {
+  const Half nearest = static_cast<Half>(x);
+  const bool away = std::fabs(static_cast<float>(nearest)) > std::fabs(x);
+  return to_bits(nearest) - (away ? 1u : 0u);
+}
+
+/// Half `high` of operand k of a VOP3P instruction, with its selection and negation.
+double packed_value(const Instruction& in, u32 bits, int k, bool high) {
+  const bool upper = ((high ? in.op_sel_hi : in.op_sel) >> k & 1) != 0;
+  const double value = static_cast<double>(from_bits<Half>(upper ? bits >> 16 : bits));
+  const bool negate = ((high ? in.neg_hi : in.neg_lo) >> k & 1) != 0;
+  return negate ? -value : value;
+}
+
+/// Inline constants of packed instructions occupy the low half; a scalar register both.
+struct PackedSources {
+  LaneBuffer buffers[3];
+  Source<u32> source[3];
+  u64 defined = kAllLanes;
+  PackedSources(Context& context, Wave& wave, const Instruction& in, int count) {
+    for (int k = 0; k < count; ++k) {
+      source[k] = read_lanes<u32>(context, wave, in, k + 1, buffers[k], nullptr);
+      const Operand& operand = in.operand[static_cast<std::size_t>(k + 1)];
+      if (operand.kind == Operand::Kind::constant && operand.fraction) {
+        for (u32& bits : buffers[k].low) bits = to_bits(static_cast<Half>(operand.real));
+      }
+      defined &= source[k].defined;
+    }
+  }
+};
+
+template <typename F>
+void execute_packed(Context& context, Wave& wave, const Instruction& in) {
+  constexpr int arity = detail::Signature<F>::arity;
+  const PackedSources sources(context, wave, in, arity);
+  LaneBuffer result;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    u32 bits = 0;
+    for (const bool high : {false, true}) {
+      const double a = packed_value(in, sources.source[0].low[lane], 0, high);
+      const double b = packed_value(in, sources.source[1].low[lane], 1, high);
+      double value = 0;
+      if constexpr (arity == 3) {
+        value = F{}(a, b, packed_value(in, sources.source[2].low[lane], 2, high));
+      } else {
+        value = F{}(a, b);
+      }
+      if (in.clamp) value = value > 1 ? 1 : value > 0 ? value : 0;
+      bits |= to_bits(round_to_half(value)) << (high ? 16 : 0);
+    }
+    result.low[lane] = bits;
+  }
+  store_register(wave, in.operand[0].index, result.low, wave.exec(), sources.defined);
+}
+
+/// v_dot2_f32_f16: a.x b.x + a.y b.y + c. The ISA does not say in which order the hardware adds;
+/// modelled as one rounding of the exact sum.
+void execute_dot2(Context& context, Wave& wave, const Instruction& in) {
+  const PackedSources sources(context, wave, in, 2);
+  LaneBuffer buffer, result;
+  const auto c = read_lanes<float>(context, wave, in, 3, buffer, nullptr);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const u32 a = sources.source[0].low[lane], b = sources.source[1].low[lane];
+    double addend = c[lane];
+    if ((in.neg_lo >> 2 & 1) != 0) addend = -addend;
+    const double sum = packed_value(in, a, 0, false) * packed_value(in, b, 1, false) +
+                       packed_value(in, a, 0, true) * packed_value(in, b, 1, true) + addend;
+    result.store(lane, static_cast<float>(sum));
+  }
+  write_lanes<float>(context, wave, in, result, wave.exec(), sources.defined & c.defined);
+}
+
+enum class MixResult { float32, low_half, high_half };
+
+/// v_fma_mix*: each source is float32, or the half that op_sel names where op_sel_hi is set.
+template <MixResult form>
+void execute_mix(Context& context, Wave& wave, const Instruction& in) {
+  LaneBuffer buffers[3], result;
+  Source<u32> source[3];
+  u64 defined = kAllLanes;
+  for (int k = 0; k < 3; ++k) {
+    source[k] = read_lanes<u32>(context, wave, in, k + 1, buffers[k], nullptr);
+    defined &= source[k].defined;
+  }
+  const auto value = [&](int k, int lane) {
+    const u32 bits = source[k].low[lane];
+    const Operand& operand = in.operand[static_cast<std::size_t>(k + 1)];
+    float x = from_bits<float>(bits);
+    if ((in.op_sel_hi >> k & 1) != 0) {
+      const bool upper = (in.op_sel >> k & 1) != 0;
+      x = static_cast<float>(operand.kind == Operand::Kind::constant && operand.fraction
+                                 ? static_cast<Half>(operand.real)
+                                 : from_bits<Half>(upper ? bits >> 16 : bits));
+    }
+    if (operand.absolute) x = std::fabs(x);
+    return operand.negate ? -x : x;
+  };
+  const int index = in.operand[0].index;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float sum = std::fma(value(0, lane), value(1, lane), value(2, lane));
+    const u32 kept = wave.v[index][lane];
+    const u32 half = to_bits(static_cast<Half>(sum));
+    if (form == MixResult::float32) {
+      result.low[lane] = to_bits(in.clamp ? std::fmin(std::fmax(sum, 0.0f), 1.0f) : sum);
+    } else {
+      result.low[lane] =
+          form == MixResult::low_half ? (kept & 0xffff0000u) | half : (kept & 0xffffu) | half << 16;
+    }
+  }
+  // The other half keeps what it was; it is often undefined until its own instruction. A register
+  // is defined as a whole here, so the first half written counts.
+  store_register(wave, index, result.low, wave.exec(), defined);
+}
+
+void execute_pack(Context& context, Wave& wave, const Instruction& in) {
+  LaneBuffer b0, b1, result;
+  const auto a = read_lanes<Half>(context, wave, in, 1, b0, nullptr);
+  const auto b = read_lanes<Half>(context, wave, in, 2, b1, nullptr);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const u32 low = (in.op_sel & 1) != 0 ? a.low[lane] >> 16 : a.low[lane];
+    const u32 high = (in.op_sel & 2) != 0 ? b.low[lane] >> 16 : b.low[lane];
+    result.low[lane] = (low & 0xffff) | high << 16;
+  }
+  store_register(wave, in.operand[0].index, result.low, wave.exec(), a.defined & b.defined);
+}
+
+template <typename F>
+void packed(OpcodeTable& table, const char* name, F) {
+  table.add(name, Unit::vector, &execute_packed<F>);
+}
+
+}  // namespace
+
+void add_vector_half(OpcodeTable& table) {
+  table.vector("v_add_f16", [](Half a, Half b) { return round_to_half(double{a} + double{b}); });
+  table.vector("v_sub_f16", [](Half a, Half b) { return round_to_half(double{a} - double{b}); });
+  table.vector("v_subrev_f16", [](Half a, Half b) { return round_to_half(double{b} - double{a}); });
+  table.vector("v_mul_f16", [](Half a, Half b) { return round_to_half(double{a} * double{b}); });
+  table.vector("v_max_f16",
+               [](Half a, Half b) { return round_to_half(std::fmax(double{a}, double{b})); });
+  table.vector("v_min_f16",
+               [](Half a, Half b) { return round_to_half(std::fmin(double{a}, double{b})); });
+  table.vector("v_fma_f16", [](Half a, Half b, Half c) {
+    return round_to_half(std::fma(double{a}, double{b}, double{c}));
+  });
+  table.vector("v_rndne_f16", [](Half a) { return round_to_half(std::nearbyint(double{a})); });
+  table.vector("v_floor_f16", [](Half a) { return round_to_half(std::floor(double{a})); });
+  table.vector("v_ceil_f16", [](Half a) { return round_to_half(std::ceil(double{a})); });
+  table.vector("v_trunc_f16", [](Half a) { return round_to_half(std::trunc(double{a})); });
+  table.vector("v_cvt_f16_f32", [](float a) { return static_cast<Half>(a); });
+  table.vector("v_cvt_f32_f16", [](Half a) { return static_cast<float>(a); });
+  table.vector("v_cvt_pkrtz_f16_f32", [](float a, float b) {
+    return half_bits_toward_zero(a) | half_bits_toward_zero(b) << 16;
+  });
+  table.add("v_pack_b32_f16", Unit::vector, &execute_pack);
+  packed(table, "v_pk_fma_f16", [](double a, double b, double c) { return std::fma(a, b, c); });
+  packed(table, "v_pk_add_f16", [](double a, double b) { return a + b; });
+  packed(table, "v_pk_mul_f16", [](double a, double b) { return a * b; });
+  packed(table, "v_pk_max_f16", [](double a, double b) { return std::fmax(a, b); });
+  packed(table, "v_pk_min_f16", [](double a, double b) { return std::fmin(a, b); });
+  table.add("v_dot2_f32_f16", Unit::vector, &execute_dot2);
+  table.add("v_fma_mix_f32", Unit::vector, &execute_mix<MixResult::float32>);
+  table.add("v_fma_mixlo_f16", Unit::vector, &execute_mix<MixResult::low_half>);
+  table.add("v_fma_mixhi_f16", Unit::vector, &execute_mix<MixResult::high_half>);
+}
+
+}  // namespace gdn::gfx906

@@ -1,0 +1,169 @@
+#include "hip/emulator_device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <thread>
+
+#include "hip/code_objects.h"
+#include "hip/emulator/cost_model.h"
+#include "hip/kernel_launcher.h"
+#include "interface/error.h"
+
+namespace gdn::hip {
+namespace {
+
+constexpr std::int64_t kMemoryBytes = std::int64_t{16} << 30;  // of the card emulated: MI50, 16 GB
+constexpr std::int64_t kL2Bytes = std::int64_t{4} << 20;
+constexpr std::size_t kAlignment = 256;
+
+class EmulatorDevice final : public Device, public KernelLauncher {
+ public:
+  explicit EmulatorDevice(const gfx906::LaunchOptions& options) : options_(options) {
+    const gfx906::CardModel card;
+    info_.backend = "gfx906-emulator";
+    info_.name = "gfx906 emulator (MI50 model)";
+    info_.toolkit_version = code_object_compiler();
+    info_.multiprocessors = card.compute_units;
+    info_.memory_bytes = kMemoryBytes;
+    info_.l2_bytes = kL2Bytes;
+    info_.modelled_time = true;
+    register_launcher(native_stream(), this);
+  }
+  ~EmulatorDevice() override { unregister_launcher(native_stream()); }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  DeviceBuffer allocate(std::int64_t bytes) override {
+    if (bytes > free_memory_bytes()) {
+      throw Error(ErrorKind::out_of_memory, "gfx906-emulator: " + std::to_string(bytes) +
+                                                " bytes asked for, " +
+                                                std::to_string(free_memory_bytes()) + " free");
+    }
+    void* data = ::operator new (static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)),
+                                 std::align_val_t{kAlignment}, std::nothrow);
+    if (data == nullptr) {
+      throw Error(ErrorKind::out_of_memory,
+                  "gfx906-emulator: the host has no " + std::to_string(bytes) + " bytes");
+    }
+    buffers_[reinterpret_cast<std::uint64_t>(data)] = bytes;
+    used_bytes_ += bytes;
+    return DeviceBuffer(this, data, bytes);
+  }
+  std::int64_t free_memory_bytes() const override { return kMemoryBytes - used_bytes_; }
+
+  void upload(void* destination, const void* source, std::int64_t bytes) override {
+    std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+  }
+  void download(void* destination, const void* source, std::int64_t bytes) override {
+    std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+  }
+  void copy_async(void* destination, const void* source, std::int64_t bytes) override {
+    std::memmove(destination, source, static_cast<std::size_t>(bytes));
+    model_transfer(2 * bytes);
+  }
+  void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
+    std::memset(destination, byte, static_cast<std::size_t>(bytes));
+    model_transfer(bytes);
+  }
+  void synchronize() override {}        // launches run at once
+  void flush_cache_async() override {}  // no cache is modelled
+
+  TimeSample time_launch(const std::function<void()>& prepare,
+                         const std::function<void()>& launch) override {
+    if (prepare) prepare();
+    const bool profile = options_.profile;
+    options_.profile = true;
+    modelled_us_ = 0;
+    timing_ = true;
+    try {
+      launch();
+    } catch (...) {
+      timing_ = false;
+      options_.profile = profile;
+      throw;
+    }
+    timing_ = false;
+    options_.profile = profile;
+    return {modelled_us_ / 1000, gfx906::CardModel{}.clock_mhz};
+  }
+  std::function<void()> capture(const std::function<void()>&) override { return nullptr; }
+  void* native_stream() const override { return const_cast<EmulatorDevice*>(this); }
+  Ceilings ceilings() override { return {}; }  // nothing is measured here
+
+  void launch(const std::string& kernel, Extent grid, Extent block, const void* arguments,
+              std::size_t argument_bytes) override {
+    const gfx906::CodeObject& code = load(kernel);
+    std::vector<gfx906::MemoryRange> ranges;
+    for (const auto& [first, bytes] : buffers_) {
+      ranges.push_back({first, first + static_cast<std::uint64_t>(bytes)});
+    }
+    const gfx906::LaunchResult result =
+        gfx906::launch(code, kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
+                       {static_cast<const char*>(arguments), argument_bytes}, 0, ranges, options_);
+    if (result.num_faults > 0) {
+      throw Error(ErrorKind::device_failure, "gfx906-emulator: " + result.faults.front().text +
+                                                 " (the first of " +
+                                                 std::to_string(result.num_faults) + " faults)");
+    }
+    counters_.add(result.counters);
+    if (timing_) {
+      const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+      modelled_us_ += gfx906::modelled_time_us(result.counters, code.find(kernel), 0, threads);
+    }
+  }
+
+  const gfx906::Counters& counters() const { return counters_; }
+
+ protected:
+  void release(void* data) noexcept override {
+    const auto buffer = buffers_.find(reinterpret_cast<std::uint64_t>(data));
+    used_bytes_ -= buffer->second;
+    buffers_.erase(buffer);
+    ::operator delete (data, std::align_val_t{kAlignment});
+  }
+
+ private:
+  void model_transfer(std::int64_t bytes) {
+    const gfx906::CardModel card;
+    if (timing_) {
+      modelled_us_ += card.dispatch_us + static_cast<double>(bytes) / (card.memory_tb_per_s * 1e6);
+    }
+  }
+  const gfx906::CodeObject& load(const std::string& kernel) {
+    const EmbeddedCodeObject& object = code_object_of(kernel);
+    auto& loaded = loaded_[object.name];
+    if (!loaded) loaded = std::make_unique<gfx906::CodeObject>(object.elf, object.listing);
+    return *loaded;
+  }
+
+  gfx906::LaunchOptions options_;
+  DeviceInfo info_;
+  std::map<std::uint64_t, std::int64_t> buffers_;
+  std::int64_t used_bytes_ = 0;
+  std::map<std::string, std::unique_ptr<gfx906::CodeObject>> loaded_;
+  gfx906::Counters counters_;
+  bool timing_ = false;
+  double modelled_us_ = 0;
+};
+
+}  // namespace
+
+BackendStatus emulator_status() {
+  return {"gfx906-emulator", true,
+          std::string("executes the gfx906 code objects (") + code_object_compiler() +
+              ") on the host; times are modelled"};
+}
+
+std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options) {
+  return std::make_unique<EmulatorDevice>(options);
+}
+
+const gfx906::Counters& emulator_counters(const Device& device) {
+  const auto* emulator = dynamic_cast<const EmulatorDevice*>(&device);
+  if (emulator == nullptr) throw_bad_input("device " + device.info().name + ": not the emulator");
+  return emulator->counters();
+}
+
+}  // namespace gdn::hip

@@ -1,0 +1,49 @@
+// The argument block of every gated_delta kernel, shared by host and device code. Plain C++: fixed
+// widths, the same layout for both compilers.
+#pragma once
+
+#include <cstdint>
+
+namespace gdn::hip {
+
+enum class Element : std::int32_t { float32, bfloat16, float16 };
+enum class GateInput : std::int32_t { log_decay, decay, neg_log_decay, logits };
+
+struct GatedDeltaParams {
+  const void* query;                     ///< [T, Hk, Dk], tokens query_token_stride elements apart
+  const void* key;                       ///< [T, Hk, Dk]
+  const void* value;                     ///< [T, Hv, Dv]
+  void* output;                          ///< [T, Hv, Dv], dense
+  const float* gate;                     ///< [T, Hv], what it holds is gate_input
+  const float* A_log;                    ///< [Hv]
+  const float* dt_bias;                  ///< [Hv]
+  const float* beta;                     ///< [T, Hv]
+  const std::int64_t* sequence_offsets;  ///< [N + 1]
+  const std::int64_t* slot_index;        ///< [N] or null
+  void* state_pool;
+  float* workspace;  ///< per kernel, float32
+  std::int64_t query_token_stride;
+  std::int64_t key_token_stride;
+  std::int64_t value_token_stride;
+  std::int64_t state_row_stride;  ///< elements between pool rows
+  std::int32_t state_key_stride;  ///< elements between rows k of one head's state
+  std::int32_t state_value_stride;
+  std::int32_t num_sequences;
+  std::int32_t num_value_heads;
+  std::int32_t key_head_dim;
+  std::int32_t value_head_dim;
+  /// ceil(2^32 / (Hv/Hk)), or 0 when Hv = Hk: key head = high half of head * this. Exact while
+  /// Hv * (Hv/Hk) < 2^32; no division on the device.
+  std::uint32_t group_reciprocal;
+  GateInput gate_input;
+  std::int32_t beta_is_logit;
+  Element state_element;
+  Element output_element;
+  std::int32_t normalize_qk;
+  std::int32_t read_state;
+  std::int32_t write_state;
+  float scale;
+};
+static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 15 * 4 + 4);
+
+}  // namespace gdn::hip

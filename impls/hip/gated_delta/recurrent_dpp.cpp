@@ -1,0 +1,13 @@
+// hip/recurrent_dpp: see recurrent.hip.
+#include "hip/gated_delta/recurrent_plan.h"
+
+namespace gdn {
+
+const Implementation& hip_gated_delta_recurrent_dpp() {
+  static const hip::Recurrent implementation(
+      "hip/recurrent_dpp", "dpp", 1,
+      "one state column per wave, sums by DPP inside the VALU; bound by the latency of a sum");
+  return implementation;
+}
+
+}  // namespace gdn

@@ -1,0 +1,13 @@
+// hip/recurrent_shuffle: see recurrent.hip.
+#include "hip/gated_delta/recurrent_plan.h"
+
+namespace gdn {
+
+const Implementation& hip_gated_delta_recurrent_shuffle() {
+  static const hip::Recurrent implementation("hip/recurrent_shuffle", "shuffle", 1,
+                                             "one state column per wave, sums by shuffles through "
+                                             "the LDS crossbar; bound by their latency");
+  return implementation;
+}
+
+}  // namespace gdn
