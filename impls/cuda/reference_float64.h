@@ -1,0 +1,29 @@
+// The token recurrence of contract section 1.1 in float64 on a CUDA device: the oracle for whole
+// problems that are too large for the CPU's. It knows no chunks and shares no code with the kernels
+// it judges; it is itself checked against the Eigen reference. Plain C++: includes no CUDA header,
+// and takes the gates already decoded to float64, so that it depends on nothing of the reference
+// library.
+#pragma once
+
+#include <vector>
+
+#include "interface/case.h"
+#include "interface/device.h"
+
+namespace gdn::cuda {
+
+struct Float64Outputs {
+  std::vector<double> output;      ///< [T, Hv, Dv]; zeros for padding sequences
+  std::vector<double> state_pool;  ///< as Case::state_pool, after the call
+};
+
+/// `log_decay` and `beta`: [T, Hv], as reference::decode_gates<double> makes them. `conv_output`:
+/// for gated_delta_layer, the convolution's result in float64, [T, channels] whatever the problem's
+/// conv_layout; must be empty for gated_delta, whose q, k and v are the case's.
+/// Throws Error(bad_input) for arrays of other sizes or another operation, Error(out_of_memory).
+Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
+                                            const std::vector<double>& log_decay,
+                                            const std::vector<double>& beta,
+                                            const std::vector<double>& conv_output, Device& device);
+
+}  // namespace gdn::cuda
