@@ -14,9 +14,11 @@ namespace {
 
 // ---- quantities
 
-Quantity scaled(const char* name, const char* header, double Row::*member, double factor) {
-  return {name, header,
-          [member, factor](const Row& row) { return significant(row.*member * factor); }};
+Quantity scaled(const char* name, const char* header, double Row::*member, double factor,
+                int digits = 4) {
+  return {name, header, [member, factor, digits](const Row& row) {
+            return significant(row.*member * factor, digits);
+          }};
 }
 
 // Fractions of a ceiling: 0 means that there is none to compare with.

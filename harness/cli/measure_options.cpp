@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "harness/case_file.h"
 #include "harness/cli/axes.h"
 #include "harness/default_sweep.h"
 
@@ -52,29 +51,18 @@ MeasureOptions MeasureCliOptions::options() const {
 
 std::vector<Problem> problems_of(const AxisOptions& axes, const DeviceInfo& device) {
   GridSpec spec = axes.spec();
-  const bool nothing =
-      spec.presets.empty() && spec.axes.empty() && spec.problems.empty() && spec.cases.empty();
   const auto named = std::find(spec.presets.begin(), spec.presets.end(), "default");
-  const bool with_default = nothing || named != spec.presets.end();
+  const bool with_default = named != spec.presets.end() || !spec.names_problems();
   if (named != spec.presets.end()) spec.presets.erase(named);
 
   std::vector<Problem> problems;
-  const auto add = [&](const Problem& problem) {
-    if (std::find(problems.begin(), problems.end(), problem) == problems.end()) {
-      problems.push_back(problem);
-    }
-  };
-  const bool has_grid = !spec.presets.empty() || !spec.axes.empty() || !spec.problems.empty();
-  if (has_grid) {
-    for (const Problem& problem : expand(spec)) add(problem);
-  }
-  for (const std::string& path : spec.cases) {
-    const Operation own = read_case_problem(path).operation;
-    if (own == Operation::gated_delta_layer) add(case_problem(path, Operation::gated_delta));
-    add(case_problem(path, own));
-  }
+  if (spec.names_problems()) problems = expand(spec);
   if (with_default) {
-    for (const Problem& problem : default_sweep_problems(device, find_trace_file())) add(problem);
+    for (const Problem& problem : default_sweep_problems(device, find_trace_file())) {
+      if (std::find(problems.begin(), problems.end(), problem) == problems.end()) {
+        problems.push_back(problem);
+      }
+    }
   }
   return problems;
 }

@@ -27,8 +27,8 @@ class MeasureCliOptions {
   StoppingLimits stopping_;
 };
 
-/// Problems of the options: the grid, then case files (as the operation they hold, and a layer's
-/// also as gated_delta), then the default sweep if the preset "default" is named or nothing is.
+/// The problems the options name; the default sweep where they name none, and besides them where
+/// the preset "default" is given.
 std::vector<Problem> problems_of(const AxisOptions& axes, const DeviceInfo& device);
 
 }  // namespace gdn::cli
