@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/case_file.h"
 #include "harness/presets.h"
 #include "interface/error.h"
 
@@ -29,6 +30,36 @@ void require_known(const std::map<std::string, std::vector<std::string>>& axes) 
   }
 }
 
+// Every combination of the axes' values on top of `base`.
+std::vector<Problem> product_of(const Problem& base,
+                                const std::map<std::string, std::vector<std::string>>& axes) {
+  std::vector<Problem> product = {base};
+  for (const ProblemField& field : problem_fields()) {
+    const auto axis = axes.find(field.key);
+    if (axis == axes.end()) continue;
+    std::vector<Problem> wider;
+    for (const Problem& problem : product) {
+      for (const std::string& value : axis->second) {
+        wider.push_back(problem);
+        field.set(wider.back(), value);
+      }
+    }
+    product = std::move(wider);
+  }
+  return product;
+}
+
+std::vector<Problem> problems_of_case(const std::string& path, const GridSpec& spec) {
+  if (spec.operation_given) return {case_problem(path, spec.operation)};
+  const Operation own = read_case_problem(path).operation;
+  std::vector<Problem> problems;
+  if (own == Operation::gated_delta_layer) {
+    problems.push_back(case_problem(path, Operation::gated_delta));
+  }
+  problems.push_back(case_problem(path, own));
+  return problems;
+}
+
 }  // namespace
 
 std::vector<std::string> split_values(const std::string& axis, const std::string& text) {
@@ -51,28 +82,30 @@ std::vector<Problem> expand(const GridSpec& spec) {
   const auto add = [&](const Problem& problem) {
     if (seen.insert(problem.to_string()).second) problems.push_back(problem);
   };
-  for (const std::string& text : spec.problems) add(Problem::parse(text));
+  for (const std::string& text : spec.problems) add(resolve_problem(text));
 
-  const auto axes = merged_axes(spec);
-  require_known(axes);
-  if (axes.empty() && (!spec.problems.empty() || !spec.cases.empty())) return problems;
-
-  Problem base;
-  base.operation = spec.operation;
-  std::vector<Problem> product = {base};
-  for (const ProblemField& field : problem_fields()) {
-    const auto axis = axes.find(field.key);
-    if (axis == axes.end()) continue;
-    std::vector<Problem> wider;
-    for (const Problem& problem : product) {
-      for (const std::string& value : axis->second) {
-        wider.push_back(problem);
-        field.set(wider.back(), value);
+  require_known(spec.axes);
+  std::map<std::string, std::vector<std::string>> overrides;
+  for (const auto& [axis, values] : spec.axes) {
+    if (may_override_case(axis)) overrides[axis] = values;
+  }
+  for (const std::string& path : spec.cases) {
+    for (const Problem& base : problems_of_case(path, spec)) {
+      for (const Problem& problem : product_of(base, overrides)) {
+        problem.validate();
+        add(problem);
       }
     }
-    product = std::move(wider);
   }
-  for (const Problem& problem : product) {
+
+  const bool only_overrides = spec.presets.empty() && overrides.size() == spec.axes.size();
+  if (!spec.cases.empty() && only_overrides) return problems;
+  const auto axes = merged_axes(spec);
+  require_known(axes);
+  if (axes.empty() && !spec.problems.empty()) return problems;
+  Problem base;
+  base.operation = spec.operation;
+  for (const Problem& problem : product_of(base, axes)) {
     problem.validate();
     add(problem);
   }

@@ -17,12 +17,10 @@ std::string turn(const Texts& values, std::size_t index, std::size_t step) {
 
 // Every length (with the edges of every chunk size), dtype and head size; options turn with them.
 Texts gated_delta_grid() {
-  const Texts lengths = {"1x1",    "1x2",   "1x15",
-                         "1x16",   "1x17",  "1x31+1x33",
-                         "1x63",   "1x64",  "1x65+1x0+1x1",
-                         "1x127",  "1x128", "1x129+1x5+1x0+1x191",
-                         "1x257",  "3x100", "1x1000",
-                         "1x4096", "40x1",  "1x300+1x1+1x64+1x16+1x2"};
+  const Texts lengths = {
+      "1x1",   "1x2",   "1x15",         "1x16",   "1x17",  "1x31+1x33",
+      "1x63",  "1x64",  "1x65+1x0+1x1", "1x127",  "1x128", "1x129+1x5+1x0+1x191",
+      "1x257", "3x100", "1x1000",       "1x4096", "40x1",  "1x300+1x1+1x64+1x16+1x2"};
   const Texts dims = {"64", "128", "96x192", "256"};
   const Texts dtypes = {"f32", "bf16", "f16"};
   const Texts heads = {"1/1", "2/4", "1/3", "3/3", "1/4", "2/6"};
@@ -39,10 +37,7 @@ Texts gated_delta_grid() {
       ",out=f32",
       ",scale=0.25",
   };
-  const Texts encodings = {"",
-                           ",gate=decay",
-                           ",gate=neg_log_decay",
-                           ",gate=logits",
+  const Texts encodings = {"", ",gate=decay", ",gate=neg_log_decay", ",gate=logits",
                            ",gate=logits,beta=logit"};
   const Texts gates = {"mid", "real", "weak", "strong", "near_one", "none", "reset", "tiny"};
   Texts texts;
