@@ -12,9 +12,10 @@
 //   kappa  Skeel condition of the chunk's triangular system: solving it by substitution, or by an
 //          explicit inverse, is wrong by a small multiple of kappa u
 // 50 u is 3e-6, the limit of every well-conditioned problem (M up to 600, G up to 16, kappa up to
-// 10). factors are 1.3 to 2 times the largest errors of float32 evaluations of both forms (token
-// recurrence; chunkwise with substitution and with explicit inverse; chunks of 16 to 256) over
-// every combination of the generated gates, betas, keys and initial states at 64 to 8192 tokens.
+// 10). The factors are 1.3 to 2 times the largest errors of float32 evaluations of both forms
+// (token recurrence; chunkwise with substitution and with explicit inverse; chunks of 16 to 256)
+// over every combination of the generated gates, betas, keys and initial states at 64 to 8192
+// tokens.
 //
 // 16-bit tokens (u = 2^-8, 2^-11): the operands of matrix products are rounded to 16 bits, a few
 // roundings (each about 0.4 u) in a row, and the rounded inverse is wrong relative to the chunk's
@@ -39,7 +40,9 @@ double arithmetic_limit(DType token_dtype, const Conditioning& c) {
   const double u = unit_roundoff(token_dtype);
   if (token_dtype == DType::float32) {
     const double memory = 2 * std::sqrt(c.memory_tokens);
-    return u * std::max(50.0, std::hypot(memory, 3 * c.chunk_log_decay, 4 * c.chunk_solve));
+    const double amplified =
+        std::hypot(std::hypot(memory, 3 * c.chunk_log_decay), 4 * c.chunk_solve);
+    return u * std::max(50.0, amplified);
   }
   const double base = token_dtype == DType::bfloat16 ? 1e-2 : 1.5e-3;
   return std::hypot(base, u * c.chunk_solve / 6);

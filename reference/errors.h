@@ -90,8 +90,8 @@ struct ErrorReport {
 ///
 /// Must be bit-identical to the input: every state pool row no sequence of at least one token owns,
 /// padding after rows, and the whole pool if final_state = 0 (outputs.state_pool may then be
-/// empty). Of convolution windows: rows no sequence owns; out of place (conv_state_in_place = 0) a
-/// row that is all NaN, as the harness fills destinations, is untouched as well.
+/// empty); and convolution windows of rows no sequence owns, in place or not (a separate
+/// destination starts as a copy of the input there).
 ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
                     const Outputs& outputs, const EvaluationOptions& options = {});
 

@@ -6,6 +6,15 @@
 //
 // Eigen, templated over the scalar: double is the reference; long double certifies its error.
 // Nothing here knows chunks, tiles or kernels. Threads over (sequence, value head).
+//
+// Choices the equations leave open, made here once:
+//   * gated_delta_layer hands the convolution's output on in the wide scalar: no rounding to the
+//     token dtype between the stages. It always normalises q and k; its activation is
+//     Problem::activation.
+//   * A decay of exactly zero (log_decay = -inf) sets the state to zero, whatever it held.
+//   * The final state stays in the wide scalar; its rounding to the pool's dtype is the rounding
+//     floor of the error analysis.
+//   * Gates at the extremes: gates.h. Convolution windows: causal_conv1d.h.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +57,7 @@ std::vector<SequenceHead> pairs_of(const Problem& problem, const EvaluationOptio
 template <typename Scalar>
 WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});
 
-/// log_decay and beta in float64 from any encoding (softplus exact for large arguments).
+/// log_decay and beta in the wide scalar from any encoding (softplus exact for large arguments).
 template <typename Scalar>
 struct Gates {
   std::vector<Scalar> log_decay;  ///< [T, Hv]
@@ -58,12 +67,13 @@ template <typename Scalar>
 Gates<Scalar> decode_gates(const Case& inputs);
 
 /// A uniformly drawn sample of (sequence, head) pairs of non-empty sequences, without repetition,
-/// always holding the longest sequence's first and last head; all pairs if there are no more than
-/// `count`. Deterministic in the seed.
+/// always holding the longest sequence's first and last head (so two pairs at least); all pairs if
+/// there are no more than `count`. Sorted. Deterministic in the seed.
 std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t count,
                                        std::uint64_t seed);
 
-/// Multiply-add pairs times two of evaluating one pair set: to decide whether to sample.
+/// Two operations for every multiply-add of evaluating the whole problem: to decide whether to
+/// sample.
 double evaluation_flops(const Problem& problem);
 
 }  // namespace gdn::reference

@@ -1,0 +1,144 @@
+// The convolution and its windows (contract 1.2).
+#include "reference/causal_conv1d.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/inputs.h"
+#include "reference/reference.h"
+#include "reference/tests/dense_formulation.h"
+
+namespace gdn::reference::testing {
+namespace {
+
+Case generate(const std::string& problem) { return generate_case(Problem::parse(problem)); }
+
+// One element of x of sequence n, by its position: negative positions lie in the old window.
+double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64_t channel) {
+  const Problem& p = c.problem;
+  const std::int64_t channels = p.conv_channels();
+  if (position < 0) {
+    const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
+    const std::int64_t window = p.conv_width - 1;
+    return c.conv_state.at((slot * channels + channel) * window + window + position);
+  }
+  const std::int64_t t = c.sequence_offsets.at(n) + position;
+  return p.conv_layout == ConvLayout::channels ? c.qkv.at(t * channels + channel)
+                                               : c.qkv.at(channel * p.total_tokens() + t);
+}
+
+// Every output and window of the case, from input_at alone.
+void expect_defined_values(const Case& c) {
+  SCOPED_TRACE(c.problem.to_string());
+  const Problem& p = c.problem;
+  const auto result = evaluate<double>(c);
+  const std::int64_t channels = p.conv_channels();
+  const std::int64_t window = p.conv_width - 1;
+  std::vector<double> output(c.qkv.size(), 0.0);
+  std::vector<double> state(c.conv_state.begin(), c.conv_state.end());
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
+    if (slot < 0) continue;
+    const std::int64_t length = p.sequences.lengths.at(n);
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      for (std::int64_t t = 0; t < length; ++t) {
+        double sum = p.conv_bias ? c.conv_bias.at(channel) : 0.0;
+        for (std::int64_t back = 0; back < p.conv_width; ++back) {
+          sum += static_cast<double>(c.conv_weight.at((channel + 1) * p.conv_width - 1 - back)) *
+                 input_at(c, n, t - back, channel);
+        }
+        const double y = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
+        const std::int64_t token = c.sequence_offsets.at(n) + t;
+        output.at(p.conv_layout == ConvLayout::channels ? token * channels + channel
+                                                        : channel * p.total_tokens() + token) = y;
+      }
+      for (std::int64_t j = 0; j < window; ++j) {
+        state.at((slot * channels + channel) * window + j) =
+            input_at(c, n, length - window + j, channel);
+      }
+    }
+  }
+  const double error = relative_difference(result.conv_output, output);
+  EXPECT_TRUE(error <= 1e-14) << error;
+  EXPECT_EQ(result.conv_state, state);
+}
+
+TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
+  // Three channels (Hk = Hv = 1, Dk = Dv = 1), width 3, weights (1, 2, 4), window (5, 7), x = (1,
+  // 10).
+  //   y0 = 5 + 14 + 4 = 23;   y1 = 7 + 2 + 40 = 49;   the new window is x.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:heads=1/1,dim=1x1,seq=1x2,width=3,act=none");
+  c.sequence_offsets = {0, 2};
+  c.qkv = {1, 1, 1, 10, 10, 10};
+  c.conv_weight = {1, 2, 4, 1, 2, 4, 1, 2, 4};
+  c.conv_state = {5, 7, 5, 7, 5, 7};
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result.conv_output, (std::vector<double>{23, 23, 23, 49, 49, 49}));
+  EXPECT_EQ(result.conv_state, (std::vector<double>{1, 10, 1, 10, 1, 10}));
+}
+
+TEST(CausalConv1d, WindowsOfEveryLengthAndWidth) {
+  for (int width : {2, 3, 4, 5}) {
+    for (int length : {0, 1, 2, 3, 4, 5}) {
+      expect_defined_values(generate("causal_conv1d:heads=1/1,dim=2x3,seq=1x" +
+                                     std::to_string(length) + ",width=" + std::to_string(width)));
+    }
+  }
+}
+
+TEST(CausalConv1d, WidestKernelOnShortSequences) {
+  expect_defined_values(
+      generate("causal_conv1d:heads=1/1,dim=2x3,seq=1x14+1x13+1x1+1x30,width=15"));
+}
+
+TEST(CausalConv1d, BiasAndNoActivation) {
+  expect_defined_values(generate("causal_conv1d:heads=1/2,dim=4x3,seq=1x9,bias=1"));
+  expect_defined_values(generate("causal_conv1d:heads=1/2,dim=4x3,seq=1x9,bias=1,act=none"));
+}
+
+TEST(CausalConv1d, RaggedBatchWithSlotsAndPadding) {
+  expect_defined_values(
+      generate("causal_conv1d:heads=1/2,dim=4x3,seq=1x9+1x0+1x4+1x2+1x1,"
+               "slots=padding"));
+}
+
+TEST(CausalConv1d, TimeLayoutIsTheTranspose) {
+  const char* const options = "causal_conv1d:heads=1/2,dim=4x3,seq=1x9+1x2,slots=permuted";
+  Case by_channels = generate(options);
+  Case by_time = by_channels;
+  by_time.problem.conv_layout = ConvLayout::time;
+  const std::size_t channels = 14;
+  for (std::size_t t = 0; t < 11; ++t) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      by_time.qkv[c * 11 + t] = by_channels.qkv[t * channels + c];
+    }
+  }
+  expect_defined_values(by_time);
+  const auto a = evaluate<double>(by_channels);
+  const auto b = evaluate<double>(by_time);
+  EXPECT_EQ(a.conv_state, b.conv_state);
+  for (std::size_t t = 0; t < 11; ++t) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      ASSERT_EQ(b.conv_output[c * 11 + t], a.conv_output[t * channels + c]);
+    }
+  }
+}
+
+TEST(CausalConv1d, OutOfPlaceIsInPlace) {
+  Case c = generate("causal_conv1d:heads=1/2,dim=4x3,seq=1x2+1x0,width=5");
+  const auto in_place = evaluate<double>(c);
+  c.problem.conv_state_in_place = false;
+  expect_defined_values(c);
+  EXPECT_EQ(evaluate<double>(c).conv_state, in_place.conv_state);
+}
+
+TEST(CausalConv1d, ChannelBlocksAndThreadsDoNotChangeABit) {
+  const Case c = generate("causal_conv1d:heads=1/2,dim=40x33,seq=1x7+1x3");  // 146 channels
+  expect_defined_values(c);
+  EvaluationOptions five;
+  five.threads = 5;
+  EXPECT_EQ(evaluate<double>(c).conv_output, evaluate<double>(c, five).conv_output);
+}
+
+}  // namespace
+}  // namespace gdn::reference::testing

@@ -1,0 +1,80 @@
+// gated_delta_layer: the chain of contract 1.3, assembled here from its parts.
+#include <gtest/gtest.h>
+
+#include "harness/inputs.h"
+#include "reference/tests/dense_formulation.h"
+
+namespace gdn::reference::testing {
+namespace {
+
+// The layer with q, k, v taken out of its convolution: what gated_delta would be given. They pass
+// through float32 here, which the layer does not do: hence the tolerance.
+void expect_is_conv_then_gated_delta(const std::string& problem) {
+  SCOPED_TRACE(problem);
+  const Case layer = generate_case(Problem::parse(problem));
+  const Problem& p = layer.problem;
+  const auto whole = evaluate<double>(layer);
+
+  Case conv = layer;
+  conv.problem.operation = Operation::causal_conv1d;
+  conv.gate = {};
+  conv.beta = {};
+  conv.state_pool.clear();
+  const auto first = evaluate<double>(conv);
+  EXPECT_EQ(whole.conv_output, first.conv_output);
+  EXPECT_EQ(whole.conv_state, first.conv_state);
+
+  Case delta = layer;
+  delta.problem.operation = Operation::gated_delta;
+  delta.problem.normalize_qk = true;
+  const std::int64_t channels = p.conv_channels();
+  const std::int64_t key_dims = p.num_key_heads * p.key_head_dim;
+  for (std::int64_t t = 0; t < p.total_tokens(); ++t) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float x = static_cast<float>(first.conv_output.at(
+          p.conv_layout == ConvLayout::channels ? t * channels + c : c * p.total_tokens() + t));
+      (c < key_dims ? delta.query : c < 2 * key_dims ? delta.key : delta.value).push_back(x);
+    }
+  }
+  const auto second = dense_gated_delta(delta);
+  const double output = relative_difference(whole.output, second.output);
+  const double state = relative_difference(whole.state_pool, second.state_pool);
+  EXPECT_TRUE(output <= 5e-7) << output;
+  EXPECT_TRUE(state <= 5e-7) << state;
+  EXPECT_GT(output, 1e-9) << "the convolution's output was rounded to float32 in between";
+}
+
+TEST(GatedDeltaLayer, IsConvolutionThenNormThenGatesThenGatedDelta) {
+  expect_is_conv_then_gated_delta(
+      "gated_delta_layer:heads=2/4,dim=8x6,seq=1x20+1x3,gate=logits,beta=logit");
+}
+
+TEST(GatedDeltaLayer, EveryOptionOfItsParts) {
+  expect_is_conv_then_gated_delta(
+      "gated_delta_layer:heads=1/3,dim=8x6,seq=1x9+1x0+1x5+1x2,gate=logits,beta=logit,"
+      "slots=padding,h0=normal,layout=vk,pool_pad=3,bias=1,width=3,gates=mid");
+  expect_is_conv_then_gated_delta(
+      "gated_delta_layer:heads=1/2,dim=8x6,seq=1x12,gates=mid,conv_layout=time,act=none,scale=0.5");
+}
+
+TEST(GatedDeltaLayer, WritesItsWindowsEvenWithoutAFinalState) {
+  Case c = generate_case(
+      Problem::parse("gated_delta_layer:heads=1/1,dim=4x4,seq=1x9,gates=mid,h0=normal,ht=0"));
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result.state_pool, std::vector<double>(c.state_pool.begin(), c.state_pool.end()));
+  EXPECT_NE(result.conv_state, std::vector<double>(c.conv_state.begin(), c.conv_state.end()));
+}
+
+TEST(GatedDeltaLayer, SampledPairsStillFillTheConvolution) {
+  const Case c =
+      generate_case(Problem::parse("gated_delta_layer:heads=1/2,dim=4x4,seq=2x5,gates=mid"));
+  EvaluationOptions one;
+  one.pairs = {{1, 1}};
+  const auto part = evaluate<double>(c, one);
+  EXPECT_EQ(part.conv_output, evaluate<double>(c).conv_output);
+  EXPECT_TRUE(std::isnan(part.output.front()));
+  EXPECT_FALSE(std::isnan(part.output.back()));
+}
+
+}  // namespace
+}  // namespace gdn::reference::testing

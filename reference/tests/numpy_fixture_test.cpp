@@ -1,0 +1,42 @@
+// The reference against an independent recurrence in numpy (scripts/make_numpy_fixtures.py), frozen
+// in data/fixtures/numpy_reference.h5: nine small cases over all operations and options.
+#include <gtest/gtest.h>
+
+#include "harness/case_file.h"
+#include "reference/tests/dense_formulation.h"
+
+namespace gdn::reference::testing {
+namespace {
+
+class NumpyFixture : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(NumpyFixture, AgreesTo1e12) {
+  const std::string path =
+      std::string(GDN_SOURCE_DIR) + "/data/fixtures/numpy_reference.h5:/" + GetParam();
+  const Case c = read_case(path);
+  const StoredOutputs expected = read_outputs(c, path + "/outputs");
+  const auto actual = evaluate<double>(c);
+  const auto expect_close = [](const char* name, const auto& a, const auto& b) {
+    const double error = relative_difference(a, b);
+    EXPECT_TRUE(error <= 1e-12) << name << ": " << error;
+  };
+  if (c.problem.operation != Operation::causal_conv1d) {
+    ASSERT_FALSE(expected.output.empty());
+    expect_close("output", actual.output, expected.output);
+    expect_close("final_state", actual.state_pool, expected.state_pool);
+  }
+  if (c.problem.operation != Operation::gated_delta) {
+    ASSERT_FALSE(expected.conv_output.empty());
+    expect_close("conv_output", actual.conv_output, expected.conv_output);
+    expect_close("conv_state", actual.conv_state, expected.conv_state);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, NumpyFixture,
+                         ::testing::Values("plain", "ragged_slots_vk", "bfloat16_reset", "logits",
+                                           "no_final_state", "conv", "conv_by_time", "layer",
+                                           "layer_by_time"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+}  // namespace
+}  // namespace gdn::reference::testing
