@@ -4,8 +4,10 @@
 // Two launches, the second overlapping the first's end: prepare (fused_sm90_prepare.cuh) turns
 // every chunk of 64 tokens into the operands of the chain, in parallel; the chain
 // (fused_sm90_chain.cuh) walks the chunks of each sequence and value head with the state in
-// registers. Gates in any encoding, l2 normalisation of q and k, lengths and slots are read where
-// they are used: no further pass.
+// registers. Where there are few sequences and heads, a launch between them makes what the chain
+// needs to start at several places of a sequence at once (fused_sm90_units.cuh). Gates in any
+// encoding, l2 normalisation of q and k, lengths and slots are read where they are used: no further
+// pass.
 //
 // Bound by: the chain's dependent matrix groups where there are few heads, the tensor cores at the
 // clock they hold under load and the traffic of the records where there are many. Figures, with how
@@ -18,6 +20,7 @@
 #include <queue>
 #include <string>
 
+#include "cuda/gated_delta/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90_chain.cuh"
 #include "cuda/gated_delta/fused_sm90_prepare.cuh"
 #include "cuda/launch_plan.h"
@@ -61,62 +64,142 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
   return map;
 }
 
-/// Relative time of one chunk in one block: both halves of V in one block, or one half. From the
-/// measured chains (fused_sm90.md).
-constexpr double kChunkTimeWhole = 1.5;
-constexpr double kChunkTimeHalf = 1.0;
+// Planning figures, microseconds on an H200, from the measured kernels (fused_sm90.md): they rank
+// choices, nothing else.
+constexpr double kWholeChunk = 1.55;  // one block, all of V
+constexpr double kHalfChunk = 1.05;   // one block, half of V
+constexpr double kPieceChunk = 1.0;   // pieces kernel: no Q, no output
+constexpr double kUnitStart = 3.0;    // initial state, pipeline fill
+constexpr double kKernelStart = 5.0;
+constexpr double kCombine = 1.2;                          // one transition applied
+constexpr int kChunksToForget = 10;                       // at ordinary gates
+constexpr std::int64_t kPieceUnitsPerMultiprocessor = 4;  // bounds the workspace
+constexpr std::int64_t kMostMultiprocessors = 144;        // of any sm_90 device
 
-/// Time of the chain when blocks take work items longest first.
-double makespan(const Problem& problem, int halves, int multiprocessors) {
-  std::vector<std::int64_t> lengths = problem.sequences.lengths;
-  std::sort(lengths.rbegin(), lengths.rend());
+struct Choice {
+  int halves = 1;            ///< blocks that share one head's V
+  int chunks_per_piece = 0;  ///< 0: sequences whole
+  int heads_per_block = 1;
+};
+
+/// Time until blocks that take work items in order have done them: `times` of `copies` items each.
+double makespan(const std::vector<double>& times, std::int64_t copies, int multiprocessors) {
+  const double total =
+      std::accumulate(times.begin(), times.end(), 0.0) * static_cast<double>(copies);
+  const double longest = times.empty() ? 0 : *std::max_element(times.begin(), times.end());
+  if (static_cast<std::int64_t>(times.size()) * copies > 8192)  // many waves: the average will do
+    return std::max(longest, total / multiprocessors);
   std::priority_queue<double, std::vector<double>, std::greater<>> busy_until;
   for (int i = 0; i < multiprocessors; ++i) busy_until.push(0);
   double last = 0;
-  for (const std::int64_t length : lengths) {
-    const double time = static_cast<double>((length + kChunk - 1) / kChunk) *
-                        (halves == 1 ? kChunkTimeWhole : kChunkTimeHalf);
-    for (std::int64_t unit = 0; unit < problem.num_value_heads * halves; ++unit) {
+  for (const double time : times)
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
       const double end = busy_until.top() + time;
       busy_until.pop();
       busy_until.push(end);
       last = std::max(last, end);
     }
-  }
   return last;
 }
 
-struct Choice {
-  int halves = 1;  ///< blocks that share one head's V
-  int heads_per_block = 1;
-};
+/// Expected time after the prepare kernel: the mean of gates that forget and gates that do not.
+double expected_time(const Problem& problem, const Choice& choice, int multiprocessors) {
+  const double chunk_time = choice.halves == 1 ? kWholeChunk : kHalfChunk;
+  std::vector<std::int64_t> lengths = problem.sequences.lengths;
+  std::sort(lengths.rbegin(), lengths.rend());
+  std::vector<double> chain, exact, forgetful;
+  std::int64_t most_pieces = 1;
+  const std::int64_t piece = choice.chunks_per_piece;
+  for (const std::int64_t length : lengths) {
+    std::int64_t chunks = (length + kChunk - 1) / kChunk;
+    if (chunks == 0) continue;
+    for (std::int64_t i = 0; piece > 0 && chunks > piece; ++i, chunks -= piece) {
+      const auto time = static_cast<double>(piece);
+      chain.push_back(kUnitStart + time * chunk_time);
+      exact.push_back(kUnitStart + time * kPieceChunk);
+      if (i > 0) exact.push_back(kUnitStart + time * kPieceChunk);
+      forgetful.push_back(kUnitStart + std::min<double>(time, kChunksToForget) * kPieceChunk);
+      most_pieces = std::max(most_pieces, i + 2);
+    }
+    chain.push_back(kUnitStart + static_cast<double>(chunks) * chunk_time);
+  }
+  const std::int64_t heads = problem.num_value_heads;
+  const double chain_time = makespan(chain, heads * choice.halves, multiprocessors);
+  if (most_pieces == 1) return chain_time;
+  return chain_time + kKernelStart +
+         0.5 * (makespan(exact, heads, multiprocessors) +
+                makespan(forgetful, heads, multiprocessors) +
+                kCombine * static_cast<double>(most_pieces - 2));
+}
 
-/// From the lengths known at planning time; any lengths give the same bits under any choice.
-Choice choose(const Problem& problem, int multiprocessors) {
-  Choice choice;
-  choice.halves =
-      makespan(problem, 2, multiprocessors) < makespan(problem, 1, multiprocessors) ? 2 : 1;
+bool pieces_fit(const Problem& problem, int chunks, std::int64_t multiprocessors) {
+  return piece_slots(problem.total_tokens(), problem.num_sequences(), chunks) *
+             problem.num_value_heads <=
+         kPieceUnitsPerMultiprocessor * multiprocessors;
+}
+
+/// From the lengths known at planning time; other lengths are as correct. Halves and heads per
+/// block change no bit; pieces do.
+Choice choose(const Problem& problem, int multiprocessors, bool allow_pieces) {
+  Choice best;
+  double best_time = 0;
+  for (const int chunks :
+       {0, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 86, 96, 128, 171, 192, 256}) {
+    if (chunks > 0 && (!allow_pieces || !pieces_fit(problem, chunks, multiprocessors))) continue;
+    for (const int halves : {1, 2}) {
+      Choice choice;
+      choice.halves = halves;
+      choice.chunks_per_piece = chunks;
+      const double time = expected_time(problem, choice, multiprocessors);
+      if (best_time == 0 || time < best_time) {
+        best = choice;
+        best_time = time;
+      }
+    }
+  }
   // prepare: one head a block while all blocks run at once, since a block's latency is what counts
-  // then; otherwise share K K^T and Q K^T among as many heads as shared memory holds four blocks of
+  // then; otherwise K K^T and Q K^T are shared by as many heads as leave room for four blocks
   const std::int64_t slots = chunk_slots(problem.total_tokens(), problem.num_sequences());
   const auto group = static_cast<int>(problem.value_heads_per_key_head());
   const std::int64_t resident = 4 * std::int64_t{multiprocessors};
-  choice.heads_per_block = std::min(group, 4);
+  best.heads_per_block = std::min(group, 4);
   for (const int heads : {1, 2}) {
     if (heads < group &&
         slots * problem.num_key_heads * ((group + heads - 1) / heads) <= resident) {
-      choice.heads_per_block = heads;
+      best.heads_per_block = heads;
       break;
     }
   }
-  return choice;
+  return best;
 }
 
 struct Launch {
   KernelArguments arguments;
-  CUtensorMap query, key, value, output;
+  CUtensorMap query, key, value, pieces_value, output;
   unsigned int prepare_blocks = 0;
+  unsigned int pieces_blocks = 0;  ///< 0: no pieces
   unsigned int chain_blocks = 0;
+
+  /// The chain or the pieces kernel, started as the kernel before it drains.
+  template <typename Token, int MathWarpgroups, bool Pieces>
+  void enqueue_chain(cudaStream_t stream) const {
+    using Layout = ChainLayout<MathWarpgroups>;
+    const auto kernel = chain_kernel<Token, MathWarpgroups, Pieces>;
+    GDN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(Layout::kBytes)));
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = Pieces ? pieces_blocks : chain_blocks;
+    config.blockDim = Layout::kThreads;
+    config.dynamicSmemBytes = Layout::kBytes;
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    GDN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, query, key, Pieces ? pieces_value : value,
+                                      output, arguments));
+  }
 
   template <typename Token, int MathWarpgroups>
   void enqueue(cudaStream_t stream) const {
@@ -127,41 +210,52 @@ struct Launch {
                                         cudaFuncAttributePreferredSharedMemoryCarveout, 100));
     prepare_kernel<Token><<<prepare_blocks, 128, prepare_bytes, stream>>>(query, key, arguments);
     GDN_CUDA_CHECK(cudaGetLastError());
-
-    using Layout = ChainLayout<MathWarpgroups>;
-    const auto chain = chain_kernel<Token, MathWarpgroups>;
-    GDN_CUDA_CHECK(cudaFuncSetAttribute(chain, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(Layout::kBytes)));
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = chain_blocks;
-    config.blockDim = Layout::kThreads;
-    config.dynamicSmemBytes = Layout::kBytes;
-    config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = 1;
-    GDN_CUDA_CHECK(cudaLaunchKernelEx(&config, chain, query, key, value, output, arguments));
+    if (pieces_blocks > 0) enqueue_chain<Token, 2, true>(stream);
+    enqueue_chain<Token, MathWarpgroups, false>(stream);
   }
 };
 
+/// Device memory of a plan, in the order of its allocation.
+struct Workspace {
+  std::int64_t records = 0, order = 0, bounds = 0, flags = 0, states = 0, transitions = 0;
+  std::int64_t total() const { return records + order + bounds + flags + states + transitions; }
+};
+
+/// `piece_heads`: piece slots times value heads, 0 without pieces.
+Workspace workspace_of(const Problem& problem, std::int64_t piece_heads) {
+  Workspace bytes;
+  const std::int64_t chunk_heads =
+      chunk_slots(problem.total_tokens(), problem.num_sequences()) * problem.num_value_heads;
+  bytes.records = chunk_heads * kRecordBytes;
+  bytes.order = (problem.num_sequences() + 2) * 4;
+  if (piece_heads > 0) {
+    bytes.bounds = chunk_heads * 4;
+    bytes.flags = piece_heads * 4;
+    bytes.states = piece_heads * kDim * kDim * 4;
+    bytes.transitions = piece_heads * kTransitionBytes;
+  }
+  return bytes;
+}
+
 class FusedSm90 final : public Implementation {
  public:
-  const Description& description() const override {
-    static const Description description = {
-        .name = "cuda/fused_sm90",
-        .operation = Operation::gated_delta,
-        .backend = "cuda",
-        .form = "fused",
-        .summary =
-            "wgmma and TMA: chunk operands in parallel, then a persistent chain with the "
-            "state in registers",
-        .resources = "sm_90a, 227 KB shared memory",
-        .min_compute_capability = 90,
-        .exact_compute_capability = 90};
-    return description;
+  explicit FusedSm90(bool invariant) : invariant_(invariant) {
+    description_.name = invariant ? "cuda/fused_sm90_invariant" : "cuda/fused_sm90";
+    description_.operation = Operation::gated_delta;
+    description_.backend = "cuda";
+    description_.form = "fused";
+    description_.summary =
+        invariant ? "as cuda/fused_sm90, sequences never split: same bits alone and in a batch"
+                  : "wgmma and TMA: chunk operands in parallel, then a persistent chain with the "
+                    "state in registers; long sequences split where there are few heads";
+    description_.resources = "sm_90a, 227 KB shared memory";
+    description_.min_compute_capability = 90;
+    description_.exact_compute_capability = 90;
+    // where sequences are split depends on how many there are beside
+    description_.batch_invariant = invariant;
   }
+
+  const Description& description() const override { return description_; }
 
   Support supports(const Problem& problem) const override {
     if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
@@ -179,7 +273,10 @@ class FusedSm90 final : public Implementation {
   }
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
-    return record_bytes(problem) + order_bytes(problem);
+    if (problem.total_tokens() == 0) return 0;
+    const std::int64_t most = kPieceUnitsPerMultiprocessor * kMostMultiprocessors;
+    const bool pieces = !invariant_ && problem.num_sequences() * problem.num_value_heads <= most;
+    return workspace_of(problem, pieces ? most : 0).total();
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -197,40 +294,63 @@ class FusedSm90 final : public Implementation {
     require_pointer(params.output, 16, "output");
 
     const int multiprocessors = device.info().multiprocessors;
-    const Choice choice = choose(problem, multiprocessors);
-    std::vector<DeviceBuffer> workspaces;
-    workspaces.push_back(device.allocate(record_bytes(problem)));
-    workspaces.push_back(device.allocate(order_bytes(problem)));
+    const Choice choice = choose(problem, multiprocessors, !invariant_);
+    const std::int64_t tokens = problem.total_tokens(), sequences = problem.num_sequences(),
+                       heads = problem.num_value_heads;
+    const std::int64_t piece_heads =
+        choice.chunks_per_piece == 0
+            ? 0
+            : piece_slots(tokens, sequences, choice.chunks_per_piece) * heads;
+    const std::int64_t units = (piece_heads == 0 ? sequences * heads : piece_heads) * choice.halves;
 
     Launch launch;
     KernelArguments& a = launch.arguments;
     a.p = params;
     a.heads_per_block = choice.heads_per_block;
-    a.records = workspaces[0].as<std::uint8_t>();
-    a.order = workspaces[1].as<int>();
-    a.next_unit = a.order + params.num_sequences;
-    const std::int64_t units = problem.num_sequences() * problem.num_value_heads * choice.halves;
-    a.units = static_cast<int>(grid_blocks(units, description().name));
-    const std::int64_t tokens = problem.total_tokens();
+    a.chunks_per_piece = choice.chunks_per_piece;
+    a.units = static_cast<int>(grid_blocks(units, description_.name));
+    a.piece_units = static_cast<int>(2 * piece_heads);
+    std::vector<DeviceBuffer> workspaces;
+    const auto allocate = [&](std::int64_t bytes) {
+      if (bytes == 0) return static_cast<void*>(nullptr);
+      workspaces.push_back(device.allocate(bytes));
+      return workspaces.back().data();
+    };
+    const Workspace bytes = workspace_of(problem, piece_heads);
+    a.records = static_cast<std::uint8_t*>(allocate(bytes.records));
+    a.order = static_cast<int*>(allocate(bytes.order));
+    a.next_unit = a.order + sequences;
+    a.transition_bound = static_cast<float*>(allocate(bytes.bounds));
+    a.needs_transition = static_cast<int*>(allocate(bytes.flags));
+    a.piece_states = static_cast<float*>(allocate(bytes.states));
+    a.transitions = static_cast<std::uint8_t*>(allocate(bytes.transitions));
+
     const DType dtype = problem.token_dtype;
+    const auto value_map = [&](int panels) {
+      return token_map(params.value, tokens, params.value_token_stride, params.num_value_heads,
+                       panels, dtype, "v");
+    };
     launch.query = token_map(params.query, tokens, params.query_token_stride, params.num_key_heads,
                              2, dtype, "q");
     launch.key =
         token_map(params.key, tokens, params.key_token_stride, params.num_key_heads, 2, dtype, "k");
-    launch.value = token_map(params.value, tokens, params.value_token_stride,
-                             params.num_value_heads, choice.halves == 1 ? 2 : 1, dtype, "v");
-    launch.output = token_map(params.output, tokens, problem.num_value_heads * kDim,
-                              params.num_value_heads, 1, dtype, "output");
+    launch.value = value_map(choice.halves == 1 ? 2 : 1);
+    launch.pieces_value = value_map(2);
+    launch.output =
+        token_map(params.output, tokens, heads * kDim, params.num_value_heads, 1, dtype, "output");
     const std::int64_t group = problem.value_heads_per_key_head();
     launch.prepare_blocks =
-        grid_blocks((problem.num_sequences() + 127) / 128 +
-                        chunk_slots(tokens, problem.num_sequences()) * problem.num_key_heads *
+        grid_blocks((sequences + 127) / 128 +
+                        chunk_slots(tokens, sequences) * problem.num_key_heads *
                             ((group + choice.heads_per_block - 1) / choice.heads_per_block),
-                    description().name);
+                    description_.name);
+    launch.pieces_blocks =
+        static_cast<unsigned int>(std::min<std::int64_t>(a.piece_units, multiprocessors));
     launch.chain_blocks = static_cast<unsigned int>(std::min<std::int64_t>(units, multiprocessors));
 
-    info.launches = 2;
+    info.launches = launch.pieces_blocks > 0 ? 3 : 2;
     info.choice = "v_split=" + std::to_string(choice.halves) +
+                  " piece_chunks=" + std::to_string(choice.chunks_per_piece) +
                   " prepare_heads=" + std::to_string(choice.heads_per_block) +
                   " blocks=" + std::to_string(launch.chain_blocks);
     return std::make_unique<LaunchPlan>(
@@ -246,21 +366,21 @@ class FusedSm90 final : public Implementation {
   }
 
  private:
-  static std::int64_t record_bytes(const Problem& problem) {
-    return chunk_slots(problem.total_tokens(), problem.num_sequences()) * problem.num_value_heads *
-           kRecordBytes;
-  }
-  static std::int64_t order_bytes(const Problem& problem) {
-    return (problem.num_sequences() + 1) * static_cast<std::int64_t>(sizeof(int));
-  }
+  bool invariant_;
+  Description description_;
 };
 
 }  // namespace
+
+const Implementation& fused_sm90_implementation(bool invariant) {
+  static const FusedSm90 splitting(false), whole(true);
+  return invariant ? whole : splitting;
+}
+
 }  // namespace cuda
 
 const Implementation& cuda_gated_delta_fused_sm90() {
-  static const cuda::FusedSm90 implementation;
-  return implementation;
+  return cuda::fused_sm90_implementation(false);
 }
 
 }  // namespace gdn

@@ -27,14 +27,25 @@ __host__ __device__ constexpr uint32_t triangle_slice(int b) {
 
 struct KernelArguments {
   GatedDeltaParams p;
-  int heads_per_block = 1;  ///< value heads of one key head that a prepare block serves
-  int units = 0;            ///< N * Hv * (V halves): work items of the chain
+  int heads_per_block = 1;   ///< value heads of one key head that a prepare block serves
+  int chunks_per_piece = 0;  ///< sequences are split into pieces of this many chunks; 0 = whole
+  int units = 0;             ///< work items of the chain
+  int piece_units = 0;       ///< work items of the pieces kernel
 
   // workspace
   uint8_t* records = nullptr;  ///< [chunk slots, Hv] of kRecordBytes
   int* order = nullptr;        ///< [N] sequences, longest first
-  int* next_unit = nullptr;    ///< the chain's work counter
+  int* next_unit = nullptr;    ///< work counters: of the chain, of the pieces kernel
+  // the rest only with pieces
+  float* transition_bound = nullptr;  ///< [chunk slots, Hv] log2 of a bound on |S_out| / |S_in|
+  int* needs_transition = nullptr;    ///< [piece slots, Hv] the state before it matters after it
+  float* piece_states = nullptr;      ///< [piece slots, Hv, Dv, Dk] state after, from zeros before
+  uint8_t* transitions = nullptr;     ///< [piece slots, Hv] of kTransitionBytes
 };
+
+/// M of a piece (S_out = M S_in + piece state): bfloat16 parts high and low, each two tiles of 64
+/// rows k' as mn_major_128 reads them, M[k][k'] at row k', column k.
+inline constexpr int kTransitionBytes = 4 * 16384;
 
 /// First chunk slot of a sequence. Slots of sequence n start at offsets[n]/64 + n: strictly
 /// increasing in n, and with room for ceil(length/64) chunks whatever the lengths are.
@@ -44,6 +55,14 @@ __host__ __device__ inline int64_t first_chunk_slot(int64_t offset, int64_t sequ
 /// Chunk slots that suffice for any lengths of `sequences` sequences with `tokens` tokens in all.
 __host__ __device__ inline int64_t chunk_slots(int64_t tokens, int64_t sequences) {
   return tokens / kChunk + sequences;
+}
+
+/// The same for pieces of `chunks` chunks.
+__host__ __device__ inline int64_t first_piece_slot(int64_t offset, int64_t sequence, int chunks) {
+  return first_chunk_slot(offset, sequence) / chunks + sequence;
+}
+__host__ __device__ inline int64_t piece_slots(int64_t tokens, int64_t sequences, int chunks) {
+  return chunk_slots(tokens, sequences) / chunks + sequences;
 }
 
 }  // namespace gdn::cuda::fused_sm90

@@ -41,6 +41,7 @@ struct PrepareLayout {
   static constexpr uint32_t kDiagonal = 26624;       // per warp: 16x16 float32 by columns of 20
   static constexpr uint32_t kLower0 = 32768;         // the other L buffer
   static constexpr uint32_t kInverseLength = 41984;  // [64] of K, [64] of Q, float32
+  static constexpr uint32_t kGrowth = 16960;         // [2][4] float32, between P and the L buffer
   static constexpr uint32_t kGates = 42496;          // per head: GateLayout
   static constexpr uint32_t kGateBytes = 2048;
   __host__ __device__ static constexpr uint32_t barriers(int heads) {
@@ -106,11 +107,11 @@ __device__ __forceinline__ int sequence_of_slot(const KernelArguments& a, int64_
   return low;
 }
 
-/// Sequences by length, longest first (ties in order), and the chain's counter back to 0. Thread
+/// Sequences by length, longest first (ties in order), and the work counters back to 0. Thread
 /// per sequence; its rank is the number of sequences before it.
 __device__ __forceinline__ void rank_sequences(const KernelArguments& a, int block) {
   const int n = block * 128 + threadIdx.x;
-  if (n == 0) *a.next_unit = 0;
+  if (n == 0) a.next_unit[0] = a.next_unit[1] = 0;
   if (n >= a.p.num_sequences) return;
   const int64_t length = a.p.sequence_offsets[n + 1] - a.p.sequence_offsets[n];
   int rank = 0;
@@ -121,13 +122,6 @@ __device__ __forceinline__ void rank_sequences(const KernelArguments& a, int blo
     begin = end;
   }
   a.order[rank] = n;
-}
-
-/// hi + lo = x to 16 bits, both bfloat16.
-__device__ __forceinline__ void split(float x, float y, uint32_t& high, uint32_t& low) {
-  high = pack<__nv_bfloat16>(x, y);
-  const float2 h = unpack<__nv_bfloat16>(high);
-  low = pack<__nv_bfloat16>(x - h.x, y - h.y);
 }
 
 template <typename Token>
@@ -372,12 +366,25 @@ __global__ void __launch_bounds__(128, 4)
       mma_m8n8k8_f16(v, pack<__half>(-z[0], -z[1]), lower_right);
       store_matrix_trans(X + (8 + column) * kRow * 2, pack<__half>(v[0], v[1]));
     }
+    if (a.transition_bound != nullptr) {
+      // I - beta k k^T has norm at most max(1, beta |k|^2 - 1), and beta |k|^2 is among `largest`
+      const uint32_t warp_largest = __reduce_max_sync(~0u, __float_as_uint(largest));
+      if (l == 0)
+        store_shared(sm + Layout::kGrowth + 16 * (h & 1) + 4 * w,
+                     16.f * log2f(fmaxf(1.f, __uint_as_float(warp_largest) - 1.f)));
+    }
     fence_async_proxy();
     if (l == 0) bulk_wait_read<0>();  // the previous head's T and P have left their buffers
     const bool wide = __syncthreads_or(largest > kFloat16Limit);
     if (t == 0) {
       bulk_store(record + kTriangleBytes, tail, Layout::kTail);
       bulk_commit();
+      if (a.transition_bound != nullptr) {
+        const float4 growth = load_shared<float4>(sm + Layout::kGrowth + 16 * (h & 1));
+        a.transition_bound[slot * a.p.num_value_heads + first_head + h] =
+            load_shared<float>(G + GateLayout::kCumulative + 252) +
+            ((growth.x + growth.y) + (growth.z + growth.w));
+      }
     }
     __syncwarp();
     // Block column w of X = (I + L)^-1, transposed, so that accumulators are the next operands:
@@ -440,10 +447,11 @@ __global__ void __launch_bounds__(128, 4)
             const int n = 4 * (2 * jb + e);
             const float2 f = load_shared<float2>(Gf + 32 * (2 * jb + e));
             uint32_t high, low;
-            split(kk[n] * (from0 * b0) * f.x, kk[n + 1] * (from0 * b0) * f.y, high, low);
+            split_bfloat16(kk[n] * (from0 * b0) * f.x, kk[n + 1] * (from0 * b0) * f.y, high, low);
             store_shared(lower + mine + 32 * jb + 16 * e, high);
             store_shared(other + mine + 32 * jb + 16 * e, low);
-            split(kk[n + 2] * (from1 * b1) * f.x, kk[n + 3] * (from1 * b1) * f.y, high, low);
+            split_bfloat16(kk[n + 2] * (from1 * b1) * f.x, kk[n + 3] * (from1 * b1) * f.y, high,
+                           low);
             store_shared(lower + mine + 16 * kRow + 32 * jb + 16 * e, high);
             store_shared(other + mine + 16 * kRow + 32 * jb + 16 * e, low);
           }
@@ -506,11 +514,12 @@ __global__ void __launch_bounds__(128, 4)
           float v[2][4] = {};
 #pragma unroll
           for (int n = 0; n < 4; n++)
-            split(-z[m][n >> 1][2 * (n & 1)], -z[m][n >> 1][2 * (n & 1) + 1], yh[n], yl[n]);
+            split_bfloat16(-z[m][n >> 1][2 * (n & 1)], -z[m][n >> 1][2 * (n & 1) + 1], yh[n],
+                           yl[n]);
           product(v, yh, yl, lane_block + (16 * m * kRow + 16 * m) * 2);
 #pragma unroll
           for (int n = 0; n < 4; n++)
-            split(v[n >> 1][2 * (n & 1)], v[n >> 1][2 * (n & 1) + 1], yh[n], yl[n]);
+            split_bfloat16(v[n >> 1][2 * (n & 1)], v[n >> 1][2 * (n & 1) + 1], yh[n], yl[n]);
           put_t(m, v);
         }
       __syncthreads();  // `other` is the next head's L

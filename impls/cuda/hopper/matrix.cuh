@@ -94,6 +94,13 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
   }
 }
 
+/// high + low = the two floats to 16 bits, both parts bfloat16.
+__device__ __forceinline__ void split_bfloat16(float x, float y, uint32_t& high, uint32_t& low) {
+  high = pack<__nv_bfloat16>(x, y);
+  const float2 h = unpack<__nv_bfloat16>(high);
+  low = pack<__nv_bfloat16>(x - h.x, y - h.y);
+}
+
 /// 2^x; results below 2^-126 are exactly zero.
 __device__ __forceinline__ float exp2_flush(float x) {
   float y;
