@@ -81,13 +81,13 @@ std::vector<Preset> make_presets() {
       {"flashqla-grid",
        "9 head configurations x 19 length sets x 3 gate regimes: the head configurations and "
        "length "
-       "sets of FlashQLA's published forward table, filled up to 19 with equal and uneven splits",
+       "sets of FlashQLA's published forward table (32/32 added to its heads)",
        {{"heads", {"2/8", "4/16", "8/24", "8/32", "16/16", "16/32", "16/48", "16/64", "32/32"}},
         {"dim", {"128x128"}},
         {"seq",
-         {"1x2048", "1x4096", "1x8192", "1x16384", "1x32768", "2x4096", "4x2048", "8x1024",
-          "2x16384", "4x8192", "8x4096", "16x2048", "32x1024", "1x28672+1x4096", "1x24576+1x8192",
-          "1x16384+2x8192", "1x30720+16x128", "1x6144+1x2048", "1x7168+8x128"}},
+         {"1x32768", "1x16384", "1x8192", "1x4096", "1x2048", "1x28672+1x4096", "1x24576+1x8192",
+          "2x16384", "1x8192+1x24576", "1x4096+1x28672", "1x12288+1x4096", "1x6144+1x2048",
+          "2x4096", "1x2048+1x6144", "1x1024+1x7168", "4x8192", "8x4096", "4x2048", "8x1024"}},
         {"dtype", {"bf16"}},
         {"h0", {"normal"}},
         {"gates", {"none", "weak", "strong"}}}});

@@ -162,9 +162,10 @@ std::string impossible_figure(const WorkCount& work, double fastest_time_ms, Cac
   if (!(fastest_time_ms > 0)) {
     return fmt::format("a sample of {} ms: nothing runs in no time", fastest_time_ms);
   }
+  const double tolerance = device.backend == "cpu" ? kCpuCeilingTolerance : kCeilingTolerance;
   const double seconds = fastest_time_ms * 1e-3;
   const double tb_per_s = compulsory_bytes(work, mode, device) / seconds / kTera;
-  if (ceilings.copy_tb_per_s > 0 && !(tb_per_s <= kCeilingTolerance * ceilings.copy_tb_per_s)) {
+  if (ceilings.copy_tb_per_s > 0 && !(tb_per_s <= tolerance * ceilings.copy_tb_per_s)) {
     return fmt::format(
         "{:.3g} TB/s of compulsory traffic in {:.4g} ms ({}), above the copy bandwidth "
         "of {:.3g} TB/s measured on this device",
@@ -172,7 +173,7 @@ std::string impossible_figure(const WorkCount& work, double fastest_time_ms, Cac
   }
   const double compute = std::max(ceilings.matrix_tflops, ceilings.float32_tflops);
   const double tflops = work.flops_recurrent / seconds / kTera;
-  if (compute > 0 && !(tflops <= kCeilingTolerance * compute)) {
+  if (compute > 0 && !(tflops <= tolerance * compute)) {
     return fmt::format(
         "{:.3g} TFLOP/s (recurrent count) in {:.4g} ms, above the {:.3g} TFLOP/s "
         "measured on this device",

@@ -70,8 +70,11 @@ struct Rates {
 Rates rates(const WorkCount& work, double time_ms, DType token_dtype, CacheMode mode,
             const DeviceInfo& device, const Device::Ceilings& ceilings);
 
-/// How far a figure may pass a ceiling, itself a measurement, before it is called impossible.
+/// How far a figure may pass a ceiling, itself a measurement, before it is called impossible. On a
+/// CPU other processes take what they like, and may have taken it while the ceiling was measured:
+/// there only a figure no load explains is called so.
 inline constexpr double kCeilingTolerance = 1.05;
+inline constexpr double kCpuCeilingTolerance = 10;
 
 /// Empty, or what is impossible about the time: compulsory traffic above the copy bandwidth, or the
 /// recurrent count (the least arithmetic any form does) above every compute ceiling of the device.

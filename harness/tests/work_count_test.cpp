@@ -152,6 +152,15 @@ TEST(ImpossibleFigure, IsFoundAboveEitherCeilingAndNotBelow) {
   EXPECT_NE(impossible_figure(traffic, -1, CacheMode::cold, gpu(), ceilings), "");
 }
 
+TEST(ImpossibleFigure, OnACpuOnlyWhatNoLoadExplains) {
+  const Device::Ceilings ceilings{0.02, 0, 0.1};
+  DeviceInfo device = gpu();
+  device.backend = "cpu";
+  const WorkCount work = work_of(1e8, 1, 0);  // 1 ms at 0.1 TFLOP/s
+  EXPECT_EQ(impossible_figure(work, 0.5, CacheMode::cold, device, ceilings), "");
+  EXPECT_NE(impossible_figure(work, 0.05, CacheMode::cold, device, ceilings), "");
+}
+
 TEST(ImpossibleFigure, WhatFitsTheCacheMayBeatMemoryWhenHot) {
   const Device::Ceilings ceilings{4.0, 800.0, 50.0};
   DeviceInfo device = gpu();
