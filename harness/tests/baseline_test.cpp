@@ -1,0 +1,120 @@
+// Error baselines: growth is caught, a bad baseline cannot be stored, nothing goes missing unseen.
+#include "harness/baseline.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "harness/row_store.h"
+#include "harness/tests/temporary_folder.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+Row error_row(const std::string& implementation, double output, double state) {
+  Row row;
+  describe_problem(Problem::parse("gated_delta:heads=1/1,dim=64,seq=1x200,dtype=bf16"), row);
+  row.implementation = implementation;
+  row.mode = kVerifyMode;
+  row.status = row_status::kOk;
+  row.output_relative_l2 = output;
+  row.state_relative_l2 = state;
+  return row;
+}
+
+std::string findings_text(const std::vector<Row>& stored, const std::vector<Row>& current,
+                          const BaselineLimits& limits = {}) {
+  std::string text;
+  for (const auto& finding : compare_baseline(stored, current, limits)) {
+    text += finding.key + ": " + finding.what + "\n";
+  }
+  return text;
+}
+
+TEST(Baseline, SmallerAndEqualErrorsPass) {
+  const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 1e-6)};
+  EXPECT_EQ(findings_text(stored, stored), "");
+  EXPECT_EQ(findings_text(stored, {error_row("cpu/a", 1e-3, 1e-7)}), "");
+  EXPECT_EQ(findings_text(stored, {error_row("cpu/a", 3.9e-3, 1.9e-6)}), "");
+}
+
+TEST(Baseline, GrowthOfEitherErrorIsCaught) {
+  const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 1e-6)};
+  EXPECT_NE(findings_text(stored, {error_row("cpu/a", 4.1e-3, 1e-6)}).find("output error"),
+            std::string::npos);
+  EXPECT_NE(findings_text(stored, {error_row("cpu/a", 2e-3, 2.1e-6)}).find("state error"),
+            std::string::npos);
+  EXPECT_EQ(findings_text(stored, {error_row("cpu/a", 4.1e-3, 1e-6)}, {3.0}), "");
+}
+
+TEST(Baseline, NanNeverPasses) {
+  const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 1e-6)};
+  EXPECT_NE(findings_text(stored, {error_row("cpu/a", std::nan(""), 1e-6)}), "");
+}
+
+TEST(Baseline, ErrorsFarBelowOneRoundingMayGrow) {
+  // State in float32: a quarter of its unit roundoff is 1.5e-8.
+  const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 0)};
+  EXPECT_EQ(findings_text(stored, {error_row("cpu/a", 2e-3, 1e-8)}), "");
+  EXPECT_NE(findings_text(stored, {error_row("cpu/a", 2e-3, 1e-7)}), "");
+}
+
+TEST(Baseline, NothingGoesMissingOrComesUnseen) {
+  const std::vector<Row> a = {error_row("cpu/a", 1e-3, 1e-6)};
+  const std::vector<Row> both = {error_row("cpu/a", 1e-3, 1e-6), error_row("cpu/b", 1e-3, 1e-6)};
+  EXPECT_NE(findings_text(both, a).find("gone"), std::string::npos);
+  EXPECT_NE(findings_text(a, both).find("nothing is stored"), std::string::npos);
+}
+
+TEST(Baseline, RowsThatFailTheAbsoluteLimitsFailWhateverIsStored) {
+  Row bad = error_row("cpu/a", 1e-3, 1e-6);
+  bad.status = row_status::kFailed;
+  bad.reason = "output: above the limit";
+  EXPECT_NE(findings_text({error_row("cpu/a", 1, 1)}, {bad}).find("above the limit"),
+            std::string::npos);
+}
+
+TEST(Baseline, ABadBaselineCannotBeStored) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("baseline.h5");
+  store_baseline(path, {error_row("cpu/a", 1e-3, 1e-6)});
+  Row bad = error_row("cpu/b", 0.5, 0.5);
+  bad.status = row_status::kFailed;
+  bad.reason = "output: above the limit";
+  EXPECT_THROW(store_baseline(path, {error_row("cpu/a", 1e-4, 1e-6), bad}), Error);
+  EXPECT_THROW(store_baseline(path, {}), Error);
+  const auto kept = read_rows(path).rows;
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].output_relative_l2, 1e-3) << "what was stored before is untouched";
+}
+
+TEST(Baseline, DefaultProblemsReachThreeChunksAndEveryOperation) {
+  std::set<Operation> operations;
+  std::set<DType> dtypes;
+  for (const Problem& problem : baseline_problems()) {
+    operations.insert(problem.operation);
+    dtypes.insert(problem.token_dtype);
+    EXPECT_LE(problem.total_tokens(), 250) << problem.to_string() << ": keep the check quick";
+  }
+  EXPECT_EQ(operations.size(), 3u);
+  EXPECT_EQ(dtypes.size(), 3u);
+}
+
+// The stored errors of the CPU implementations hold for this build on this machine.
+TEST(Baseline, StoredCpuErrorsHold) {
+  const auto device = open_device("cpu");
+  std::vector<const Implementation*> implementations;
+  for (const Implementation* implementation : all_implementations()) {
+    if (runs_on(*implementation, device->info())) implementations.push_back(implementation);
+  }
+  const auto stored = read_rows(GDN_SOURCE_DIR "/data/baselines/cpu.h5").rows;
+  EXPECT_EQ(
+      findings_text(stored, measure_errors(baseline_problems(), implementations, *device, "")), "")
+      << "after a change meant to alter errors: gdnbench baseline update --device cpu";
+}
+
+}  // namespace
+}  // namespace gdn

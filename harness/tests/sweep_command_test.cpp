@@ -1,0 +1,182 @@
+// The built binary: a sweep killed in the middle resumes, a full disk keeps its rows, shards merge
+// to the whole, bench refuses wrong flags, tables come out.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "harness/row_store.h"
+#include "harness/tests/temporary_folder.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+const std::string kBinary = GDN_BINARY_DIR "/gdnbench";
+// Quick rows: a few hot samples of the CPU's token loop.
+const std::string kQuick =
+    " --impl cpu/naive,cpu/recurrent --device cpu --hot --min-samples 3 --max-samples 3 "
+    "--min-time 0 --heads 1/1 --dim 16 ";
+
+struct Finished {
+  int code = -1;
+  std::string text;  // stdout and stderr
+};
+Finished shell(const std::string& command) {
+  Finished finished;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
+    finished.text += buffer.data();
+  }
+  const int status = pclose(pipe);
+  finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return finished;
+}
+
+std::string lengths(int count) {
+  std::string text;
+  for (int i = 1; i <= count; ++i) text += (i == 1 ? "" : ",") + std::to_string(i);
+  return text;
+}
+
+std::set<std::string> keys_of(const std::vector<Row>& rows) {
+  std::set<std::string> keys;
+  for (const Row& row : rows) {
+    EXPECT_TRUE(keys.insert(row.key()).second) << row.key() << " stands twice";
+    EXPECT_TRUE(row.ok()) << row.key() << ": " << row.reason;
+  }
+  return keys;
+}
+
+TEST(SweepCommand, KilledInTheMiddleItResumesAndMakesNothingTwice) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  const std::string command =
+      kBinary + " sweep" + kQuick + "--seq " + lengths(30) + " --out " + path;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const int silent = open("/dev/null", O_WRONLY);
+    dup2(silent, STDOUT_FILENO);
+    dup2(silent, STDERR_FILENO);
+    execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+    _exit(127);
+  }
+  const auto stored = [&] {
+    return std::filesystem::exists(path) ? read_rows(path).rows : std::vector<Row>();
+  };
+  // Killed once it is well inside; if the machine is so quick that it finished, there is less to
+  // see.
+  while (stored().size() < 7 && waitpid(child, nullptr, WNOHANG) == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const std::vector<Row> before = stored();
+  ASSERT_GE(before.size(), 7u);
+  ASSERT_LT(before.size(), 60u) << "the sweep finished before it could be killed";
+
+  const Finished resumed = shell(command);
+  EXPECT_EQ(resumed.code, 0) << resumed.text;
+  EXPECT_NE(resumed.text.find(std::to_string(before.size()) + " were there already"),
+            std::string::npos)
+      << resumed.text;
+  const std::vector<Row> after = stored();
+  EXPECT_EQ(keys_of(after).size(), 60u);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].key(), before[i].key());
+    EXPECT_EQ(after[i].time_ms, before[i].time_ms) << "measured again: " << before[i].key();
+  }
+}
+
+TEST(SweepCommand, ShardsMergeToTheWhole) {
+  const TemporaryFolder folder;
+  std::string parts;
+  std::size_t rows = 0;
+  for (int shard = 1; shard <= 3; ++shard) {
+    const std::string part = folder.file("part" + std::to_string(shard) + ".h5");
+    const Finished made = shell(kBinary + " sweep" + kQuick + "--seq 1,2,3,4,5 --out " + part +
+                                " --shard " + std::to_string(shard) + "/3");
+    EXPECT_EQ(made.code, 0) << made.text;
+    rows += read_rows(part).rows.size();
+    parts += " " + part;
+  }
+  const std::string whole = folder.file("whole.h5");
+  const Finished merged = shell(kBinary + " sweep --merge" + parts + " --out " + whole);
+  EXPECT_EQ(merged.code, 0) << merged.text;
+  EXPECT_EQ(rows, 10u);
+  EXPECT_EQ(keys_of(read_rows(whole).rows).size(), 10u);
+
+  const Finished table = shell(kBinary + " table " + whole + " --form heads");
+  EXPECT_EQ(table.code, 0) << table.text;
+  EXPECT_NE(table.text.find("cpu/recurrent"), std::string::npos) << table.text;
+  const Finished csv = shell(kBinary + " table " + whole + " --form rows --format csv");
+  EXPECT_NE(csv.text.find("problem,implementation,mode"), std::string::npos) << csv.text;
+}
+
+TEST(SweepCommand, AFullDiskIsOneLineAndKeepsTheRows) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  // The first file (room for 32 rows) fits, the one it grows to does not.
+  const std::string sweep = kBinary + " sweep" + kQuick + "--seq " + lengths(30) + " --out " + path;
+  const Finished full = shell("bash -c 'ulimit -f 170; exec " + sweep + "'");
+  EXPECT_EQ(full.code, 2) << full.text;
+  EXPECT_NE(full.text.find("rows file '" + path + "'"), std::string::npos) << full.text;
+  EXPECT_NE(full.text.find("stored before are intact"), std::string::npos) << full.text;
+  EXPECT_EQ(full.text.find('\n'), full.text.size() - 1) << "one line:\n" << full.text;
+  const std::size_t kept = read_rows(path).rows.size();
+  EXPECT_GE(kept, 20u);
+  EXPECT_EQ(shell(sweep).code, 0);
+  EXPECT_EQ(keys_of(read_rows(path).rows).size(), 60u);
+}
+
+TEST(SweepCommand, BadInputIsOneLineAndExitTwo) {
+  const TemporaryFolder folder;
+  const std::string foreign = folder.file("foreign.h5");
+  shell("echo text > " + foreign);
+  const std::map<std::string, std::string> commands = {
+      {"sweep" + kQuick + "--seq 1 --out " + foreign, "not a readable HDF5 file"},
+      {"sweep" + kQuick + "--seq 1 --out " + folder.file("no/rows.h5"), "does not exist"},
+      {"sweep" + kQuick + "--seq 1 --out /dev/full", "not a regular file"},
+      {"sweep" + kQuick + "--seq 1 --shard 3/2 --out " + folder.file("a.h5"), "INDEX/COUNT"},
+      {"sweep --preset defalt --out " + folder.file("a.h5"), "did you mean"},
+      {"sweep --impl cpu/naif --device cpu --out " + folder.file("a.h5"), "cpu/naive"},
+      {"bench --sec 1x5 --device cpu", "--seq"},
+      {"bench --benchmark_filtre=x --device cpu", "benchmark_filtre"},
+      {"table " + folder.file("none.h5"), "no such file"},
+      {"table " + foreign, "not a readable HDF5 file"},
+      {"baseline check --device cpu --file " + folder.file("none.h5"), "no such file"}};
+  for (const auto& [command, said] : commands) {
+    const Finished finished = shell(kBinary + " " + command);
+    EXPECT_EQ(finished.code, 2) << command << "\n" << finished.text;
+    EXPECT_NE(finished.text.find(said), std::string::npos) << command << "\n" << finished.text;
+    EXPECT_EQ(finished.text.find('\n'), finished.text.size() - 1) << command << "\n"
+                                                                  << finished.text;
+  }
+}
+
+TEST(BenchCommand, FiltersRepetitionsAndJsonAreGoogleBenchmarks) {
+  const Finished finished = shell(
+      kBinary + " bench" + kQuick +
+      "--seq 5 --benchmark_filter=recurrent --benchmark_repetitions=3 --benchmark_format=json");
+  EXPECT_EQ(finished.code, 0) << finished.text;
+  EXPECT_EQ(finished.text.find("cpu/naive/"), std::string::npos) << finished.text;
+  for (const char* said : {"\"repetition_index\": 2", "\"tokens/s\"",
+                           "\"aggregate_name\": \"median\"", "\"cache\": \"hot\""}) {
+    EXPECT_NE(finished.text.find(said), std::string::npos) << said << " missing in\n"
+                                                           << finished.text;
+  }
+}
+
+}  // namespace
+}  // namespace gdn

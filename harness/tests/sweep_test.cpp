@@ -1,0 +1,233 @@
+// Sweeps: every outcome is a row, finished rows are not made again, shards partition the grid.
+#include "harness/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <new>
+#include <set>
+#include <stdexcept>
+
+#include "harness/inputs.h"
+#include "harness/row_store.h"
+#include "harness/tests/temporary_folder.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+class RowList : public RowSink {
+ public:
+  bool is_finished(const Row&) const override { return false; }
+  void add(const Row& row, const std::vector<TimeSample>&) override { rows.push_back(row); }
+  std::vector<Row> rows;
+};
+
+// Fails in a way of its choosing when planned.
+class Failing : public Implementation {
+ public:
+  explicit Failing(std::function<void()> failure) : failure_(std::move(failure)) {
+    description_.name = "cpu/failing";
+    description_.backend = "cpu";
+  }
+  const Description& description() const override { return description_; }
+  Support supports(const Problem& problem) const override {
+    return problem.key_head_dim == 24 ? Support::no("Dk=24 is not wanted") : Support::yes();
+  }
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return problem.key_head_dim == 40 ? std::int64_t{1} << 60 : 0;
+  }
+  std::unique_ptr<Plan> plan(const Problem&, const Arguments&, Device&) const override {
+    failure_();
+    return nullptr;
+  }
+
+ private:
+  Description description_;
+  std::function<void()> failure_;
+};
+
+Problem small(const std::string& dim = "16") {
+  return Problem::parse("gated_delta:heads=1/2,dim=" + dim + ",seq=1x5,dtype=f32");
+}
+
+SweepOptions brief() {
+  SweepOptions options;
+  options.measure.mode = CacheMode::hot;
+  options.measure.stopping.min_samples = 3;
+  options.measure.stopping.max_samples = 3;
+  options.measure.stopping.min_time_s = 0;
+  return options;
+}
+
+const Implementation& naive() { return find_implementation(Operation::gated_delta, "cpu/naive"); }
+
+Row only_row(const Implementation& implementation, const Problem& problem,
+             const SweepOptions& options = brief()) {
+  RowList list;
+  const auto device = open_device("cpu");
+  sweep({problem}, {&implementation}, *device, options, list, nullptr, nullptr);
+  EXPECT_EQ(list.rows.size(), 1u);
+  return list.rows.empty() ? Row() : list.rows[0];
+}
+
+TEST(SweepRow, OfASuccessHoldsErrorsTimesAndOrigin) {
+  const Row row = only_row(naive(), small());
+  EXPECT_EQ(row.status, row_status::kOk) << row.reason;
+  EXPECT_EQ(row.problem, small().to_string());
+  EXPECT_EQ(row.implementation, "cpu/naive");
+  EXPECT_EQ(row.mode, "hot");
+  EXPECT_GE(row.output_floor_ratio, 0);
+  EXPECT_GT(row.time_ms, 0);
+  EXPECT_EQ(row.verified_before + row.verified_after, 2);
+  EXPECT_EQ(row.sample_count, 3);
+  EXPECT_EQ(row.source_hash.size(), 64u);
+  EXPECT_EQ(row.date.size(), 20u);
+  EXPECT_FALSE(row.device.empty());
+}
+
+TEST(SweepRow, VerifyOnlyHasErrorsAndNoTimes) {
+  SweepOptions options = brief();
+  options.time = false;
+  const Row row = only_row(naive(), small(), options);
+  EXPECT_EQ(row.mode, kVerifyMode);
+  EXPECT_EQ(row.status, row_status::kOk) << row.reason;
+  EXPECT_EQ(row.checked_pairs, 2);
+  EXPECT_TRUE(std::isnan(row.time_ms));
+}
+
+TEST(SweepRow, EveryFailureIsAStatusWithItsReason) {
+  struct Expected {
+    Problem problem;
+    std::function<void()> failure;
+    const char* status;
+    const char* reason;
+  };
+  const auto throwing = [](ErrorKind kind) {
+    return [kind] { throw Error(kind, "the reason\nof it"); };
+  };
+  const std::vector<Expected> all = {
+      {small("24"), [] {}, row_status::kSkipped, "Dk=24 is not wanted"},
+      {small("40"), [] {}, row_status::kOutOfMemory, "bytes"},
+      {small(), throwing(ErrorKind::unsupported), row_status::kSkipped, "the reason of it"},
+      {small(), throwing(ErrorKind::out_of_memory), row_status::kOutOfMemory, "the reason"},
+      {small(), throwing(ErrorKind::device_failure), row_status::kDeviceFailure, "the reason"},
+      {small(), throwing(ErrorKind::bad_input), row_status::kFailed, "the reason"},
+      {small(), [] { throw std::bad_alloc(); }, row_status::kOutOfMemory, "host memory"},
+      {small(), [] { throw std::logic_error("odd"); }, row_status::kFailed, "odd"}};
+  for (const Expected& expected : all) {
+    const Row row = only_row(Failing(expected.failure), expected.problem);
+    EXPECT_EQ(row.status, expected.status) << expected.reason;
+    EXPECT_NE(row.reason.find(expected.reason), std::string::npos) << row.reason;
+  }
+}
+
+TEST(Sweep, AFailingCaseDoesNotStopTheOthers) {
+  const Failing failing([] { throw Error(ErrorKind::device_failure, "broken"); });
+  RowList list;
+  const auto device = open_device("cpu");
+  std::vector<SweepProgress> seen;
+  const SweepTotals totals = sweep(
+      {small(), small("32")}, {&failing, &naive()}, *device, brief(), list,
+      [&](const SweepProgress& progress) { seen.push_back(progress); }, nullptr);
+  EXPECT_EQ(totals.rows, 4);
+  EXPECT_EQ(totals.ok, 2);
+  EXPECT_EQ(totals.failed, 2);
+  ASSERT_EQ(seen.size(), 5u);
+  EXPECT_TRUE(std::isnan(seen.front().left_s));
+  EXPECT_EQ(seen.back().done, 4);
+  EXPECT_EQ(seen.back().total, 4);
+}
+
+TEST(Sweep, ImplementationsMeetOnlyProblemsOfTheirOperation) {
+  RowList list;
+  const auto device = open_device("cpu");
+  sweep({Problem::parse("causal_conv1d:heads=1/1,dim=8,seq=1x5,dtype=f32")}, {&naive()}, *device,
+        brief(), list, nullptr, nullptr);
+  EXPECT_TRUE(list.rows.empty());
+}
+
+TEST(Sweep, FinishedRowsAreNotMadeAgain) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  const auto device = open_device("cpu");
+  const std::vector<Problem> problems = {small(), small("24"), small("32")};
+  const Failing failing([] { throw Error(ErrorKind::bad_input, "broken"); });
+  const auto run = [&](bool retry_failed, const SweepOptions& options = brief()) {
+    RowFileSink sink(path, retry_failed);
+    return sweep(problems, {&naive(), &failing}, *device, options, sink, nullptr, nullptr);
+  };
+  EXPECT_EQ(run(false).rows, 6);
+  const SweepTotals again = run(false);
+  EXPECT_EQ(again.rows, 0);
+  EXPECT_EQ(again.resumed, 6);
+  EXPECT_EQ(run(true).rows, 2) << "the two that failed; not the one skipped";
+  SweepOptions cold = brief();
+  cold.measure.mode = CacheMode::cold;
+  EXPECT_EQ(run(false, cold).rows, 6) << "another mode is another measurement";
+}
+
+TEST(Sweep, RowsOfOtherSourcesOrDevicesAreNotTakenForFinished) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  const Row row = only_row(naive(), small());
+  append_row(path, row, {});
+  EXPECT_TRUE(RowFileSink(path, false).is_finished(row));
+  Row other = row;
+  other.source_hash = "other";
+  EXPECT_FALSE(RowFileSink(path, false).is_finished(other));
+  other = row;
+  other.device = "other";
+  EXPECT_FALSE(RowFileSink(path, false).is_finished(other));
+}
+
+TEST(Shards, AreDisjointAndComplete) {
+  std::vector<Problem> problems;
+  for (int tokens = 1; tokens <= 23; ++tokens) {
+    problems.push_back(small());
+    problems.back().sequences.lengths = {tokens};
+  }
+  for (const int count : {1, 2, 3, 7, 23, 40}) {
+    std::multiset<std::string> seen;
+    std::size_t largest = 0;
+    for (int index = 1; index <= count; ++index) {
+      const auto part = part_of(problems, {index, count});
+      largest = std::max(largest, part.size());
+      for (const Problem& problem : part) seen.insert(problem.to_string());
+    }
+    EXPECT_EQ(seen.size(), problems.size()) << count;
+    for (const Problem& problem : problems) EXPECT_EQ(seen.count(problem.to_string()), 1u) << count;
+    EXPECT_EQ(largest, (problems.size() + static_cast<std::size_t>(count) - 1) /
+                           static_cast<std::size_t>(count));
+  }
+}
+
+TEST(Shards, ParseAndRefuse) {
+  EXPECT_EQ(Shard::parse("2/8").index, 2);
+  EXPECT_EQ(Shard::parse("2/8").count, 8);
+  for (const char* text : {"", "2", "0/8", "9/8", "2/", "/8", "a/b", "2/8x", "-1/8"}) {
+    EXPECT_THROW(Shard::parse(text), Error) << text;
+  }
+}
+
+TEST(ChooseImplementations, NamesWhatIsMeant) {
+  DeviceInfo cpu;
+  cpu.backend = "cpu";
+  for (const Implementation* implementation : choose_implementations({}, cpu)) {
+    EXPECT_EQ(implementation->description().backend, "cpu");
+  }
+  try {
+    choose_implementations({"cpu/naiv"}, cpu);
+    FAIL() << "an unknown name was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cpu/naive"), std::string::npos) << error.what();
+  }
+  DeviceInfo gpu;
+  gpu.backend = "cuda";
+  EXPECT_THROW(choose_implementations({"cpu/naive"}, gpu), Error);
+}
+
+}  // namespace
+}  // namespace gdn
