@@ -117,7 +117,7 @@ std::string latex_line(const std::vector<std::string>& cells) {
 
 std::string latex(const Table& table) {
   std::string text = "\\begin{table}\n\\centering\n";
-  std::string caption = latex_text(table.title);
+  std::string caption = latex_text(table.title) + (table.title.empty() ? "" : ".");
   for (const std::string& note : table.notes) caption += " " + latex_text(note) + ".";
   if (!caption.empty()) text += "\\caption{" + caption + "}\n";
   text += "\\begin{tabular}{" + std::string(table.label_columns, 'l') +

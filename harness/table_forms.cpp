@@ -138,7 +138,7 @@ std::vector<Table> heads_form(const std::vector<Row>& rows) {
 
 std::vector<Table> errors_form(const std::vector<Row>& rows) {
   return pivot(rows, {"Error in units of the rounding floor (output / final state, worst head)",
-                      {"implementation", "token_dtype"},
+                      {"implementation", "token_dtype", "shape"},
                       {"gates"},
                       "error_in_floors"});
 }

@@ -14,7 +14,7 @@ namespace gdn {
 ///   errors throughput  Kt/s, implementation by length x batch at constant tokens (2Kx16 .. 16Kx2)
 ///   chunk       time in ms, implementation by chunk size
 ///   heads       Kt/s, heads by implementation
-///   errors      errors in units of the rounding floor, implementation and dtype by gates
+///   errors      errors in units of the rounding floor, implementation, dtype and shape by gates
 ///   rows        every row, every column
 /// Throws Error(bad_input) with the nearest name, or if no row fits the form.
 std::vector<Table> table_form(const std::string& form, const std::vector<Row>& rows);

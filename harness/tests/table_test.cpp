@@ -68,7 +68,7 @@ TEST(Render, LatexGolden) {
   EXPECT_EQ(render(small_table(), TableFormat::latex),
             "\\begin{table}\n"
             "\\centering\n"
-            "\\caption{Time\\_ms of a \\& b Device: X\\_1.}\n"
+            "\\caption{Time\\_ms of a \\& b. Device: X\\_1.}\n"
             "\\begin{tabular}{lrr}\n"
             "\\toprule\n"
             "  implementation & 2Kx16 & 16Kx2 \\\\\n"
@@ -209,8 +209,9 @@ TEST(HeadsForm, HeadsAreLines) {
 TEST(ErrorsForm, ShowsRatiosToTheFloor) {
   const auto tables = table_form("errors", {timed_row(problem_of("1x64"), "cpu/naive", 1)});
   ASSERT_EQ(tables.size(), 1u);
-  EXPECT_EQ(tables[0].label_columns, 2u);
-  EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"cpu/naive", "bf16", "1.02 / 1.50"}));
+  EXPECT_EQ(tables[0].label_columns, 3u);
+  EXPECT_EQ(tables[0].rows[0],
+            (std::vector<std::string>{"cpu/naive", "bf16", "64x1", "1.02 / 1.50"}));
 }
 
 TEST(SummaryForm, FailedRowsShowTheirReason) {
