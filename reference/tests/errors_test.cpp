@@ -228,6 +228,7 @@ TEST(Errors, UnderflowIsJudgedAsAnAbsoluteError) {
   ASSERT_GT(std::abs(judged.reference.state_pool[0]), 0.0);
   judged.outputs.output = rounded(DType::float32, judged.reference.output);
   std::fill(judged.outputs.state_pool.begin(), judged.outputs.state_pool.end(), 0.0f);
+  EXPECT_LT(judged.report().heads[0].state.relative_l2, 1e-20);
   EXPECT_EQ(judged.violation(), "");
 }
 
@@ -324,8 +325,11 @@ TEST(Errors, TimeLayoutPadsTheRightTokens) {
 TEST(Errors, LayersAreJudgedOnTheirConvolutionOnlyWhereTheyShowIt) {
   Judged judged("gated_delta_layer:heads=1/2,dim=8x4,seq=1x20,gates=mid,gate=logits,beta=logit");
   EXPECT_EQ(judged.violation(), "");
-  judged.outputs.conv_output[3] = kNan;
-  EXPECT_NE(judged.violation(), "");
+  const float right = judged.outputs.conv_output[3];
+  for (float wrong : {kNan, right + 0.1f}) {
+    judged.outputs.conv_output[3] = wrong;
+    EXPECT_NE(judged.violation().find("conv_output"), std::string::npos) << wrong;
+  }
   judged.outputs.conv_output.clear();
   EXPECT_EQ(judged.violation(), "");
   judged.outputs.conv_state[3] += 1;
