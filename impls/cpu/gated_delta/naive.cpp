@@ -7,6 +7,9 @@
 // end. Each token passes over S four times, once per equation, with no attention to registers or
 // caches: that traffic bounds it. Threads over (sequence, value head), as for every CPU form, so
 // that comparisons show the form and not the threads.
+//
+// Reached: 10.1 us of processor time per token and value head (Dk = Dv = 128, float32, T = 4096,
+// 16/32 heads, on a 2-core Intel Xeon with AVX-512; this file is compiled for the baseline only).
 #include <cmath>
 
 #include "cpu/gated_delta/headwise.h"

@@ -3,6 +3,9 @@
 // Two passes over the state per token instead of naive's four, in blocks of columns that fit the
 // first-level cache; the algorithm is in recurrent_kernel.cpp. Bound by loads and stores of the
 // state: three state-sized streams for four multiply-adds per element and token.
+//
+// Reached: 2.6 us of processor time per token and value head where naive takes 10.1 (Dk = Dv = 128,
+// float32, T = 4096, 16/32 heads, on a 2-core Intel Xeon with AVX-512; 4.2 us without).
 #include "cpu/gated_delta/headwise.h"
 #include "cpu/gated_delta/kernels.h"
 
