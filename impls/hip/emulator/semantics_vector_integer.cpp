@@ -61,23 +61,48 @@ void execute_carry(Context& context, Wave& wave, const Instruction& in) {
   write_scalar64(context, wave, in, in.operand[1].index, out & exec, defined | ~exec);
 }
 
+/// Lanes whose low word of a 64-bit operand is defined. Compilers compute 32-bit products with
+/// 64-bit instructions and leave the high word of an addend undefined, as they may: the low word of
+/// a sum, product or left shift depends on low words only.
+u64 low_word_defined(const Wave& wave, const Operand& operand, u64 whole) {
+  return operand.kind == Operand::Kind::vector ? wave.v_defined[operand.index] : whole;
+}
+void write_words(Wave& wave, const Instruction& in, const LaneBuffer& result, u64 low_defined,
+                 u64 high_defined) {
+  store_register(wave, in.operand[0].index, result.low, wave.exec(), low_defined);
+  store_register(wave, in.operand[0].index + 1, result.high, wave.exec(), high_defined);
+}
+
 template <typename Factor>
 void execute_mad64(Context& context, Wave& wave, const Instruction& in) {
+  using Wide = std::conditional_t<std::is_signed_v<Factor>, i64, u64>;
   LaneBuffer b0, b1, b2, result;
   const auto a = read_lanes<Factor>(context, wave, in, 2, b0, nullptr);
   const auto b = read_lanes<Factor>(context, wave, in, 3, b1, nullptr);
   const auto c = read_lanes<u64>(context, wave, in, 4, b2, nullptr);
+  const u64 factors = a.defined & b.defined;
+  const u64 low_defined = factors & low_word_defined(wave, in.operand[4], c.defined);
   u64 carries = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const u64 product =
-        static_cast<u64>(std::conditional_t<std::is_signed_v<Factor>, i64, u64>(a[lane]) * b[lane]);
+    const u64 product = static_cast<u64>(static_cast<Wide>(a[lane]) * b[lane]);
     const u64 sum = product + c[lane];
     result.store(lane, sum);
     carries |= static_cast<u64>(sum < product) << lane;
   }
-  const u64 exec = wave.exec(), defined = a.defined & b.defined & c.defined;
-  write_lanes<u64>(context, wave, in, result, exec, defined);
+  const u64 exec = wave.exec(), defined = factors & c.defined;
+  write_words(wave, in, result, low_defined, defined);
   write_scalar64(context, wave, in, in.operand[1].index, carries & exec, defined | ~exec);
+}
+
+void execute_shift_left64(Context& context, Wave& wave, const Instruction& in) {
+  LaneBuffer b0, b1, result;
+  const auto shift = read_lanes<u32>(context, wave, in, 1, b0, nullptr);
+  const auto value = read_lanes<u64>(context, wave, in, 2, b1, nullptr);
+  const u64 low_defined = shift.defined & low_word_defined(wave, in.operand[2], value.defined);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    result.store(lane, value[lane] << (shift[lane] & 63));
+  }
+  write_words(wave, in, result, low_defined, shift.defined & value.defined);
 }
 
 /// v_cndmask_b32: operand 3 is the mask; a lane is as defined as the value it takes.
@@ -184,8 +209,7 @@ void add_bits(OpcodeTable& table) {
   table.vector("v_ashrrev_i32", [](u32 a, i32 b) { return b >> (a & 31); });
   table.vector("v_lshlrev_b16", [](u32 a, u32 b) { return (b << (a & 15)) & 0xffff; });
   table.vector("v_lshrrev_b16", [](u32 a, u32 b) { return (b & 0xffff) >> (a & 15); });
-  table.vector(
-      "v_lshlrev_b64", [](u32 a, u64 b) { return b << (a & 63); }, Unit::vector_half);
+  table.add("v_lshlrev_b64", Unit::vector_half, &execute_shift_left64);
   table.vector(
       "v_lshrrev_b64", [](u32 a, u64 b) { return b >> (a & 63); }, Unit::vector_half);
   table.vector(

@@ -125,6 +125,7 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   const auto group = static_cast<std::uint64_t>(problem.value_heads_per_key_head());
   p.group_reciprocal =
       group == 1 ? 0 : static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + group - 1) / group);
+  p.token_element = element_of(problem.token_dtype);
   p.state_element = element_of(problem.state_dtype);
   p.output_element = element_of(problem.effective_output_dtype());
   p.normalize_qk = problem.normalize_qk ? 1 : 0;

@@ -13,7 +13,7 @@ namespace {
 
 /// Grid: x = tiles of 64 columns, y = value head, z = sequence.
 template <typename Token>
-__device__ inline void naive(const GatedDeltaParams& p) {
+__device__ __forceinline__ void naive(const GatedDeltaParams& p) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int key_head = key_head_of(p, head);
   const int v = static_cast<int>(blockIdx.x) * kWave + static_cast<int>(threadIdx.x);

@@ -37,6 +37,7 @@ struct GatedDeltaParams {
   std::uint32_t group_reciprocal;
   GateInput gate_input;
   std::int32_t beta_is_logit;
+  Element token_element;  ///< of q, k and v, for kernels that are not instantiated per type
   Element state_element;
   Element output_element;
   std::int32_t normalize_qk;
@@ -44,6 +45,6 @@ struct GatedDeltaParams {
   std::int32_t write_state;
   float scale;
 };
-static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 15 * 4 + 4);
+static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 16 * 4);
 
 }  // namespace gdn::hip

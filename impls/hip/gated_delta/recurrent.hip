@@ -22,7 +22,7 @@ constexpr int kWaves = 4;
 
 /// Grid: x = tiles of kWaves * columns state columns, y = value head, z = sequence. rows = ceil(Dk/64).
 template <typename Token, int rows, int columns, typename Sum>
-__device__ inline void recurrent(const GatedDeltaParams& p) {
+__device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int lane = static_cast<int>(threadIdx.x) % kWave;
   // The wave number as a scalar: everything derived from it stays in scalar registers.

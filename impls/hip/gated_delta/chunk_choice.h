@@ -1,0 +1,43 @@
+// Which chunk and how many state rows the kernels of chunk_tiles.h are instantiated for.
+#pragma once
+
+#include <string>
+
+#include "interface/implementation.h"
+
+namespace gdn::hip {
+
+struct ChunkChoice {
+  std::int64_t chunk = 32;
+  std::int64_t rows = 128;  ///< Dk rounded up to an instantiated size
+  std::string kernel_part() const { return std::to_string(chunk) + "_" + std::to_string(rows); }
+};
+
+/// Dk up to 256; chunk 16 or 32 (16 only above Dk = 128, where 32 does not fit in LDS).
+inline Support chunk_support(const Problem& problem) {
+  if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
+  if (problem.key_head_dim > 256) {
+    return Support::no("Dk=" + std::to_string(problem.key_head_dim) +
+                       " is more than the 256 rows a workgroup holds");
+  }
+  const std::int64_t chunk = problem.chunk;
+  if (chunk != 0 && chunk != 16 && chunk != 32) {
+    return Support::no("chunk=" + std::to_string(chunk) + "; it is built for 16 and 32");
+  }
+  if (chunk == 32 && problem.key_head_dim > 128) {
+    return Support::no("chunk=32 with Dk=" + std::to_string(problem.key_head_dim) +
+                       " needs more than 64 KB of LDS");
+  }
+  return Support::yes();
+}
+
+/// For a problem that chunk_support() accepts.
+inline ChunkChoice choose_chunk(const Problem& problem) {
+  ChunkChoice choice;
+  const std::int64_t rows = problem.key_head_dim;
+  choice.rows = rows <= 64 ? 64 : rows <= 128 ? 128 : 256;
+  choice.chunk = problem.chunk != 0 ? problem.chunk : rows > 128 ? 16 : 32;
+  return choice;
+}
+
+}  // namespace gdn::hip

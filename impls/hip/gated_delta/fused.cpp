@@ -1,0 +1,55 @@
+// Plans hip/fused (fused.hip): chooses the chunk and the number of state rows.
+#include "hip/gated_delta/arguments.h"
+#include "hip/gated_delta/chunk_choice.h"
+#include "hip/kernel_launcher.h"
+
+namespace gdn {
+namespace hip {
+namespace {
+
+class Fused final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "hip/fused",
+        .operation = Operation::gated_delta,
+        .backend = "hip",
+        .form = "fused",
+        .summary = "one workgroup walks a head's chunks, state in registers; bound by VALU issue",
+        .resources = "gfx906, up to 60 KB of LDS"};
+    return description;
+  }
+
+  Support supports(const Problem& problem) const override { return chunk_support(problem); }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedDeltaParams params = make_params(problem, arguments);
+    const ChunkChoice choice = choose_chunk(problem);
+    const Extent grid{static_cast<std::uint32_t>((problem.value_head_dim + 127) / 128),
+                      static_cast<std::uint32_t>(problem.num_value_heads),
+                      static_cast<std::uint32_t>(problem.num_sequences())};
+    const std::string kernel = "fused_" + choice.kernel_part();
+    PlanInfo info;
+    info.chunk = choice.chunk;
+    info.launches = 1;
+    info.choice = "columns=128 rows=" + std::to_string(choice.rows);
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{},
+        [params, grid, kernel](KernelLauncher& launcher) {
+          launcher.launch(kernel, grid, {256, 1, 1}, &params, sizeof(params));
+        });
+  }
+};
+
+}  // namespace
+}  // namespace hip
+
+const Implementation& hip_gated_delta_fused() {
+  static const hip::Fused implementation;
+  return implementation;
+}
+
+}  // namespace gdn
