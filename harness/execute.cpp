@@ -364,11 +364,30 @@ struct DeviceCase::State {
   }
 };
 
+namespace {
+
+void require_free(const Problem& problem, std::int64_t workspace_bytes, std::int64_t host_bytes,
+                  const Device& device) {
+  const std::int64_t arrays = DeviceCase::bytes_needed(problem);
+  const auto needed = static_cast<long double>(arrays) + static_cast<long double>(workspace_bytes) +
+                      static_cast<long double>(host_bytes);
+  const std::int64_t available = device.free_memory_bytes();
+  if (needed <= static_cast<long double>(available)) return;
+  throw Error(ErrorKind::out_of_memory,
+              problem.to_string() + ": needs " + in_gib(saturated(needed)) + " on " +
+                  device.info().name + " (" + std::to_string(arrays) +
+                  " bytes of inputs and outputs, " + std::to_string(workspace_bytes) +
+                  " of workspace, " + std::to_string(host_bytes) + " on the host's side), " +
+                  in_gib(available) + " are free");
+}
+
+}  // namespace
+
 DeviceCase::DeviceCase(const Case& inputs, Device& device)
     : state_(std::make_unique<State>(device)) {
   validate(inputs);
   const Problem& p = inputs.problem;
-  require_memory(p, 0, device);
+  require_free(p, 0, 0, device);
   State& s = *state_;
   const std::int64_t* offsets = s.index_input("sequence_offsets", inputs.sequence_offsets);
   const std::int64_t* slots =
@@ -464,22 +483,15 @@ std::int64_t host_bytes_needed(const Problem& p) {
 }
 
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device) {
-  const std::int64_t arrays = DeviceCase::bytes_needed(problem);
-  const std::int64_t needed =
-      saturated(static_cast<long double>(arrays) + static_cast<long double>(workspace_bytes));
-  const std::int64_t available = device.free_memory_bytes();
-  if (needed <= available) return;
-  throw Error(ErrorKind::out_of_memory, problem.to_string() + ": needs " + in_gib(needed) + " on " +
-                                            device.info().name + " (" + std::to_string(arrays) +
-                                            " bytes of inputs and outputs, " +
-                                            std::to_string(workspace_bytes) + " of workspace), " +
-                                            in_gib(available) + " are free");
+  // A CPU's memory holds the host's side of the case as well.
+  const bool shared = device.info().backend == "cpu";
+  require_free(problem, workspace_bytes, shared ? host_bytes_needed(problem) : 0, device);
 }
 
 Outputs execute(const Implementation& implementation, const Case& inputs, Device& device,
                 PlanInfo* plan_info) {
   require_supported(implementation, inputs.problem);
-  require_memory(inputs.problem, implementation.workspace_bytes(inputs.problem), device);
+  require_free(inputs.problem, implementation.workspace_bytes(inputs.problem), 0, device);
   DeviceCase on_device(inputs, device);
   GuardedDevice guarded(device);
   const std::unique_ptr<Plan> plan =

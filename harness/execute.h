@@ -41,7 +41,8 @@ class DeviceCase {
 std::int64_t host_bytes_needed(const Problem& problem);
 
 /// Throws Error(out_of_memory), naming the bytes needed and free, when the case's arrays and the
-/// workspace do not fit the device. Allocates nothing; ask before generating the inputs.
+/// workspace (and, on the CPU, the Case and its Outputs) do not fit the device. Allocates nothing;
+/// ask before generating the inputs.
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device);
 
 /// Plan, run once on NaN-filled outputs and workspaces, check guards, download. What the planner

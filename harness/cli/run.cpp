@@ -43,6 +43,7 @@ class Run : public Command {
     const Support support = runs_on(implementation, device->info());
     if (!support) throw Error(ErrorKind::device_unavailable, support.reason);
 
+    require_memory(problem, implementation.workspace_bytes(problem), *device);
     const Case inputs = make_case(problem);
     PlanInfo plan;
     const Outputs outputs = execute(implementation, inputs, *device, &plan);

@@ -1,0 +1,368 @@
+// Case files: what is written reads back, and every malformed file is one line that names the file,
+// the dataset or attribute, and what was expected.
+#include "harness/case_file.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "harness/hdf5_group.h"
+#include "harness/inputs.h"
+#include "harness/layer_to_delta.h"
+#include "harness/tests/temporary_folder.h"
+#include "interface/error.h"
+#include "reference/reference.h"
+
+namespace gdn {
+namespace {
+
+const char* const kTrace = GDN_SOURCE_DIR "/data/gdn_lm_trace.h5";
+
+void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b, const char* name) {
+  ASSERT_EQ(a.size(), b.size()) << name;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const bool both_nan = a[i] != a[i] && b[i] != b[i];
+    ASSERT_TRUE(both_nan ||
+                std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]))
+        << name << " at " << i;
+  }
+}
+
+// The message of the Error that `body` must throw; fails the test if it is not one line.
+template <typename Body>
+std::string error_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input) << error.what();
+    const std::string message = error.what();
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    return message;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return "";
+}
+
+void expect_words(const std::string& message, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' not in: " << message;
+  }
+}
+
+class RoundTrip : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RoundTrip, ReadsBackWhatWasWritten) {
+  const TemporaryFolder folder;
+  const Case written = generate_case(Problem::parse(GetParam()));
+  const std::string path = folder.file("case.h5") + ":/some/group";
+  write_case(written, path);
+  const Case c = read_case(path);
+  Problem expected = written.problem;
+  expected.case_file = path;
+  // What describes how inputs were drawn is not in the file.
+  const Problem defaults;
+  expected.seed = defaults.seed;
+  expected.gates = defaults.gates;
+  expected.betas = defaults.betas;
+  expected.keys = defaults.keys;
+  if (expected.initial_state == InitialState::large) expected.initial_state = InitialState::normal;
+  EXPECT_EQ(c.problem.to_string(), expected.to_string());
+  EXPECT_EQ(c.sequence_offsets, written.sequence_offsets);
+  EXPECT_EQ(c.slot_index, written.slot_index);
+  expect_same_bits(c.query, written.query, "q");
+  expect_same_bits(c.key, written.key, "k");
+  expect_same_bits(c.value, written.value, "v");
+  expect_same_bits(c.gate.values, written.gate.values, "gate");
+  expect_same_bits(c.gate.A_log, written.gate.A_log, "A_log");
+  expect_same_bits(c.gate.dt_bias, written.gate.dt_bias, "dt_bias");
+  expect_same_bits(c.beta.values, written.beta.values, "beta");
+  expect_same_bits(c.state_pool, written.state_pool, "state_pool");
+  expect_same_bits(c.qkv, written.qkv, "qkv");
+  expect_same_bits(c.conv_weight, written.conv_weight, "conv_weight");
+  expect_same_bits(c.conv_bias, written.conv_bias, "conv_bias");
+  expect_same_bits(c.conv_state, written.conv_state, "conv_state");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Problems, RoundTrip,
+    ::testing::Values(
+        "gated_delta:heads=2/4,dim=8x6,seq=1x7+1x0+1x3,dtype=bf16,gates=reset,seed=3",
+        "gated_delta:heads=1/3,dim=8,seq=3x5,dtype=f16,h0=large,state=bf16,layout=vk,slots=padding",
+        "gated_delta:heads=1/1,dim=8x4,seq=2x5,dtype=bf16,h0=normal,pool_pad=3,out=f32,ht=0",
+        "gated_delta:heads=1/2,dim=8,seq=5,dtype=f32,gate=decay,scale=0.3,norm=1",
+        "gated_delta:heads=1/2,dim=8,seq=5,dtype=f32,gate=neg_log_decay",
+        "gated_delta:heads=1/2,dim=8,seq=3x5,dtype=f32,gate=logits,beta=logit,slots=permuted",
+        "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=bf16,width=3,bias=1,act=none,"
+        "slots=permuted",
+        "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=f16,conv_layout=time,conv_in_place=0",
+        "gated_delta_layer:heads=1/"
+        "2,dim=8,seq=1x5+1x1+1x2,dtype=bf16,gate=logits,beta=logit,norm=1,"
+        "h0=normal,state=f16,slots=padding"));
+
+TEST(CaseFile, RealTraceReads) {
+  for (const char* layer : {"/layer0", "/layer1", "/layer2", "/layer3"}) {
+    const Case c = read_case(std::string(kTrace) + ":" + layer);
+    EXPECT_EQ(c.problem.operation, Operation::gated_delta_layer);
+    EXPECT_EQ(c.problem.num_value_heads, 4);
+    EXPECT_EQ(c.problem.total_tokens(), 1536);
+    EXPECT_EQ(c.problem.token_dtype, DType::bfloat16);
+    EXPECT_EQ(c.problem.gate_encoding, GateEncoding::logits);
+  }
+}
+
+TEST(CaseFile, CaseProblemsMayOverrideTypesButNotShapes) {
+  const std::string path = std::string(kTrace) + ":/layer0";
+  const Problem problem = resolve_problem("gated_delta_layer:dtype=f32,chunk=32,case=" + path);
+  EXPECT_EQ(problem.token_dtype, DType::float32);
+  EXPECT_EQ(problem.chunk, 32);
+  EXPECT_EQ(problem.num_key_heads, 2);
+  EXPECT_EQ(make_case(problem).problem, problem);
+  EXPECT_EQ(resolve_problem(problem.to_string()), problem) << "the canonical string is complete";
+  const std::string message =
+      error_of([&] { resolve_problem("gated_delta_layer:heads=4/4,case=" + path); });
+  expect_words(message, {"heads=4/4", "heads=2/4", "layer0"});
+  expect_words(error_of([&] { resolve_problem("causal_conv1d:case=" + path); }),
+               {"gated_delta_layer", "causal_conv1d"});
+}
+
+// The recurrence inside the layer, judged by itself: outputs agree with the layer's up to the
+// rounding of q, k and v (none in float32 but float32's own).
+TEST(LayerToDelta, ReferenceOutputsAgreeWithTheLayer) {
+  const Case layer = generate_case(Problem::parse(
+      "gated_delta_layer:heads=2/4,dim=16x8,seq=1x40+1x0+1x9,dtype=f32,gate=logits,beta=logit,"
+      "norm=1,h0=normal,slots=permuted,bias=1"));
+  const auto expected = reference::evaluate<double>(layer);
+  const auto actual = reference::evaluate<double>(layer_to_delta(layer));
+  ASSERT_EQ(actual.output.size(), expected.output.size());
+  double error = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < expected.output.size(); ++i) {
+    error += std::pow(actual.output[i] - expected.output[i], 2);
+    size += std::pow(expected.output[i], 2);
+  }
+  EXPECT_TRUE(std::sqrt(error / size) <= 3e-7) << std::sqrt(error / size);
+}
+
+TEST(Outputs, ReadBackAndNameTheirMaker) {
+  const TemporaryFolder folder;
+  const Case c = generate_case(
+      Problem::parse("gated_delta:heads=1/2,dim=4x6,seq=2x3,h0=normal,pool_pad=2,slots=permuted"));
+  Outputs outputs;
+  outputs.output = c.value;
+  outputs.state_pool = c.state_pool;
+  OutputsOrigin origin;
+  origin.implementation = "cpu/test";
+  origin.chunk = 16;
+  write_outputs(c, outputs, origin, folder.file("out.h5"));
+  const StoredOutputs stored = read_outputs(c, folder.file("out.h5"));
+  EXPECT_EQ(stored.origin.implementation, "cpu/test");
+  EXPECT_EQ(stored.origin.chunk, 16);
+  expect_same_bits(stored.narrowed().output, outputs.output, "output");
+  expect_same_bits(stored.narrowed().state_pool, outputs.state_pool, "state_pool");
+}
+
+TEST(Outputs, NeverReplaceTheirInputs) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("case.h5");
+  write_case(generate_case(Problem::parse("gated_delta:dim=4,seq=3")), path);
+  const Case c = read_case(path);
+  Outputs outputs;
+  outputs.output = c.value;
+  outputs.state_pool.assign(c.state_pool.size(), 0);
+  expect_words(error_of([&] { write_outputs(c, outputs, {}, path); }), {path, "inputs"});
+  EXPECT_NO_THROW(read_case(path));
+}
+
+// ---- malformed files
+// ------------------------------------------------------------------------------
+
+// A valid case to spoil: attributes and datasets rewritten through HDF5 itself.
+class MalformedCase : public ::testing::Test {
+ protected:
+  MalformedCase() : path_(folder_.file("case.h5")) {
+    write_case(generate_case(Problem::parse("gated_delta:heads=2/4,dim=8x6,seq=1x7+1x3")), path_);
+  }
+  Hdf5Handle open() const { return {H5Fopen(path_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose}; }
+  void remove_dataset(const char* name) { H5Ldelete(open().id(), name, H5P_DEFAULT); }
+  void remove_attribute(const char* name) { H5Adelete(open().id(), name); }
+  template <typename T>
+  void write_dataset(const char* name, hid_t type, std::vector<hsize_t> extents,
+                     const std::vector<T>& values) {
+    const Hdf5Handle file = open();
+    if (H5Lexists(file.id(), name, H5P_DEFAULT) > 0) H5Ldelete(file.id(), name, H5P_DEFAULT);
+    const Hdf5Handle space(
+        H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose);
+    const Hdf5Handle dataset(
+        H5Dcreate2(file.id(), name, type, space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+        H5Dclose);
+    ASSERT_GE(H5Dwrite(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0);
+  }
+  void write_offsets(const std::vector<std::int64_t>& offsets) {
+    write_dataset("sequence_offsets", H5T_NATIVE_INT64, {offsets.size()}, offsets);
+  }
+  void write_attribute(const char* name, std::int64_t value) {
+    const Hdf5Handle file = open();
+    H5Adelete(file.id(), name);
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const Hdf5Handle attribute(
+        H5Acreate2(file.id(), name, H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    H5Awrite(attribute.id(), H5T_NATIVE_INT64, &value);
+  }
+  void write_attribute(const char* name, const std::string& text) {
+    const Hdf5Handle file = open();
+    H5Adelete(file.id(), name);
+    const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type.id(), text.size());
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const Hdf5Handle attribute(
+        H5Acreate2(file.id(), name, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    H5Awrite(attribute.id(), type.id(), text.data());
+  }
+  std::string message() const {
+    const std::string text = error_of([&] { read_case(path_); });
+    expect_words(text, {path_});
+    return text;
+  }
+
+  Hdf5Quiet quiet_;
+  TemporaryFolder folder_;
+  std::string path_;
+};
+
+TEST_F(MalformedCase, FileMissing) {
+  path_ = folder_.file("nowhere.h5");
+  expect_words(message(), {"no such file"});
+}
+
+TEST_F(MalformedCase, FileTruncated) {
+  std::filesystem::resize_file(path_, std::filesystem::file_size(path_) / 2);
+  expect_words(message(), {"truncated"});
+}
+
+TEST_F(MalformedCase, FileForeign) {
+  std::ofstream(path_) << "not HDF5 at all";
+  expect_words(message(), {"not an HDF5 file"});
+}
+
+TEST_F(MalformedCase, FileIsADirectory) {
+  path_ = folder_.path().string();
+  expect_words(message(), {"directory"});
+}
+
+TEST_F(MalformedCase, GroupMissingNamesThoseThere) {
+  expect_words(error_of([&] { read_case(std::string(kTrace) + ":/layer9"); }),
+               {"/layer9", "/layer0 /layer1"});
+}
+
+TEST_F(MalformedCase, SchemaUnknown) {
+  write_attribute("schema", "gdn-case/9");
+  expect_words(message(), {"schema", "gdn-case/9", "gdn-case/1"});
+}
+
+TEST_F(MalformedCase, SchemaMissing) {
+  remove_attribute("schema");
+  expect_words(message(), {"schema", "missing"});
+}
+
+TEST_F(MalformedCase, OperationUnknown) {
+  write_attribute("op", "softmax");
+  expect_words(message(), {"'op'", "softmax", "gated_delta"});
+}
+
+TEST_F(MalformedCase, AttributeOfTheWrongType) {
+  write_attribute("num_key_heads", "two");
+  expect_words(message(), {"num_key_heads", "integer"});
+}
+
+TEST_F(MalformedCase, TokenDtypeUnknown) {
+  write_attribute("token_dtype", "int8");
+  expect_words(message(), {"token_dtype", "int8", "bfloat16"});
+}
+
+TEST_F(MalformedCase, ValueHeadsNotAMultipleOfKeyHeads) {
+  write_attribute("num_key_heads", std::int64_t{3});
+  expect_words(message(), {"num_value_heads", "multiple"});
+}
+
+TEST_F(MalformedCase, DatasetMissing) {
+  remove_dataset("k");
+  expect_words(message(), {"dataset 'k'", "missing"});
+}
+
+TEST_F(MalformedCase, DatasetOfTheWrongShape) {
+  write_dataset("v", H5T_NATIVE_FLOAT, {10, 4, 5}, std::vector<float>(200));
+  expect_words(message(), {"dataset 'v'", "[10, 4, 5]", "[10, 4, 6]", "[T, Hv, Dv]"});
+}
+
+TEST_F(MalformedCase, DatasetOfTheWrongType) {
+  write_dataset("beta", H5T_NATIVE_INT32, {10, 4}, std::vector<std::int32_t>(40));
+  expect_words(message(), {"dataset 'beta'", "integers", "float32 or float64"});
+}
+
+TEST_F(MalformedCase, NoGate) {
+  remove_dataset("log_decay");
+  expect_words(message(), {"log_decay | decay | neg_log_decay | decay_logit"});
+}
+
+TEST_F(MalformedCase, TwoGateEncodings) {
+  write_dataset("decay", H5T_NATIVE_FLOAT, {10, 4}, std::vector<float>(40, 0.9f));
+  expect_words(message(), {"'log_decay' and 'decay'", "exactly one"});
+}
+
+TEST_F(MalformedCase, OffsetsNotMonotone) {
+  write_offsets({0, 8, 3, 10});
+  expect_words(message(), {"sequence_offsets", "not monotone"});
+}
+
+TEST_F(MalformedCase, OffsetsNotEndingAtT) {
+  write_offsets({0, 7, 9});
+  expect_words(message(), {"sequence_offsets", "ends at 9", "10"});
+}
+
+TEST_F(MalformedCase, OffsetsAreNotIntegers) {
+  write_dataset("sequence_offsets", H5T_NATIVE_FLOAT, {2}, std::vector<float>{0, 10});
+  expect_words(message(), {"sequence_offsets", "expected integers"});
+}
+
+TEST_F(MalformedCase, SlotUsedTwice) {
+  write_dataset("slot_index", H5T_NATIVE_INT64, {2}, std::vector<std::int64_t>{1, 1});
+  expect_words(message(), {"slot_index", "twice"});
+}
+
+TEST_F(MalformedCase, SlotOutOfRange) {
+  write_dataset("slot_index", H5T_NATIVE_INT64, {2}, std::vector<std::int64_t>{0, 99});
+  expect_words(message(), {"slot_index", "99"});
+}
+
+TEST_F(MalformedCase, PositiveLogDecay) {
+  std::vector<float> values(40, -0.1f);
+  values[5] = 0.25f;
+  write_dataset("log_decay", H5T_NATIVE_FLOAT, {10, 4}, values);
+  expect_words(message(), {"log_decay", "0.25", "index 5"});
+}
+
+TEST_F(MalformedCase, NanInInputs) {
+  std::vector<float> values(240, 0.5f);
+  values[17] = std::numeric_limits<float>::quiet_NaN();
+  write_dataset("v", H5T_NATIVE_FLOAT, {10, 4, 6}, values);
+  expect_words(message(), {"v: NaN", "index 17"});
+}
+
+TEST_F(MalformedCase, OutputsOfTheWrongShape) {
+  const Case c = read_case(path_);
+  const Case other = generate_case(Problem::parse("gated_delta:heads=2/4,dim=8x6,seq=4"));
+  Outputs outputs;
+  outputs.output = other.value;
+  outputs.state_pool.assign(other.state_pool.size(), 0);
+  write_outputs(other, outputs, {}, folder_.file("out.h5"));
+  expect_words(error_of([&] { read_outputs(c, folder_.file("out.h5")); }),
+               {"out.h5", "'output'", "[4, 4, 6]", "[10, 4, 6]"});
+}
+
+}  // namespace
+}  // namespace gdn

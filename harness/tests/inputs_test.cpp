@@ -1,0 +1,216 @@
+// Generated inputs: the same numbers everywhere, the distributions they promise, and gate encodings
+// that describe one decay.
+#include "harness/inputs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "harness/counter_random.h"
+#include "interface/error.h"
+#include "reference/reference.h"
+
+namespace gdn {
+namespace {
+
+Case generated(const std::string& text) { return generate_case(Problem::parse(text)); }
+
+std::uint64_t fingerprint(const std::vector<float>& values) {
+  std::uint64_t hash = values.size();
+  for (const float value : values) hash = mix64(hash ^ std::bit_cast<std::uint32_t>(value));
+  return hash;
+}
+
+struct Moments {
+  double mean = 0;
+  double variance = 0;
+};
+Moments moments(const std::vector<float>& values) {
+  Moments m;
+  const double n = static_cast<double>(values.size());
+  for (const float x : values) m.mean += static_cast<double>(x) / n;
+  for (const float x : values) m.variance += std::pow(static_cast<double>(x) - m.mean, 2) / n;
+  return m;
+}
+
+TEST(PortableMath, AgreesWithTheLibrary) {
+  for (double x = -700; x < 700; x += 0.37) {
+    EXPECT_NEAR(portable_exp(x) / std::exp(x), 1, 1e-14) << x;
+    EXPECT_NEAR(portable_ln(std::exp(x)), x, 1e-13 * std::max(1.0, std::abs(x))) << x;
+  }
+  for (double x = -0.9; x < 3; x += 0.0137) {
+    EXPECT_NEAR(portable_expm1(x), std::expm1(x), 1e-15 * std::max(1.0, std::abs(std::expm1(x))));
+    EXPECT_NEAR(portable_log1p(x), std::log1p(x), 1e-14) << x;
+  }
+  EXPECT_EQ(portable_exp(-std::numeric_limits<double>::infinity()), 0);
+}
+
+// Frozen: baselines and stored rows name problems by seed. If this fails, the generator changed,
+// and every stored number made from it is void.
+TEST(Inputs, OneSeedIsTheSameNumbersForEver) {
+  const Case c = generated("gated_delta:heads=1/2,dim=8x6,seq=1x5+1x3,dtype=bf16,h0=normal,seed=7");
+  EXPECT_EQ(fingerprint(c.query), 630715692544046517u) << "query";
+  EXPECT_EQ(fingerprint(c.key), 11014294748288776576u) << "key";
+  EXPECT_EQ(fingerprint(c.value), 16267084730320268878u) << "value";
+  EXPECT_EQ(fingerprint(c.gate.values), 12157056647820273038u) << "gate";
+  EXPECT_EQ(fingerprint(c.beta.values), 9101867717516069134u) << "beta";
+  EXPECT_EQ(fingerprint(c.state_pool), 4771578150472837853u) << "state";
+}
+
+// Rows own fixed counters, so a shorter problem (made by fewer threads) is a prefix of a longer
+// one.
+TEST(Inputs, DoNotDependOnHowTheWorkIsSplit) {
+  const Case small = generated("gated_delta:heads=2/4,dim=32,seq=3,dtype=f32,seed=11");
+  const Case large = generated("gated_delta:heads=2/4,dim=32,seq=20000,dtype=f32,seed=11");
+  EXPECT_TRUE(std::equal(small.query.begin(), small.query.end(), large.query.begin()));
+  EXPECT_TRUE(std::equal(small.key.begin(), small.key.end(), large.key.begin()));
+  EXPECT_TRUE(std::equal(small.value.begin(), small.value.end(), large.value.begin()));
+  EXPECT_TRUE(
+      std::equal(small.gate.values.begin(), small.gate.values.end(), large.gate.values.begin()));
+}
+
+TEST(Inputs, SeedsAndArraysAreUnrelated) {
+  const Case a = generated("gated_delta:heads=1/1,dim=64,seq=64,seed=1");
+  const Case b = generated("gated_delta:heads=1/1,dim=64,seq=64,seed=2");
+  EXPECT_NE(a.value, b.value);
+  EXPECT_NE(a.query, a.key);
+  double cosine = 0;
+  for (std::size_t i = 0; i < a.value.size(); ++i) {
+    cosine += static_cast<double>(a.value[i]) * static_cast<double>(b.value[i]) / 4096;
+  }
+  EXPECT_LT(std::abs(cosine), 0.08);
+}
+
+TEST(Inputs, ValuesAreStandardNormal) {
+  const Case c = generated("gated_delta:heads=1/4,dim=16x128,seq=1000");
+  const Moments m = moments(c.value);
+  EXPECT_NEAR(m.mean, 0, 0.01);
+  EXPECT_NEAR(m.variance, 1, 0.01);
+  const auto beyond = std::count_if(c.value.begin(), c.value.end(),
+                                    [](float x) { return std::abs(x) > 1.959964f; });
+  EXPECT_NEAR(static_cast<double>(beyond) / static_cast<double>(c.value.size()), 0.05, 0.002);
+}
+
+TEST(Inputs, KeyDistributions) {
+  const auto row = [](const Case& c, std::int64_t t) {
+    return std::vector<double>(c.key.begin() + t * 64, c.key.begin() + (t + 1) * 64);
+  };
+  const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  const std::string base = "gated_delta:heads=1/1,dim=64,seq=400,keys=";
+  const Case unit = generated(base + "unit");
+  const Case correlated = generated(base + "correlated");
+  const Case equal = generated(base + "equal");
+  const Case alternating = generated(base + "alternating");
+  const Case zero = generated(base + "zero");
+  const Case long_keys = generated(base + "unnormalised,norm=1");
+  double mean_cosine = 0;
+  int zero_rows = 0;
+  double mean_square = 0;
+  for (std::int64_t t = 0; t + 1 < 400; ++t) {
+    EXPECT_NEAR(dot(row(unit, t), row(unit, t)), 1, 1e-6);
+    mean_cosine += dot(row(correlated, t), row(correlated, t + 1)) / 399;
+    EXPECT_EQ(row(equal, t), row(equal, t + 1));
+    EXPECT_NEAR(dot(row(alternating, t), row(alternating, t + 1)), -1, 1e-6);
+    zero_rows += dot(row(zero, t), row(zero, t)) == 0 ? 1 : 0;
+    mean_square += dot(row(long_keys, t), row(long_keys, t)) / 399;
+  }
+  EXPECT_NEAR(mean_cosine, 0.81, 0.03);  // 0.9 with the common direction, twice
+  EXPECT_NEAR(zero_rows, 50, 25);
+  EXPECT_NEAR(mean_square, 64, 3);
+}
+
+class GateDistributions : public ::testing::TestWithParam<const char*> {};
+
+// exp of the decoded log decay, from every encoding of one seed, to float32 rounding: each of the
+// encodings' float32 values is off by at most half an ulp of itself.
+TEST_P(GateDistributions, EveryEncodingDescribesTheSameDecay) {
+  const std::string base =
+      "gated_delta:heads=2/4,dim=4,seq=500,seed=3,gates=" + std::string(GetParam());
+  const auto direct = reference::decode_gates<double>(generated(base)).log_decay;
+  for (const char* encoding : {"decay", "neg_log_decay", "logits"}) {
+    const std::string text = base + ",gate=" + encoding;
+    const auto decoded = reference::decode_gates<double>(generated(text)).log_decay;
+    for (std::size_t i = 0; i < direct.size(); ++i) {
+      const double alpha = std::exp(direct[i]);
+      const double bound = 3e-7 * (std::abs(direct[i]) < 100 ? 1 + std::abs(direct[i]) : 1);
+      ASSERT_TRUE(std::abs(std::exp(decoded[i]) - alpha) <= bound * alpha + 1e-50)
+          << text << " at " << i << ": " << std::exp(decoded[i]) << " and " << alpha;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, GateDistributions,
+                         ::testing::Values("real", "none", "weak", "near_one", "strong", "mid",
+                                           "reset", "tiny"));
+
+TEST(Inputs, OnlyResetGivesInfiniteLogDecay) {
+  for (const char* gates : {"real", "none", "weak", "near_one", "strong", "mid", "tiny", "reset"}) {
+    const Case c = generated("gated_delta:heads=2/4,dim=4,seq=1000,gates=" + std::string(gates));
+    const auto infinite = std::count_if(c.gate.values.begin(), c.gate.values.end(),
+                                        [](float g) { return std::isinf(g); });
+    const double share = static_cast<double>(infinite) / static_cast<double>(c.gate.values.size());
+    if (std::string(gates) == "reset") {
+      EXPECT_NEAR(share, 0.02, 0.01);
+    } else {
+      EXPECT_EQ(infinite, 0) << gates;
+    }
+  }
+}
+
+TEST(Inputs, BetaLogitAndBetaAgree) {
+  for (const char* betas : {"sigmoid", "zero", "one"}) {
+    const std::string base = "gated_delta:heads=1/2,dim=4,seq=200,betas=" + std::string(betas);
+    const auto direct = reference::decode_gates<double>(generated(base)).beta;
+    const auto logit = reference::decode_gates<double>(generated(base + ",beta=logit")).beta;
+    for (std::size_t i = 0; i < direct.size(); ++i) ASSERT_NEAR(direct[i], logit[i], 1e-7) << base;
+  }
+  EXPECT_THROW(generated("gated_delta:dim=4,betas=wide,beta=logit"), Error);
+}
+
+TEST(Inputs, WhatMustNotBeReadIsNan) {
+  const Case absent = generated("gated_delta:heads=1/2,dim=8,seq=2x4");
+  EXPECT_TRUE(std::all_of(absent.state_pool.begin(), absent.state_pool.end(),
+                          [](float x) { return std::isnan(x); }));
+  const Case padded = generated("gated_delta:heads=1/2,dim=8,seq=2x4,h0=normal,pool_pad=5");
+  const std::int64_t stride = padded.problem.state_row_stride();
+  for (std::size_t i = 0; i < padded.state_pool.size(); ++i) {
+    const bool padding = static_cast<std::int64_t>(i) % stride >= stride - 5;
+    EXPECT_EQ(std::isnan(padded.state_pool[i]), padding) << i;
+  }
+}
+
+TEST(Inputs, SlotsAreAnInjectionWithPaddingWhereAsked) {
+  const Case permuted = generated("gated_delta:heads=1/1,dim=4,seq=20x3,slots=permuted,seed=5");
+  const std::set<std::int64_t> used(permuted.slot_index.begin(), permuted.slot_index.end());
+  EXPECT_EQ(used.size(), 20u);
+  EXPECT_GE(*used.begin(), 0);
+  EXPECT_LT(*used.rbegin(), 23);
+  EXPECT_FALSE(std::is_sorted(permuted.slot_index.begin(), permuted.slot_index.end()));
+  const Case padding = generated("gated_delta:heads=1/1,dim=4,seq=20x3,slots=padding,seed=5");
+  EXPECT_EQ(std::count(padding.slot_index.begin(), padding.slot_index.end(), -1), 6);
+}
+
+TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
+  for (const char* text :
+       {"gated_delta:heads=2/6,dim=16x24,seq=1x7+1x0+1x33,dtype=f16,state=bf16,h0=large,layout=vk",
+        "causal_conv1d:heads=1/2,dim=8,seq=1x9+1x0+1x2,dtype=bf16,bias=1,width=7,slots=padding",
+        "causal_conv1d:heads=1/2,dim=8,seq=1x9+1x2,dtype=bf16,conv_layout=time",
+        "gated_delta_layer:heads=1/2,dim=8,seq=1x9+1x2,dtype=f16,gate=logits,beta=logit,norm=1",
+        "gated_delta:heads=1/1,dim=4,seq=1x0"}) {
+    const Case c = generated(text);
+    EXPECT_NO_THROW(validate(c)) << text;
+    for (const auto* values : {&c.query, &c.key, &c.value, &c.qkv, &c.conv_weight}) {
+      for (const float x : *values) ASSERT_EQ(x, round_to(c.problem.token_dtype, x)) << text;
+    }
+    for (const float x : c.conv_state) ASSERT_EQ(x, round_to(c.problem.state_dtype, x)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace gdn

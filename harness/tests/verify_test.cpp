@@ -1,0 +1,256 @@
+// What a verified run notices beyond wrong numbers: writes out of bounds, inputs written to, pool
+// rows touched, bits that depend on the run or on the batch, memory that is not there.
+#include "harness/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "harness/inputs.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+constexpr std::int64_t kWorkspaceBytes = 100;
+
+// cpu/recurrent, with something done after every run.
+class Tampering : public Implementation {
+ public:
+  /// Problem, arguments, and the workspace the plan allocated.
+  using Tamper = std::function<void(const Problem&, const GatedDeltaArguments&, char*)>;
+  explicit Tampering(Tamper tamper)
+      : base_(find_implementation(Operation::gated_delta, "cpu/recurrent")),
+        description_(base_.description()),
+        tamper_(std::move(tamper)) {
+    description_.name = "cpu/tampering";
+  }
+  const Description& description() const override { return description_; }
+  Description& mutable_description() { return description_; }
+  Support supports(const Problem& problem) const override { return base_.supports(problem); }
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return base_.workspace_bytes(problem);
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    return std::make_unique<TamperedPlan>(base_.plan(problem, arguments, device), *this, problem,
+                                          std::get<GatedDeltaArguments>(arguments), device);
+  }
+
+ private:
+  class TamperedPlan : public Plan {
+   public:
+    TamperedPlan(std::unique_ptr<Plan> base, const Tampering& owner, const Problem& problem,
+                 const GatedDeltaArguments& arguments, Device& device)
+        : base_(std::move(base)),
+          owner_(owner),
+          problem_(problem),
+          arguments_(arguments),
+          device_(device),
+          workspace_(device.allocate(kWorkspaceBytes)) {}
+    const PlanInfo& info() const override { return base_->info(); }
+    void run() override {
+      base_->run();
+      device_.synchronize();
+      owner_.tamper_(problem_, arguments_, workspace_.as<char>());
+    }
+
+   private:
+    std::unique_ptr<Plan> base_;
+    const Tampering& owner_;
+    Problem problem_;
+    GatedDeltaArguments arguments_;
+    Device& device_;
+    DeviceBuffer workspace_;
+  };
+
+  const Implementation& base_;
+  Description description_;
+  Tamper tamper_;
+};
+
+const char* const kProblem =
+    "gated_delta:heads=1/2,dim=16x8,seq=1x40+1x9+1x0+1x21,dtype=f32,h0=normal,gates=mid,"
+    "slots=permuted,pool_pad=4,seed=5";
+
+std::int64_t output_count(const Problem& p) {
+  return p.total_tokens() * p.num_value_heads * p.value_head_dim;
+}
+
+VerifyResult verified(const Tampering& implementation, const std::string& problem = kProblem,
+                      const VerifyOptions& options = {}) {
+  const auto device = open_device("cpu");
+  return verify(implementation, generate_case(Problem::parse(problem)), *device, options);
+}
+
+void expect_failure(const Tampering::Tamper& tamper, const std::string& words) {
+  const VerifyResult result = verified(Tampering(tamper));
+  EXPECT_EQ(result.verdict, Verdict::failed) << kProblem;
+  EXPECT_NE(result.reason.find(words), std::string::npos) << result.reason;
+}
+
+TEST(Verify, PassesAnUntamperedRun) {
+  const VerifyResult result =
+      verified(Tampering([](const Problem&, const GatedDeltaArguments&, char*) {}));
+  EXPECT_TRUE(result.passed()) << kProblem << ": " << result.reason;
+  ASSERT_EQ(result.checks.size(), 5u);
+  for (const Check& check : result.checks) {
+    EXPECT_EQ(check.result, Check::Result::passed) << check.name << ": " << check.detail;
+  }
+}
+
+TEST(Verify, FindsAWriteBehindTheOutput) {
+  expect_failure([](const Problem& p, const GatedDeltaArguments& a,
+                    char*) { static_cast<float*>(a.output)[output_count(p)] = 1.0f; },
+                 "past the end of 'output'");
+}
+
+TEST(Verify, FindsAWriteBeforeTheStatePool) {
+  expect_failure([](const Problem&, const GatedDeltaArguments& a,
+                    char*) { static_cast<float*>(a.state_pool)[-3] = 1.0f; },
+                 "before the start of 'state_pool'");
+}
+
+TEST(Verify, FindsAWriteToAnInput) {
+  expect_failure([](const Problem&, const GatedDeltaArguments& a,
+                    char*) { const_cast<float*>(static_cast<const float*>(a.key))[7] += 1.0f; },
+                 "input 'k' was written to");
+}
+
+TEST(Verify, FindsAWriteBehindTheWorkspace) {
+  expect_failure([](const Problem&, const GatedDeltaArguments&,
+                    char* workspace) { workspace[kWorkspaceBytes] = 1; },
+                 "past the end of 'workspace'");
+}
+
+TEST(Verify, FindsATouchedPoolRow) {
+  expect_failure(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        // Four sequences in seven rows: some row between is nobody's.
+        for (std::int64_t row = 0; row < p.num_pool_rows(); ++row) {
+          bool owned = false;
+          for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+            owned = owned || a.slot_index[n] == row;
+          }
+          if (!owned) {
+            static_cast<float*>(a.state_pool)[row * p.state_row_stride()] += 0.5f;
+            return;
+          }
+        }
+      },
+      "1 elements changed that no sequence may write");
+}
+
+TEST(Verify, FindsTouchedRowPadding) {
+  expect_failure([](const Problem& p, const GatedDeltaArguments& a,
+                    char*) { static_cast<float*>(a.state_pool)[p.state_row_stride() - 1] = 0.0f; },
+                 "1 elements changed that no sequence may write");
+}
+
+TEST(Verify, FindsAnUnwrittenElementOfTheLastToken) {
+  expect_failure([](const Problem& p, const GatedDeltaArguments& a,
+                    char*) { static_cast<float*>(a.output)[output_count(p) - 1] = std::nanf(""); },
+                 "output of sequence 3, head 1: 1 values not finite");
+}
+
+// One unit in the last place: far below every error limit, and yet not the same bits.
+void nudge(void* output) {
+  float& x = static_cast<float*>(output)[0];
+  x = std::nextafter(x, 2.0f);
+}
+
+TEST(Verify, FindsBitsThatChangeFromRunToRun) {
+  int runs = 0;
+  expect_failure(
+      [&runs](const Problem&, const GatedDeltaArguments& a, char*) {
+        if (++runs == 2) nudge(a.output);
+      },
+      "repeat: a second run differs: output differs at flat index 0");
+}
+
+TEST(Verify, SparesRunsDeclaredNotRepeatable) {
+  int runs = 0;
+  Tampering implementation([&runs](const Problem&, const GatedDeltaArguments& a, char*) {
+    if (++runs == 2) nudge(a.output);
+  });
+  implementation.mutable_description().bitwise_repeatable = false;
+  const VerifyResult result = verified(implementation);
+  EXPECT_TRUE(result.passed()) << result.reason;
+  for (const Check& check : result.checks) {
+    const bool spared = check.name != "errors" && check.name != "continuation";
+    EXPECT_EQ(check.result, spared ? Check::Result::not_applicable : Check::Result::passed)
+        << check.name;
+  }
+}
+
+TEST(Verify, FindsBitsThatDependOnTheBatch) {
+  expect_failure(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        if (p.num_sequences() == 1) nudge(a.output);
+      },
+      "alone: sequence");
+}
+
+TEST(Verify, FindsDuplicatesThatDiffer) {
+  expect_failure(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        if (p.num_sequences() == 3) nudge(a.output);  // the batch {shortest, longest, shortest}
+      },
+      "duplicates: output differs");
+}
+
+// A kernel that starts every call from zeros is right as long as nobody hands it a state.
+TEST(Verify, FindsAStateThatIsNotCarriedOn) {
+  Tampering implementation([](const Problem& p, const GatedDeltaArguments& a, char*) {
+    if (p.initial_state == InitialState::absent) return;
+    float* output = static_cast<float*>(a.output);
+    for (std::int64_t i = 0; i < output_count(p); ++i) output[i] *= 1.001f;
+  });
+  const std::string problem = "gated_delta:heads=1/2,dim=16x8,seq=1x40+1x9,dtype=f32,gates=mid";
+  const VerifyResult result = verified(implementation, problem);
+  EXPECT_EQ(result.verdict, Verdict::failed);
+  EXPECT_EQ(result.reason.rfind("continuation:", 0), 0u) << result.reason;
+}
+
+TEST(Verify, SaysWhatALargeProblemNeedsBeforeAllocating) {
+  const auto device = open_device("cpu");
+  const Problem problem = Problem::parse("gated_delta:heads=64/64,dim=128,seq=1000x1000000");
+  try {
+    require_memory(problem, 0, *device);
+    FAIL() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::out_of_memory);
+    const std::string message = error.what();
+    EXPECT_NE(message.find(std::to_string(DeviceCase::bytes_needed(problem))), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("free"), std::string::npos) << message;
+  }
+}
+
+TEST(Verify, SamplesLargeProblemsAndSaysSo) {
+  VerifyOptions options;
+  options.most_reference_flops = 1e5;
+  const Case inputs = generate_case(Problem::parse("gated_delta:heads=4/8,dim=16,seq=4x50"));
+  const CheckedReference reference(inputs, options);
+  EXPECT_NE(reference.coverage().find("random sample of"), std::string::npos)
+      << reference.coverage();
+  const auto device = open_device("cpu");
+  const VerifyResult result =
+      verify(find_implementation(Operation::gated_delta, "cpu/naive"), reference, *device, options);
+  EXPECT_TRUE(result.passed()) << result.reason;
+  EXPECT_LT(result.report.checked_pairs, result.report.total_pairs);
+  EXPECT_GT(result.report.checked_pairs, 0);
+}
+
+TEST(Verify, UnsupportedProblemsAreNeitherPassedNorFailed) {
+  const Case conv = generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=8,seq=9"));
+  const auto device = open_device("cpu");
+  const VerifyResult result =
+      verify(find_implementation(Operation::gated_delta, "cpu/naive"), conv, *device);
+  EXPECT_EQ(result.verdict, Verdict::unsupported);
+  EXPECT_FALSE(result.reason.empty());
+}
+
+}  // namespace
+}  // namespace gdn
