@@ -64,6 +64,8 @@ void execute_div_scale(Context& context, Wave& wave, const Instruction& in) {
   write_lanes<float>(context, wave, in, result, exec, defined);
   write_scalar64(context, wave, in, in.operand[1].index, flags & exec, defined | ~exec);
 }
+/// v_div_fmas_f32: the last step of the quotient, with the scaling of v_div_scale taken back in
+/// lanes whose flag is set: up for quotients of at least 2, down for small ones.
 void execute_div_fmas(Context& context, Wave& wave, const Instruction& in) {
   LaneBuffer b0, b1, b2, result;
   const auto a = read_lanes<float>(context, wave, in, 1, b0, nullptr);
@@ -71,7 +73,9 @@ void execute_div_fmas(Context& context, Wave& wave, const Instruction& in) {
   const auto c = read_lanes<float>(context, wave, in, 3, b2, nullptr);
   for (int lane = 0; lane < kLanes; ++lane) {
     const float value = std::fma(a[lane], b[lane], c[lane]);
-    result.store(lane, (wave.vcc() >> lane & 1) != 0 ? std::ldexp(value, 64) : value);
+    const bool scaled = (wave.vcc() >> lane & 1) != 0;
+    const int exponent = std::fabs(c[lane]) >= 2.0f ? 64 : -64;
+    result.store(lane, scaled ? std::ldexp(value, exponent) : value);
   }
   const u64 defined = a.defined & b.defined & c.defined & wave.scalar64_defined(kVcc);
   write_lanes<float>(context, wave, in, result, wave.exec(), defined);
