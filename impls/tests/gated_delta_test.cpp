@@ -126,6 +126,20 @@ TEST_P(GatedDelta, GateAndBetaEncodings) {
                              {"log_decay", "decay", "neg_log_decay"}));
 }
 
+// softplus(x) is x for large x and exp(x) for very negative x; neither may overflow or vanish.
+TEST_P(GatedDelta, LogitsFarOut) {
+  Case inputs = generate_case(Problem::parse(
+      "gated_delta:heads=1/2,dim=64,seq=120,dtype=f32,gates=real,gate=logits,beta=logit"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  inputs.gate.A_log.assign(2, -8.0f);  // so that even the largest logits leave a decay to be seen
+  const float far[] = {300, -300, 100, -100, 89, -89, 20, -20};
+  for (std::size_t i = 0; i < inputs.gate.values.size(); ++i) {
+    inputs.gate.values[i] = far[i % 8];
+    if (i % 3 == 0) inputs.beta.values[i] = far[(i / 3) % 8];
+  }
+  expect_agrees(inputs);
+}
+
 TEST_P(GatedDelta, NormAndScale) {
   expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,norm=1",
                     "gated_delta:heads=1/2,dim=64,seq=150,dtype=bf16,gates=mid,norm=1",
