@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Table of what every CUDA kernel uses, from the lines ptxas printed while it was built.
 
-    kernel_resources.py --declared-spills FILE OBJECT.ptxas [OBJECT.ptxas ...]
+    kernel_resources.py --declared-spills FILE [--output TABLE] OBJECT.cu.o [OBJECT.cu.o ...]
 
-keep_ptxas_output.sh leaves the .ptxas files beside the objects. Prints, per kernel: registers a
-thread, static shared memory, stack and spilled bytes. Exit status 1 when a kernel spills and no line
-of FILE names it, or when a line of FILE names no kernel that spills; 2 when a file cannot be read.
-Lines of FILE are kernel names as printed here, '#' starts a comment.
+keep_ptxas_output.sh leaves OBJECT.cu.o.ptxas beside each object; objects of other languages are
+passed over. Prints, per kernel: registers a thread, static shared memory, stack and spilled bytes.
+Exit status 1 when a kernel spills and no line of FILE names it, or when a line of FILE names no
+kernel that spills; 2 when a file cannot be read. Lines of FILE are kernel names as printed here, '#'
+starts a comment.
 """
 import argparse
 import re
@@ -95,11 +96,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--declared-spills", required=True, metavar="FILE")
-    parser.add_argument("files", nargs="+", metavar="OBJECT.ptxas")
+    parser.add_argument("--output", metavar="TABLE", help="write the table here, not to stdout")
+    parser.add_argument("objects", nargs="+", metavar="OBJECT.cu.o")
     arguments = parser.parse_args()
     try:
         declared = read_declared(arguments.declared_spills)
-        kernels = [kernel for path in arguments.files for kernel in read_kernels(path)]
+        kernels = [kernel for path in arguments.objects if path.endswith(".cu.o")
+                   for kernel in read_kernels(path + ".ptxas")]
     except OSError as error:
         print(f"kernel_resources: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
@@ -107,11 +110,11 @@ def main():
         kernel["name"] = short_name(demangled)
 
     width = max([len(k["name"]) for k in kernels], default=6)
-    print(f"{'kernel':{width}}  {'for':8} registers  shared B  stack B  spilled B")
+    table = [f"{'kernel':{width}}  {'for':8} registers  shared B  stack B  spilled B"]
     for k in sorted(kernels, key=lambda k: (k["name"], k["architecture"])):
         spilled = k["spill_stores"] + k["spill_loads"]
-        print(f"{k['name']:{width}}  {k['architecture']:8} {k['registers']:9}  {k['shared']:8}"
-              f"  {k['stack']:7}  {spilled:9}")
+        table.append(f"{k['name']:{width}}  {k['architecture']:8} {k['registers']:9}"
+                     f"  {k['shared']:8}  {k['stack']:7}  {spilled:9}")
 
     spilling = {k["name"] for k in kernels if k["spill_stores"] + k["spill_loads"] > 0}
     undeclared = sorted(spilling - declared)
@@ -122,7 +125,15 @@ def main():
     for name in stale:
         print(f"kernel_resources: {arguments.declared_spills}: {name} does not spill (or is not "
               "built); remove the line", file=sys.stderr)
-    return 1 if undeclared or stale else 0
+    if undeclared or stale:
+        print("\n".join(table))
+        return 1
+    if arguments.output:
+        with open(arguments.output, "w", encoding="utf-8") as file:
+            file.write("\n".join(table) + "\n")
+    else:
+        print("\n".join(table))
+    return 0
 
 
 if __name__ == "__main__":

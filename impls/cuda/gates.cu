@@ -27,7 +27,8 @@ __global__ void gate_pass_kernel(GateParams params, const std::int64_t* sequence
 
 void require_encoding(bool same, const char* what) {
   if (!same) {
-    throw_bad_input(std::string(what) + ": the array's encoding is not the problem's");
+    throw_bad_input(std::string(what) +
+                    " is the problem's encoding; the array given holds another");
   }
 }
 
@@ -40,19 +41,19 @@ GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta
   params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
   switch (problem.gate_encoding) {
     case GateEncoding::log_decay:
-      require_encoding(std::holds_alternative<LogDecay>(gate), "log_decay");
+      require_encoding(std::holds_alternative<LogDecay>(gate), "gate: log_decay");
       params.gate = std::get<LogDecay>(gate).values;
       break;
     case GateEncoding::decay:
-      require_encoding(std::holds_alternative<Decay>(gate), "decay");
+      require_encoding(std::holds_alternative<Decay>(gate), "gate: decay");
       params.gate = std::get<Decay>(gate).values;
       break;
     case GateEncoding::neg_log_decay:
-      require_encoding(std::holds_alternative<NegLogDecay>(gate), "neg_log_decay");
+      require_encoding(std::holds_alternative<NegLogDecay>(gate), "gate: neg_log_decay");
       params.gate = std::get<NegLogDecay>(gate).values;
       break;
     case GateEncoding::logits: {
-      require_encoding(std::holds_alternative<DecayLogits>(gate), "decay_logit");
+      require_encoding(std::holds_alternative<DecayLogits>(gate), "gate: decay_logit");
       const auto& logits = std::get<DecayLogits>(gate);
       params.gate = logits.values;
       params.A_log = logits.A_log;
@@ -65,10 +66,10 @@ GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta
   const bool has_tokens = problem.total_tokens() > 0;
   if (has_tokens) require_pointer(params.gate, 4, "gate");
   if (problem.beta_encoding == BetaEncoding::beta) {
-    require_encoding(std::holds_alternative<BetaDirect>(beta), "beta");
+    require_encoding(std::holds_alternative<BetaDirect>(beta), "beta: beta");
     params.beta = std::get<BetaDirect>(beta).values;
   } else {
-    require_encoding(std::holds_alternative<BetaLogit>(beta), "beta_logit");
+    require_encoding(std::holds_alternative<BetaLogit>(beta), "beta: beta_logit");
     params.beta = std::get<BetaLogit>(beta).values;
   }
   if (has_tokens) require_pointer(params.beta, 4, "beta");

@@ -15,7 +15,7 @@ class Direct final : public Implementation {
         .operation = Operation::causal_conv1d,
         .backend = "cuda",
         .form = "direct",
-        .summary = "tokens in tiles, 16 bytes of channels per thread; bound by device memory",
+        .summary = "tokens in tiles, four channels per thread; bound by device memory",
         .resources = "",
         .min_compute_capability = 80};
     return description;

@@ -7,6 +7,8 @@
 // Bound by: 16 bytes of state traffic per state element and token (read and write, twice), from L1
 // and L2 where the state fits, and by one memory round trip after another along a sequence; the
 // number of columns is all the parallelism there is.
+//
+// H200, heads 16/32, dim 128, bf16 tokens, cold L2: 4x8192 in 112 ms, 1x32768 in 442 ms.
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"

@@ -6,9 +6,12 @@
 // as cuda/naive does, out of registers. Dk is a template value: register arrays need constant
 // indices.
 //
-// Bound by: 4 Dk multiply-adds and 3 Dk / 4 shared-memory loads per token and warp, one warp after
-// another on a scheduler; with fewer than 4 warps per multiprocessor (few heads, few sequences) the
-// rest of the chip idles. Global memory is touched once per token.
+// Bound by: shared memory. It delivers 128 bytes a cycle to a multiprocessor, broadcast or not, so
+// a warp's 3 Dk / 4 loads of 16 bytes per lane cost 4 cycles each, against 4 Dk multiply-adds
+// spread over four schedulers; and with fewer than 4 warps per multiprocessor (few heads, few
+// sequences) by their latency. Global memory is touched once per token.
+//
+// H200, heads 16/32, dim 128, bf16 tokens, cold L2: 4x8192 in 8.1 ms, 1x32768 in 31.5 ms.
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"

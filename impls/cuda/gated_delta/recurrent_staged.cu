@@ -1,21 +1,29 @@
-// cuda/recurrent_staged: the token recurrence with four lanes per state column and everything a
-// token needs prepared ahead of time by a warp of its own.
+// cuda/recurrent_staged: the token recurrence with 8 or 16 lanes per group of four state columns,
+// and everything a token needs prepared ahead of time by a warp of its own.
 //
-// A block holds 32 columns of one head: four warps of 8 columns, each column shared by four lanes
-// with Dk / 4 rows in registers. A fifth warp copies tiles of 8 tokens into shared memory
-// (cp.async, two tiles ahead), widens them to float32, normalises, and works out what depends on
-// the token alone: q . k, beta, and the decay. The four warps then spend 3 instead of 4
-// multiply-adds per state element:
-//   - the state is kept as c * S with one scalar c per head, the product of the decays since it was
+// A block holds 32 columns of one head. The lanes of a group share its four columns, each with Dk /
+// 8 or Dk / 16 rows of all four in registers, so that one load of k and q from shared memory serves
+// four columns. One more warp copies tiles of 8 tokens into shared memory (cp.async, two tiles
+// ahead), widens them to float32, normalises, and works out what depends on the token alone: q . k,
+// beta, and the decay. The computing warps then spend 3 instead of 4 multiply-adds per state
+// element:
+//   - the state is kept as S / c with one scalar c per head, the product of the decays since it was
 //     last folded in; it is folded in when it falls under 2^-24 (a reset, g = -inf, folds in a
 //     zero);
 //   - S^T k and S^T q are both taken of the old state, in one sweep, and the output is
-//     decay * S^T q + (q . k) * correction: no second sweep after the update, and one reduction
-//     over two shuffles for both sums.
+//     decay * S^T q + (q . k) * correction: no second sweep after the update, and one reduction for
+//     both. It halves the values with every shuffle (7 or 8 for eight sums), then each lane holds
+//     one.
 //
-// Bound by: 3 Dk / 4 multiply-adds and Dk / 8 shared-memory loads per warp and token, and with one
-// block per multiprocessor by their dependence from one token to the next: sweep, two shuffles,
-// update.
+// Bound by: the computing warps, which take 600 cycles a token with 16 lanes and one block per
+// multiprocessor (the preparing warp 400), most of it the dependence from one token to the next:
+// sweep, three or four shuffles, one more to share the corrections, update. Where blocks fill the
+// chip, also shared-memory delivery (128 bytes a cycle, for loads and shuffles).
+//
+// H200, heads 16/32, dim 128, bf16 tokens, cold L2: 4x8192 in 4.14 ms, 1x32768 in 9.98 ms.
+// Versions: one column per group of four lanes, every load of k and q serving one column, 6.21
+// and 11.8; this form with the preparing warp's loads and divisions one after another, 4.66
+// and 11.2.
 #include <cuda_runtime.h>
 
 #include "cuda/async_copy.cuh"
@@ -26,17 +34,17 @@ namespace gdn {
 namespace cuda {
 namespace {
 
-constexpr int kTile = 8;      // tokens
-constexpr int kColumns = 32;  // of one head, per block
-constexpr int kLanes = 4;     // per column, and per token in the preparing warp
-constexpr int kStages = 3;    // tiles of raw tokens in shared memory
-constexpr int kComputeThreads = kColumns * kLanes;
-constexpr int kThreads = kComputeThreads + 32;
+constexpr int kTile = 8;        // tokens
+constexpr int kColumns = 32;    // of one head, per block
+constexpr int kWidth = 4;       // columns per group of lanes
+constexpr int kTokenLanes = 4;  // per token in the preparing warp
+static_assert(kTile * kTokenLanes == 32 && kColumns == 32, "one warp prepares a tile");
+constexpr int kStages = 3;  // tiles of raw tokens in shared memory
 constexpr float kFoldBelow = 1.0f / (1 << 24);
 constexpr unsigned int kAllLanes = 0xffffffffu;
 
-/// Sum over the four lanes of a group.
-__device__ __forceinline__ float lanes_sum(float x) {
+/// Sum over the four lanes of a token.
+__device__ __forceinline__ float token_sum(float x) {
   x += __shfl_xor_sync(kAllLanes, x, 1);
   return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
@@ -114,22 +122,23 @@ class TilePreparation {
     commit_copies();
   }
 
-  /// Loads the gates of a tile into registers, one token per group of four lanes.
+  /// Starts to load the gates of a tile, one token per group of four lanes: for the next prepare()
+  /// but one, or the next if none has been.
   __device__ void load_gates(std::int64_t tile) {
-    const std::int64_t t = tile * kTile + lane_ / kLanes;
-    gate_ = 0;
-    beta_ = 0;
+    const std::int64_t t = tile * kTile + lane_ / kTokenLanes;
+    gate_ = next_gate_;
+    beta_ = next_beta_;
     if (t >= work_.span.length) return;
     const std::int64_t at = (work_.span.first + t) * p_.num_value_heads + work_.head;
-    gate_ = p_.gates.gate[at];
-    beta_ = p_.gates.beta[at];
+    next_gate_ = p_.gates.gate[at];
+    next_beta_ = p_.gates.beta[at];
   }
 
   /// Raw tile -> float32 tile and scalars in `buffer`. The copies must have arrived.
   __device__ void prepare(std::int64_t tile, int buffer) {
     const int stage = static_cast<int>(tile % kStages);
-    const int t = lane_ / kLanes;
-    const int part = lane_ % kLanes;
+    const int t = lane_ / kTokenLanes;
+    const int part = lane_ % kTokenLanes;
     const float decay = decode_decay(p_.gates, gate_, work_.head);
     const float beta = decode_beta(p_.gates, beta_);
 
@@ -137,7 +146,7 @@ class TilePreparation {
     float key_squares = 0;
     float products = 0;
 #pragma unroll 2
-    for (int k = part * kVector; k < KeyDim; k += kLanes * kVector) {
+    for (int k = part * kVector; k < KeyDim; k += kTokenLanes * kVector) {
       const auto query = load(&shared_.raw_query[stage][t][k]);
       const auto key = load(&shared_.raw_key[stage][t][k]);
 #pragma unroll
@@ -152,48 +161,68 @@ class TilePreparation {
     float query_factor = p_.scale;
     float key_factor = 1;
     if (p_.normalize_qk) {
-      query_factor = p_.scale / sqrtf(lanes_sum(query_squares) + kNormEpsilon);
-      key_factor = 1 / sqrtf(lanes_sum(key_squares) + kNormEpsilon);
+      query_factor = p_.scale / sqrtf(token_sum(query_squares) + kNormEpsilon);
+      key_factor = 1 / sqrtf(token_sum(key_squares) + kNormEpsilon);
     }
-#pragma unroll 2
-    for (int k = part * kVector; k < KeyDim; k += kLanes * kVector) {
-      widen(&shared_.raw_query[stage][t][k], &shared_.query[buffer][t][k], query_factor);
-      widen(&shared_.raw_key[stage][t][k], &shared_.key[buffer][t][k], key_factor);
-    }
+    widen_row(shared_.raw_query[stage][t], shared_.query[buffer][t], part, query_factor);
+    widen_row(shared_.raw_key[stage][t], shared_.key[buffer][t], part, key_factor);
+    float values[kTile];
 #pragma unroll
-    for (int i = lane_; i < kTile * kColumns; i += 32) {
-      shared_.value[buffer][i / kColumns][i % kColumns] =
-          to_float(shared_.raw_value[stage][i / kColumns][i % kColumns]);
-    }
+    for (int i = 0; i < kTile; ++i) values[i] = to_float(shared_.raw_value[stage][i][lane_]);
+#pragma unroll
+    for (int i = 0; i < kTile; ++i) shared_.value[buffer][i][lane_] = values[i];
 
     TokenScalars scalars;
     scalars.beta = beta;
-    scalars.query_key = lanes_sum(products) * query_factor * key_factor;
-    const int tokens =
-        static_cast<int>(min(static_cast<std::int64_t>(kTile), work_.span.length - tile * kTile));
-    for (int other = 0; other < tokens; ++other) {  // c runs through the tokens: every lane follows
-      const float decayed = c_ * __shfl_sync(kAllLanes, decay, other * kLanes);
+    scalars.query_key = token_sum(products) * query_factor * key_factor;
+    // c runs through the tokens: every lane follows. What it makes of places past the end is not
+    // used.
+    float decays[kTile];
+#pragma unroll
+    for (int other = 0; other < kTile; ++other) {
+      decays[other] = __shfl_sync(kAllLanes, decay, other * kTokenLanes);
+    }
+    bool folds = false;
+    scalars.decayed = 0;
+#pragma unroll
+    for (int other = 0; other < kTile; ++other) {
+      const float decayed = c_ * decays[other];
       const bool fold = decayed < kFoldBelow;
       c_ = fold ? 1.0f : decayed;
-      if (other == t) {
-        scalars.decayed = decayed;
-        scalars.inverse = fold ? 0.0f : 1 / decayed;
-      }
+      scalars.decayed = other == t ? decayed : scalars.decayed;
+      folds = other == t ? fold : folds;
     }
-    if (part == 0 && t < tokens) shared_.scalars[buffer][t] = scalars;
+    scalars.inverse = folds ? 0.0f : 1 / scalars.decayed;
+    if (part == 0) shared_.scalars[buffer][t] = scalars;
   }
 
  private:
   __device__ static Vector16<Token> load(const Token* at) {
     return *reinterpret_cast<const Vector16<Token>*>(at);
   }
-  __device__ static void widen(const Token* from, float* to, float factor) {
-    const Vector16<Token> vector = load(from);
+  /// The part of a row that this lane prepares, kBatch vectors at a time: all are loaded before the
+  /// first is stored, since the compiler cannot know that the two do not overlap.
+  __device__ static void widen_row(const Token* from, float* to, int part, float factor) {
+    constexpr int kVectors = KeyDim / (kTokenLanes * kVector);
+    constexpr int kBatch = kVectors % 4 == 0 ? 4 : kVectors % 3 == 0 ? 3 : kVectors;
 #pragma unroll
-    for (int i = 0; i < kVector; i += 4) {
-      *reinterpret_cast<float4*>(to + i) = make_float4(
-          to_float(vector.values[i]) * factor, to_float(vector.values[i + 1]) * factor,
-          to_float(vector.values[i + 2]) * factor, to_float(vector.values[i + 3]) * factor);
+    for (int first = 0; first < kVectors; first += kBatch) {
+      Vector16<Token> vectors[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        vectors[i] = load(from + (part + (first + i) * kTokenLanes) * kVector);
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        float* const at = to + (part + (first + i) * kTokenLanes) * kVector;
+#pragma unroll
+        for (int j = 0; j < kVector; j += 4) {
+          *reinterpret_cast<float4*>(at + j) = make_float4(
+              to_float(vectors[i].values[j]) * factor, to_float(vectors[i].values[j + 1]) * factor,
+              to_float(vectors[i].values[j + 2]) * factor,
+              to_float(vectors[i].values[j + 3]) * factor);
+        }
+      }
     }
   }
 
@@ -201,67 +230,131 @@ class TilePreparation {
   const BlockWork& work_;
   Shared& shared_;
   int lane_;
-  float gate_ = 0;
+  float gate_ = 0;  ///< of the tile to prepare
   float beta_ = 0;
+  float next_gate_ = 0;  ///< of the one after it
+  float next_beta_ = 0;
   float c_ = 1;  ///< after the last token prepared
 };
 
-/// A quarter of one state column: rows 4 * (part + 4 * j) + i at state[4 * j + i].
-template <int KeyDim>
-struct ColumnPart {
-  static constexpr int kVectors = KeyDim / kLanes / 4;
-  float state[4 * kVectors];
-  float c = 1;  ///< the state proper is c * state
+/// k and q of one token, the rows of one lane: row 4 * (lane + Lanes * j) + i at [j], component i.
+template <int KeyDim, int Lanes>
+struct LaneVectors {
+  static constexpr int kVectors = KeyDim / Lanes / 4;
+  float4 key[kVectors];
+  float4 query[kVectors];
 
-  __device__ static int row(int part, int i) { return 4 * (part + kLanes * (i / 4)) + i % 4; }
-
-  /// One token; returns its output, the same in the four lanes.
-  __device__ float advance(const float4* query, const float4* key, const TokenScalars& scalars,
-                           float value, int part) {
-    float4 keys[kVectors];
-    float predicted[4] = {};
-    float read[4] = {};
+  __device__ __forceinline__ void load(const float* shared_query, const float* shared_key,
+                                       int lane) {
 #pragma unroll
     for (int j = 0; j < kVectors; ++j) {
-      keys[j] = key[part + kLanes * j];
-      const float4 q = query[part + kLanes * j];
-      predicted[0] = fmaf(state[4 * j], keys[j].x, predicted[0]);
-      predicted[1] = fmaf(state[4 * j + 1], keys[j].y, predicted[1]);
-      predicted[2] = fmaf(state[4 * j + 2], keys[j].z, predicted[2]);
-      predicted[3] = fmaf(state[4 * j + 3], keys[j].w, predicted[3]);
-      read[0] = fmaf(state[4 * j], q.x, read[0]);
-      read[1] = fmaf(state[4 * j + 1], q.y, read[1]);
-      read[2] = fmaf(state[4 * j + 2], q.z, read[2]);
-      read[3] = fmaf(state[4 * j + 3], q.w, read[3]);
+      key[j] = reinterpret_cast<const float4*>(shared_key)[lane + Lanes * j];
+      query[j] = reinterpret_cast<const float4*>(shared_query)[lane + Lanes * j];
     }
-    const float state_key =
-        lanes_sum((predicted[0] + predicted[1]) + (predicted[2] + predicted[3]));
-    const float state_query = lanes_sum((read[0] + read[1]) + (read[2] + read[3]));
-    const float correction = scalars.beta * fmaf(-scalars.decayed, state_key, value);
+  }
+};
+
+/// The rows of one lane of its group's four columns.
+template <int KeyDim, int Lanes>
+class ColumnGroup {
+ public:
+  using Vectors = LaneVectors<KeyDim, Lanes>;
+  static constexpr int kRows = 4 * Vectors::kVectors;
+
+  __device__ ColumnGroup(int lane) : lane_(lane) {}
+  __device__ int row(int i) const { return 4 * (lane_ + Lanes * (i / 4)) + i % 4; }
+
+  /// Which sum a lane holds after the reduction: bit 0 of the lane says S^T k (0) or S^T q (1),
+  /// bits 1 and 2 which of the four columns. Lanes with bit 0 set store that column's output.
+  __device__ bool holds_output() const { return lane_ % 2 == 1 && lane_ < 8; }
+  __device__ int own_column() const { return (lane_ & 2) + (lane_ >> 2 & 1); }
+
+  /// S^T k and S^T q of the state as stored, each over all lanes; returns this lane's own sum.
+  __device__ __forceinline__ float sweep(const Vectors& x) const {
+    float sums[2 * kWidth];
+#pragma unroll
+    for (int w = 0; w < kWidth; ++w) {
+      float key[2] = {};
+      float query[2] = {};
+#pragma unroll
+      for (int j = 0; j < Vectors::kVectors; ++j) {
+        const float* s = &state[w][4 * j];
+        key[0] = fmaf(s[0], x.key[j].x, key[0]);
+        query[0] = fmaf(s[0], x.query[j].x, query[0]);
+        key[1] = fmaf(s[1], x.key[j].y, key[1]);
+        query[1] = fmaf(s[1], x.query[j].y, query[1]);
+        key[0] = fmaf(s[2], x.key[j].z, key[0]);
+        query[0] = fmaf(s[2], x.query[j].z, query[0]);
+        key[1] = fmaf(s[3], x.key[j].w, key[1]);
+        query[1] = fmaf(s[3], x.query[j].w, query[1]);
+      }
+      sums[w] = key[0] + key[1];
+      sums[kWidth + w] = query[0] + query[1];
+    }
+    exchange<4>(sums, 1);
+    exchange<2>(sums, 2);
+    exchange<1>(sums, 4);
+    if (Lanes == 16) sums[0] += __shfl_xor_sync(kAllLanes, sums[0], 8);
+    return sums[0];
+  }
+
+  /// S / c += k (correction / c)^T; `correction` is the lane's own column's, valid where bit 0 of
+  /// the lane is 0. Folds c into the state first where the token says so.
+  __device__ __forceinline__ void update(const Vectors& x, const TokenScalars& scalars,
+                                         float correction) {
     float inverse = scalars.inverse;
     c = scalars.decayed;
     if (inverse == 0.0f) {
 #pragma unroll
-      for (int i = 0; i < 4 * kVectors; ++i) state[i] *= scalars.decayed;
+      for (int w = 0; w < kWidth; ++w) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) state[w][i] *= scalars.decayed;
+      }
       inverse = 1;
       c = 1;
     }
     const float step = correction * inverse;
 #pragma unroll
-    for (int j = 0; j < kVectors; ++j) {
-      state[4 * j] = fmaf(keys[j].x, step, state[4 * j]);
-      state[4 * j + 1] = fmaf(keys[j].y, step, state[4 * j + 1]);
-      state[4 * j + 2] = fmaf(keys[j].z, step, state[4 * j + 2]);
-      state[4 * j + 3] = fmaf(keys[j].w, step, state[4 * j + 3]);
+    for (int w = 0; w < kWidth; ++w) {
+      const float k_step = __shfl_sync(kAllLanes, step, (w & 2) + 4 * (w & 1), Lanes);
+#pragma unroll
+      for (int j = 0; j < Vectors::kVectors; ++j) {
+        float* s = &state[w][4 * j];
+        s[0] = fmaf(x.key[j].x, k_step, s[0]);
+        s[1] = fmaf(x.key[j].y, k_step, s[1]);
+        s[2] = fmaf(x.key[j].z, k_step, s[2]);
+        s[3] = fmaf(x.key[j].w, k_step, s[3]);
+      }
     }
-    return fmaf(scalars.decayed, state_query, scalars.query_key * correction);
   }
+
+  float state[kWidth][kRows];
+  float c = 1;  ///< the state proper is c * state
+
+ private:
+  /// Of 2 * Count sums, lanes with `bit` clear keep the first half and lanes with it set the
+  /// second, each adding what the other had.
+  template <int Count>
+  __device__ __forceinline__ void exchange(float (&sums)[2 * kWidth], int bit) const {
+    const bool upper = (lane_ & bit) != 0;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+      const float give = upper ? sums[i] : sums[Count + i];
+      const float keep = upper ? sums[Count + i] : sums[i];
+      sums[i] = keep + __shfl_xor_sync(kAllLanes, give, bit);
+    }
+  }
+
+  int lane_;
 };
 
 /// Block b: columns [32 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
 /// Hv.
-template <typename Token, int KeyDim>
-__global__ void __launch_bounds__(kThreads) recurrent_staged_kernel(const GatedDeltaParams p) {
+template <typename Token, int KeyDim, int Lanes>
+__global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
+    recurrent_staged_kernel(const GatedDeltaParams p) {
+  constexpr int kComputeThreads = kColumns / kWidth * Lanes;
+  constexpr int kThreads = kComputeThreads + 32;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   using Shared = SharedTiles<Token, KeyDim>;
   Shared& shared = *reinterpret_cast<Shared*>(shared_bytes);
@@ -287,7 +380,7 @@ __global__ void __launch_bounds__(kThreads) recurrent_staged_kernel(const GatedD
   __syncthreads();
 
   const std::int64_t num_tiles = (work.span.length + kTile - 1) / kTile;
-  // In step i the fifth warp prepares tile i while the others compute tile i - 1.
+  // In step i the last warp prepares tile i while the others compute tile i - 1.
   if (thread >= kComputeThreads) {
     TilePreparation<Token, KeyDim> preparation(p, work, shared, thread - kComputeThreads);
     preparation.start_copy(0);
@@ -296,10 +389,10 @@ __global__ void __launch_bounds__(kThreads) recurrent_staged_kernel(const GatedD
     for (std::int64_t i = 0; i <= num_tiles; ++i) {
       if (i < num_tiles) {
         preparation.start_copy(i + 2);
+        preparation.load_gates(i + 1);
         wait_for_copies<2>();
         __syncwarp();
         preparation.prepare(i, static_cast<int>(i % 2));
-        preparation.load_gates(i + 1);
         __syncwarp();
       }
       __syncthreads();
@@ -307,42 +400,65 @@ __global__ void __launch_bounds__(kThreads) recurrent_staged_kernel(const GatedD
     return;
   }
 
-  const int part = thread % kLanes;
-  const int column = thread / kLanes;  // within the block
-  const int v = work.column + column;
-  const bool owns_column = v < p.value_head_dim;
-  ColumnPart<KeyDim> mine;
+  ColumnGroup<KeyDim, Lanes> group(thread % Lanes);
+  const int first_column = thread / Lanes * kWidth;  // of the group, within the block
 #pragma unroll
-  for (int i = 0; i < 4 * ColumnPart<KeyDim>::kVectors; ++i) {
-    const int k = ColumnPart<KeyDim>::row(part, i);
-    mine.state[i] = owns_column && k < p.key_head_dim
-                        ? load_state(p.pool, work.span.row, work.head, k, v)
-                        : 0.0f;
+  for (int w = 0; w < kWidth; ++w) {
+    const int v = work.column + first_column + w;
+#pragma unroll
+    for (int i = 0; i < group.kRows; ++i) {
+      const int k = group.row(i);
+      group.state[w][i] = v < p.value_head_dim && k < p.key_head_dim
+                              ? load_state(p.pool, work.span.row, work.head, k, v)
+                              : 0.0f;
+    }
   }
+  const int own_column = first_column + group.own_column();
+  const bool stores = group.holds_output() && work.column + own_column < p.value_head_dim;
+
   __syncthreads();  // tile 0 is prepared
   for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
     const int buffer = static_cast<int>(tile % 2);
     const std::int64_t first = tile * kTile;
     const int tokens =
         static_cast<int>(min(static_cast<std::int64_t>(kTile), work.span.length - first));
+    LaneVectors<KeyDim, Lanes> next;
+    next.load(shared.query[buffer][0], shared.key[buffer][0], thread % Lanes);
+    TokenScalars next_scalars = shared.scalars[buffer][0];
+    float next_value = shared.value[buffer][0][own_column];
+#pragma unroll 2
     for (int t = 0; t < tokens; ++t) {
-      const float output =
-          mine.advance(reinterpret_cast<const float4*>(shared.query[buffer][t]),
-                       reinterpret_cast<const float4*>(shared.key[buffer][t]),
-                       shared.scalars[buffer][t], shared.value[buffer][t][column], part);
-      if (part == 0 && owns_column) {
-        store_element(p.output, output_index(p, work.span.first + first + t, work.head, v),
-                      p.output_dtype, output);
+      const LaneVectors<KeyDim, Lanes> vectors = next;
+      const TokenScalars scalars = next_scalars;
+      const float value = next_value;
+      const int ahead = min(t + 1, kTile - 1);
+      next.load(shared.query[buffer][ahead], shared.key[buffer][ahead], thread % Lanes);
+      next_scalars = shared.scalars[buffer][ahead];
+      next_value = shared.value[buffer][ahead][own_column];
+
+      const float sum = group.sweep(vectors);
+      const float correction = scalars.beta * fmaf(-scalars.decayed, sum, value);
+      group.update(vectors, scalars, correction);
+      // The neighbour with bit 0 clear holds the same column's correction.
+      const float column_correction = __shfl_xor_sync(kAllLanes, correction, 1);
+      if (stores) {
+        store_element(
+            p.output,
+            output_index(p, work.span.first + first + t, work.head, work.column + own_column),
+            p.output_dtype, fmaf(scalars.decayed, sum, scalars.query_key * column_correction));
       }
     }
     __syncthreads();
   }
-  if (!owns_column) return;
 #pragma unroll
-  for (int i = 0; i < 4 * ColumnPart<KeyDim>::kVectors; ++i) {
-    const int k = ColumnPart<KeyDim>::row(part, i);
-    if (k < p.key_head_dim) {
-      store_state(p.pool, work.span.row, work.head, k, v, mine.c * mine.state[i]);
+  for (int w = 0; w < kWidth; ++w) {
+    const int v = work.column + first_column + w;
+#pragma unroll
+    for (int i = 0; i < group.kRows; ++i) {
+      const int k = group.row(i);
+      if (v < p.value_head_dim && k < p.key_head_dim) {
+        store_state(p.pool, work.span.row, work.head, k, v, group.c * group.state[w][i]);
+      }
     }
   }
 }
@@ -351,22 +467,28 @@ using Kernel = void (*)(GatedDeltaParams);
 struct Choice {
   Kernel kernel = nullptr;
   int key_dim = 0;  ///< compiled
+  int lanes = 0;    ///< per group of columns
+  int threads = 0;
   int shared_bytes = 0;
 };
 
-template <typename Token, int KeyDim>
+template <typename Token, int KeyDim, int Lanes>
 Choice make_choice() {
-  return {recurrent_staged_kernel<Token, KeyDim>, KeyDim,
-          static_cast<int>(sizeof(SharedTiles<Token, KeyDim>))};
+  return {recurrent_staged_kernel<Token, KeyDim, Lanes>, KeyDim, Lanes,
+          kColumns / kWidth * Lanes + 32, static_cast<int>(sizeof(SharedTiles<Token, KeyDim>))};
 }
 
+/// 16 lanes have the shorter chain from token to token, 8 the less work: the one counts where
+/// blocks are few. Beyond Dk = 128 the rows of 8 lanes would not fit their registers.
 template <typename Token>
-Choice choose(std::int64_t key_head_dim) {
-  if (key_head_dim <= 64) return make_choice<Token, 64>();
-  if (key_head_dim <= 96) return make_choice<Token, 96>();
-  if (key_head_dim <= 128) return make_choice<Token, 128>();
-  if (key_head_dim <= 192) return make_choice<Token, 192>();
-  return make_choice<Token, 256>();
+Choice choose(std::int64_t key_head_dim, bool few_blocks) {
+  if (key_head_dim <= 64) return make_choice<Token, 64, 8>();
+  if (key_head_dim <= 96) return make_choice<Token, 96, 8>();
+  if (key_head_dim <= 128) {
+    return few_blocks ? make_choice<Token, 128, 16>() : make_choice<Token, 128, 8>();
+  }
+  if (key_head_dim <= 192) return make_choice<Token, 192, 16>();
+  return make_choice<Token, 256, 16>();
 }
 
 class RecurrentStaged final : public Implementation {
@@ -405,20 +527,21 @@ class RecurrentStaged final : public Implementation {
     const std::int64_t column_tiles = (problem.value_head_dim + kColumns - 1) / kColumns;
     const unsigned int blocks = grid_blocks(
         problem.num_sequences() * problem.num_value_heads * column_tiles, description().name);
+    const bool few_blocks = blocks <= 2u * static_cast<unsigned int>(device.info().multiprocessors);
     const Choice choice = with_element_type(problem.token_dtype, [&](auto token) {
-      return choose<decltype(token)>(problem.key_head_dim);
+      return choose<decltype(token)>(problem.key_head_dim, few_blocks);
     });
     GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
     GDN_CUDA_CHECK(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         choice.shared_bytes));
     PlanInfo info;
     info.launches = 1;
-    info.choice = "key_dim=" + std::to_string(choice.key_dim) + " columns=32 lanes_per_column=4";
+    info.choice = "key_dim=" + std::to_string(choice.key_dim) +
+                  " columns=32 lanes=" + std::to_string(choice.lanes);
     return std::make_unique<LaunchPlan>(
         device, info, std::vector<DeviceBuffer>{}, [params, blocks, choice](cudaStream_t stream) {
-          choice
-              .kernel<<<blocks, kThreads, static_cast<std::size_t>(choice.shared_bytes), stream>>>(
-                  params);
+          choice.kernel<<<blocks, static_cast<unsigned int>(choice.threads),
+                          static_cast<std::size_t>(choice.shared_bytes), stream>>>(params);
         });
   }
 };
