@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "hip/code_objects.h"
-#include "hip/runtime_library.h"
 #include "hip/kernel_launcher.h"
+#include "hip/runtime_library.h"
 #include "hip/support.h"
 #include "interface/error.h"
 

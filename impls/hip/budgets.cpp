@@ -1,0 +1,54 @@
+#include "hip/budgets.h"
+
+namespace gdn::hip {
+
+const std::vector<Budget>& kernel_budgets() {
+  // A CU has 4 SIMDs of 256 VGPRs and 64 KB of LDS. One wave per SIMD is what a state of 128
+  // columns in registers costs; kernels that wait for memory or for sums want several.
+  static const std::vector<Budget> budgets = {
+      {"hold_stream", 16, 0, 10},
+      {"copy_words", 32, 0, 8},
+      {"fma_chain", 32, 0, 8},
+      {"naive_", 48, 0, 5},
+      {"recurrent_", 64, 0, 4},
+      {"recurrent_columns_", 64, 0, 4, 32},
+      {"fused_16_64", 132, 32768, 1, 32},
+      {"fused_16_128", 168, 32768, 1, 32},
+      {"fused_16_256", 240, 49152, 1, 32},
+      {"fused_32_64", 192, 49152, 1, 32},
+      {"fused_32_128", 224, 62464, 1, 32},
+  };
+  return budgets;
+}
+
+std::vector<std::string> budget_violations(const gfx906::KernelResources& kernel,
+                                           const std::vector<Budget>& budgets) {
+  const Budget* budget = nullptr;
+  for (const Budget& candidate : budgets) {
+    if (kernel.name.starts_with(candidate.prefix) &&
+        (budget == nullptr || candidate.prefix.size() > budget->prefix.size())) {
+      budget = &candidate;
+    }
+  }
+  if (budget == nullptr) return {kernel.name + ": no budget"};
+  std::vector<std::string> violations;
+  const auto at_most = [&](const char* what, int used, int allowed) {
+    if (used > allowed) {
+      violations.push_back(kernel.name + ": " + std::to_string(used) + " " + what + ", at most " +
+                           std::to_string(allowed));
+    }
+  };
+  at_most("VGPR spills", kernel.vgpr_spills, 0);
+  at_most("SGPR spills", kernel.sgpr_spills, budget->sgpr_spills);
+  at_most("bytes of scratch per lane", kernel.scratch_bytes, 0);
+  at_most("VGPRs", kernel.vgprs, budget->vgprs);
+  at_most("bytes of LDS", kernel.lds_bytes, budget->lds_bytes);
+  if (kernel.waves_per_simd() < budget->waves_per_simd) {
+    violations.push_back(kernel.name + ": " + std::to_string(kernel.waves_per_simd()) +
+                         " waves per SIMD, at least " + std::to_string(budget->waves_per_simd));
+  }
+  if (kernel.wave_size != 64) violations.push_back(kernel.name + ": not wave 64");
+  return violations;
+}
+
+}  // namespace gdn::hip
