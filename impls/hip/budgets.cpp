@@ -12,6 +12,7 @@ const std::vector<Budget>& kernel_budgets() {
       {"naive_", 48, 0, 5},
       {"recurrent_", 64, 0, 4},
       {"recurrent_columns_", 64, 0, 4, 32},
+      {"chunkwise_", 224, 62464, 1, 64},
       {"fused_16_64", 132, 32768, 1, 32},
       {"fused_16_128", 168, 32768, 1, 32},
       {"fused_16_256", 240, 49152, 1, 32},

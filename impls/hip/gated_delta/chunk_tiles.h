@@ -160,8 +160,9 @@ __device__ __forceinline__ float dot4(const float4& a, const float4& b, float su
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-/// L - I and the scores from the K and Q tiles: a thread computes (C/16)^2 entries of each.
-template <int D, int C>
+/// L - I and, `with_scores`, the scores from the K and Q tiles: a thread computes (C/16)^2 entries
+/// of each.
+template <bool with_scores, int D, int C>
 __device__ __forceinline__ void multiply_rows(ChunkTiles<D, C>& tiles) {
   constexpr int kEntries = C / 16;
   const int ti = static_cast<int>(threadIdx.x) / 16, tj = static_cast<int>(threadIdx.x) % 16;
@@ -172,7 +173,7 @@ __device__ __forceinline__ void multiply_rows(ChunkTiles<D, C>& tiles) {
 #pragma unroll
     for (int a = 0; a < kEntries; ++a) {
       key_i[a] = *reinterpret_cast<const float4*>(&tiles.key[ti + 16 * a][r]);
-      query_i[a] = *reinterpret_cast<const float4*>(&tiles.query[ti + 16 * a][r]);
+      if (with_scores) query_i[a] = *reinterpret_cast<const float4*>(&tiles.query[ti + 16 * a][r]);
     }
 #pragma unroll
     for (int b = 0; b < kEntries; ++b) {
@@ -180,7 +181,7 @@ __device__ __forceinline__ void multiply_rows(ChunkTiles<D, C>& tiles) {
 #pragma unroll
       for (int a = 0; a < kEntries; ++a) {
         keys[a][b] = dot4(key_i[a], key_j, keys[a][b]);
-        queries[a][b] = dot4(query_i[a], key_j, queries[a][b]);
+        if (with_scores) queries[a][b] = dot4(query_i[a], key_j, queries[a][b]);
       }
     }
   }
@@ -194,7 +195,7 @@ __device__ __forceinline__ void multiply_rows(ChunkTiles<D, C>& tiles) {
         decay = expf(static_cast<float>(tiles.cumulative[i] - tiles.cumulative[j]));
       }
       tiles.lower[i][j] = j < i ? tiles.beta[i] * decay * keys[a][b] : 0.0f;
-      tiles.scores[j][i] = decay * queries[a][b];
+      if (with_scores) tiles.scores[j][i] = decay * queries[a][b];
     }
   }
 }
@@ -202,6 +203,9 @@ __device__ __forceinline__ void multiply_rows(ChunkTiles<D, C>& tiles) {
 /// Solves L X = B for one column, x holding B and then X: forward substitution.
 template <int D, int C>
 __device__ __forceinline__ void solve_column(const ChunkTiles<D, C>& tiles, float (&x)[C]) {
+  // L is read again for every column: hoisted out of a loop over columns it would not fit in
+  // registers.
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
 #pragma unroll
   for (int i = 1; i < C; ++i) {
 #pragma unroll
@@ -253,6 +257,32 @@ struct StateTile {
     for (int j = 0; j < D / 32; ++j) {
 #pragma unroll
       for (int i = 0; i < 16; ++i) s[j][i / 4][i % 4] = 0.0f;
+    }
+  }
+  static constexpr int kElements = D * kTileColumns;
+  /// As the registers hold it: every thread's four columns together, no bounds, all accesses whole.
+  __device__ __forceinline__ void store_registers(float* to) const {
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        reinterpret_cast<float4*>(to)[(4 * j + r) * kChunkThreads + threadIdx.x] =
+            make_float4(s[j][r][0], s[j][r][1], s[j][r][2], s[j][r][3]);
+      }
+    }
+  }
+  __device__ __forceinline__ void load_registers(const float* from) {
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const float4 x =
+            reinterpret_cast<const float4*>(from)[(4 * j + r) * kChunkThreads + threadIdx.x];
+        s[j][r][0] = x.x;
+        s[j][r][1] = x.y;
+        s[j][r][2] = x.z;
+        s[j][r][3] = x.w;
+      }
     }
   }
   /// From and to the state pool; `first_column` is the tile's first.

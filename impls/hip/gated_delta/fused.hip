@@ -40,7 +40,7 @@ __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
     load_queries(p, token, key_head, count, tiles);
     __syncthreads();
 
-    multiply_rows(tiles);
+    multiply_rows<true>(tiles);
 #pragma unroll 1
     for (int block = 0; block < C / 8; ++block) {  // diag(beta) (V - diag(gamma) K S)
       const int i = 8 * block + thread.group;

@@ -47,4 +47,15 @@ struct GatedDeltaParams {
 };
 static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 16 * 4);
 
+/// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
+/// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of
+/// two). The workspace regions hold, for every slot and value head,
+struct ChunkwiseParams {
+  GatedDeltaParams delta;
+  float* carried;  ///< W = L^-1 diag(beta gamma) K: [C, Dk]
+  float* update;   ///< U = L^-1 diag(beta) V, then V' = U - W S: [C, Dv]
+  float* state;    ///< S before the chunk: for each tile of 128 columns, as its registers hold it
+  std::int64_t column_tiles;
+};
+
 }  // namespace gdn::hip

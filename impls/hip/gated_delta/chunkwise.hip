@@ -1,0 +1,206 @@
+// hip/chunkwise: the chunkwise form as three kernels, so that all but the state's own recurrence runs over
+// all chunks at once.
+//
+//     prepare   every chunk: K K^T, forward substitution for W and U               (parallel over chunks)
+//     walk      every head: V' = U - W S, then the state's update                  (serial over chunks)
+//     outputs   every chunk: Q S and the scores times V'                           (parallel over chunks)
+//
+// The price is what lies in memory between them: W, U and the state before every chunk, C (Dk + Dv) +
+// Dk Dv floats per chunk and head, written once and read once (U twice). The arithmetic of walk is a
+// third of the fused kernel's, which is what the critical path of a long sequence is made of.
+//
+// Bound by: memory traffic of the states in prepare's and outputs' favour, VALU issue in walk.
+#include "hip/gated_delta/chunk_tiles.h"
+
+namespace gdn::hip {
+namespace {
+
+/// Where a slot's chunk lies; count = 0 for a slot without one.
+struct SlotChunk {
+  int sequence;
+  int count;           ///< tokens
+  std::int64_t token;  ///< first
+};
+template <int C>
+__device__ __forceinline__ std::int64_t first_slot(const GatedDeltaParams& p, int sequence) {
+  constexpr int kShift = C == 16 ? 4 : 5;
+  return (p.sequence_offsets[sequence] >> kShift) + sequence;
+}
+template <int C>
+__device__ __forceinline__ SlotChunk chunk_of_slot(const GatedDeltaParams& p, std::int64_t slot) {
+  int low = 0, high = p.num_sequences - 1;  // the last sequence whose first slot is not beyond
+  while (low < high) {
+    const int middle = (low + high + 1) >> 1;
+    if (first_slot<C>(p, middle) <= slot) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const std::int64_t start = (slot - first_slot<C>(p, low)) * C;
+  const std::int64_t first = p.sequence_offsets[low];
+  const std::int64_t left = p.sequence_offsets[low + 1] - first - start;
+  return {low, left <= 0 ? 0 : left < C ? static_cast<int>(left) : C, first + start};
+}
+
+template <int C>
+__device__ __forceinline__ std::int64_t slot_head(const GatedDeltaParams& p, std::int64_t slot,
+                                                  int head) {
+  return slot * p.num_value_heads + head;
+}
+
+/// Grid: x = slot, y = value head.
+template <int D, int C>
+__device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
+  __shared__ ChunkTiles<D, C> tiles;
+  const GatedDeltaParams& p = params.delta;
+  const std::int64_t slot = blockIdx.x;
+  const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
+  const SlotChunk chunk = chunk_of_slot<C>(p, slot);
+  if (chunk.count == 0 || span_of(p, chunk.sequence).row < 0) return;
+  load_gates(p, chunk.token, chunk.count, head, tiles);
+  load_keys(p, chunk.token, key_head_of(p, head), chunk.count, tiles);
+  __syncthreads();
+  multiply_rows<false>(tiles);
+  __syncthreads();
+
+  const int Dk = p.key_head_dim, Dv = p.value_head_dim;
+  float* const carried = params.carried + slot_head<C>(p, slot, head) * C * Dk;
+  float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv;
+  if (thread < Dk) {
+    float x[C];
+#pragma unroll
+    for (int i = 0; i < C; ++i) x[i] = tiles.beta[i] * tiles.gamma[i] * tiles.key[i][thread];
+    solve_column(tiles, x);
+#pragma unroll
+    for (int i = 0; i < C; ++i) carried[i * Dk + thread] = x[i];
+  }
+#pragma unroll 1
+  for (int column = thread; column < Dv; column += kChunkThreads) {
+    float x[C];
+    with_element(p.token_element, [&](auto* type) {
+      using Token = std::remove_cv_t<std::remove_pointer_t<decltype(type)>>;
+      const Token* const values = value_at<Token>(p, chunk.token, head) + column;
+#pragma unroll
+      for (int i = 0; i < C; ++i) {
+        x[i] = i < chunk.count ? tiles.beta[i] * to_float(values[i * p.value_token_stride]) : 0.0f;
+      }
+    });
+    solve_column(tiles, x);
+#pragma unroll
+    for (int i = 0; i < C; ++i) update[i * Dv + column] = x[i];
+  }
+}
+
+/// Grid: x = tiles of 128 columns, y = value head, z = sequence.
+template <int D, int C>
+__device__ __forceinline__ void walk(const ChunkwiseParams& params) {
+  __shared__ ChunkTiles<D, C> tiles;
+  const GatedDeltaParams& p = params.delta;
+  const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
+  const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
+  const int Dk = p.key_head_dim, Dv = p.value_head_dim;
+  const Span span = span_of(p, sequence);
+  if (span.length == 0) return;
+  if (span.row < 0) {
+    store_zero_outputs(p, span, head, first_column);
+    return;
+  }
+  const ChunkThread thread = chunk_thread();
+  StateTile<D> state;
+  state.load_pool(p, span.row, head, first_column);
+  std::int64_t slot = first_slot<C>(p, sequence);
+  for (std::int64_t start = 0; start < span.length; start += C, ++slot) {
+    const std::int64_t token = span.first + start;
+    const int count = span.length - start < C ? static_cast<int>(span.length - start) : C;
+    const float* const carried = params.carried + slot_head<C>(p, slot, head) * C * Dk;
+    float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
+    float* const states = params.state +
+                          (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) *
+                              StateTile<D>::kElements;
+    load_gates(p, token, count, head, tiles);
+    load_keys(p, token, key_head_of(p, head), count, tiles);
+#pragma unroll
+    for (int step = 0; step < C * kWave / kChunkThreads; ++step) {  // W, in the query tile
+      const int row = thread.wave + kChunkThreads / kWave * step;
+#pragma unroll
+      for (int i = 0; i < D / kWave; ++i) {
+        const int k = thread.lane + kWave * i;
+        tiles.query[row][k] = k < Dk ? carried[row * Dk + k] : 0.0f;
+      }
+    }
+    state.store_registers(states);
+    __syncthreads();
+#pragma unroll 1
+    for (int block = 0; block < C / 8; ++block) {
+      const int i = 8 * block + thread.group;
+      const float4 product = state.template rows_times_state<C>(tiles.query, block);
+      const float carried_over[4] = {product.x, product.y, product.z, product.w};
+      float corrected[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = thread.column + e;
+        const bool inside = first_column + column < Dv;
+        corrected[e] = inside ? update[i * Dv + column] - carried_over[e] : 0.0f;
+        if (inside) update[i * Dv + column] = corrected[e];
+      }
+      *reinterpret_cast<float4*>(&tiles.update[i][thread.column]) =
+          make_float4(corrected[0], corrected[1], corrected[2], corrected[3]);
+    }
+    __syncthreads();
+    state.advance(tiles, count);
+    __syncthreads();
+  }
+  state.store_pool(p, span.row, head, first_column);
+}
+
+/// Grid: x = slot, y = value head, z = tiles of 128 columns.
+template <int D, int C>
+__device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
+  __shared__ ChunkTiles<D, C> tiles;
+  const GatedDeltaParams& p = params.delta;
+  const std::int64_t slot = blockIdx.x;
+  const int head = static_cast<int>(blockIdx.y);
+  const int first_column = static_cast<int>(blockIdx.z) * kTileColumns;
+  const int Dv = p.value_head_dim;
+  const SlotChunk chunk = chunk_of_slot<C>(p, slot);
+  if (chunk.count == 0 || span_of(p, chunk.sequence).row < 0) return;
+  const int key_head = key_head_of(p, head);
+  load_gates(p, chunk.token, chunk.count, head, tiles);
+  load_keys(p, chunk.token, key_head, chunk.count, tiles);
+  load_queries(p, chunk.token, key_head, chunk.count, tiles);
+  const float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
+#pragma unroll 4
+  for (int step = 0; step < C * kTileColumns / kChunkThreads; ++step) {
+    const int i = static_cast<int>(threadIdx.x) / kTileColumns + kChunkThreads / kTileColumns * step;
+    const int column = static_cast<int>(threadIdx.x) % kTileColumns;
+    tiles.update[i][column] = first_column + column < Dv ? update[i * Dv + column] : 0.0f;
+  }
+  StateTile<D> state;
+  state.load_registers(params.state +
+                       (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.z) *
+                           StateTile<D>::kElements);
+  __syncthreads();
+  multiply_rows<true>(tiles);
+  __syncthreads();
+  store_outputs(p, tiles, state, chunk.token, chunk.count, head, first_column);
+}
+
+}  // namespace
+
+// chunkwise_<step>_<chunk>_<rows>
+#define GDN_CHUNKWISE_STEP(step, chunk, dk)                                                  \
+  extern "C" __global__                                                                      \
+  __launch_bounds__(kChunkThreads) void chunkwise_##step##_##chunk##_##dk(ChunkwiseParams p) { \
+    step<dk, chunk>(p);                                                                      \
+  }
+#define GDN_CHUNKWISE(chunk, dk)         \
+  GDN_CHUNKWISE_STEP(prepare, chunk, dk) \
+  GDN_CHUNKWISE_STEP(walk, chunk, dk)    \
+  GDN_CHUNKWISE_STEP(outputs, chunk, dk)
+
+GDN_CHUNKWISE(32, 64)
+GDN_CHUNKWISE(32, 128)
+GDN_CHUNKWISE(16, 256)
+
+}  // namespace gdn::hip
