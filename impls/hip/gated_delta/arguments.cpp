@@ -1,17 +1,10 @@
 #include "hip/gated_delta/arguments.h"
 
+#include "hip/require.h"
 #include "interface/error.h"
 
 namespace gdn::hip {
 namespace {
-
-void require_pointer(const void* pointer, std::size_t alignment, const std::string& name) {
-  if (pointer == nullptr) throw_bad_input(name + ": the device pointer is null");
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
-    throw_bad_input(name + ": the device pointer is not aligned to " + std::to_string(alignment) +
-                    " bytes");
-  }
-}
 
 std::int64_t token_stride(std::int64_t given, std::int64_t dense, const std::string& name) {
   if (given == 0) return dense;
@@ -20,18 +13,6 @@ std::int64_t token_stride(std::int64_t given, std::int64_t dense, const std::str
                     " is smaller than a token's " + std::to_string(dense) + " elements");
   }
   return given;
-}
-
-Element element_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return Element::float32;
-    case DType::bfloat16:
-      return Element::bfloat16;
-    case DType::float16:
-      return Element::float16;
-  }
-  throw_bad_input("dtype: unknown");
 }
 
 const float* gate_values(const Problem& problem, const Gate& gate, GatedDeltaParams& params) {

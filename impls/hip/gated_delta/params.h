@@ -4,9 +4,10 @@
 
 #include <cstdint>
 
+#include "hip/element.h"
+
 namespace gdn::hip {
 
-enum class Element : std::int32_t { float32, bfloat16, float16 };
 enum class GateInput : std::int32_t { log_decay, decay, neg_log_decay, logits };
 
 struct GatedDeltaParams {

@@ -1,0 +1,113 @@
+// hip/direct: causal_conv1d as its definition says, a sum of `width` products per channel and token. The
+// lanes lie along whichever of channels and tokens is contiguous in memory.
+//
+// Two kernels, in stream order: the outputs, which read the old windows, then the windows, so that
+// windows updated in place are never read after they change.
+//
+// Bound by: memory traffic; the `width` reads of an input mostly hit the L1 cache.
+#include "hip/causal_conv1d/params.h"
+#include "hip/element_device.h"
+
+namespace gdn::hip {
+namespace {
+
+constexpr int kWaves = 4;
+constexpr int kThreads = 64 * kWaves;
+
+struct Sequence {
+  std::int64_t first, length, row;
+};
+__device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
+  const std::int64_t first = p.sequence_offsets[n];
+  const std::int64_t row = p.slot_index == nullptr ? n : p.slot_index[n];
+  return {first, p.sequence_offsets[n + 1] - first, row};
+}
+__device__ __forceinline__ std::int64_t token_index(const ConvParams& p, std::int64_t token,
+                                                    std::int64_t channel) {
+  return p.time_fastest != 0 ? channel * p.tokens + token : token * p.channels + channel;
+}
+__device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::int64_t row,
+                                                     std::int64_t channel) {
+  return (row * p.channels + channel) * (p.width - 1);
+}
+
+template <typename Token>
+__device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& sequence,
+                                           std::int64_t t, std::int64_t channel) {
+  const Token* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
+  const Token* const input = static_cast<const Token*>(p.input);
+  const int window = p.width - 1;
+  float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Token*>(p.bias)[channel]);
+  for (int j = 0; j < p.width; ++j) {
+    const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
+    const float x =
+        i >= 0 ? to_float(input[token_index(p, sequence.first + i, channel)])
+               : load_element(p.state_in, p.state_element,
+                              window_index(p, sequence.row, channel) + window + i);
+    sum = fmaf(to_float(weight[j]), x, sum);
+  }
+  return p.silu != 0 ? sum * sigmoid(sum) : sum;
+}
+
+/// Grid: x = tiles of 64 channels, y = tiles of 64 tokens, z = sequence.
+template <typename Token>
+__device__ __forceinline__ void outputs(const ConvParams& p) {
+  const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
+  const int lane = static_cast<int>(threadIdx.x) % 64, wave = static_cast<int>(threadIdx.x) / 64;
+  for (std::int64_t tile = blockIdx.y; tile * kConvTileTokens < sequence.length;
+       tile += p.token_tiles) {
+    for (int step = 0; step < 64 / kWaves; ++step) {
+      const int across = wave + kWaves * step;  // along the index that is not contiguous
+      const std::int64_t t = tile * kConvTileTokens + (p.time_fastest != 0 ? lane : across);
+      const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kConvTileChannels +
+                                   (p.time_fastest != 0 ? across : lane);
+      if (t >= sequence.length || channel >= p.channels) continue;
+      const float y = sequence.row < 0 ? 0.0f : convolved<Token>(p, sequence, t, channel);
+      const std::int64_t token = sequence.first + t;
+      if (p.output != nullptr) {
+        store_as(&static_cast<Token*>(p.output)[token_index(p, token, channel)], y);
+      }
+      if (p.intermediate != nullptr) p.intermediate[token * p.channels + channel] = y;
+    }
+  }
+}
+
+/// Grid: x = tiles of 256 channels, z = sequence. One thread owns a window: it is read whole before
+/// any of it is written.
+template <typename Token>
+__device__ __forceinline__ void windows(const ConvParams& p) {
+  const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (channel >= p.channels || sequence.row < 0) return;
+  if (sequence.length == 0 && p.in_place != 0) return;
+  const int window = p.width - 1;
+  const std::int64_t at = window_index(p, sequence.row, channel);
+  float x[kConvMaxWindow];
+#pragma unroll
+  for (int j = 0; j < kConvMaxWindow; ++j) {
+    if (j >= window) continue;
+    const std::int64_t i = sequence.length - window + j;
+    x[j] = i >= 0 ? to_float(static_cast<const Token*>(
+                        p.input)[token_index(p, sequence.first + i, channel)])
+                  : load_element(p.state_in, p.state_element, at + sequence.length + j);
+  }
+#pragma unroll
+  for (int j = 0; j < kConvMaxWindow; ++j) {
+    if (j < window) store_element(p.state_out, p.state_element, at + j, x[j]);
+  }
+}
+
+}  // namespace
+
+#define GDN_CONV(suffix, Token)                                                         \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) { \
+    outputs<Token>(p);                                                                  \
+  }                                                                                     \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) { \
+    windows<Token>(p);                                                                  \
+  }
+GDN_CONV(f32, float)
+GDN_CONV(f16, _Float16)
+GDN_CONV(bf16, Bfloat16)
+
+}  // namespace gdn::hip

@@ -1,0 +1,36 @@
+// The argument block of the convolution kernels, shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+#include "hip/element.h"
+
+namespace gdn::hip {
+
+constexpr int kConvTileTokens = 64;
+constexpr int kConvTileChannels = 64;
+constexpr int kConvMaxWindow = 14;  ///< width - 1
+
+struct ConvParams {
+  const void* input;   ///< [T, channels], or [channels, T] if time_fastest
+  const void* weight;  ///< [channels, width]
+  const void* bias;    ///< [channels] or null
+  const std::int64_t* sequence_offsets;
+  const std::int64_t* slot_index;  ///< or null = identity
+  const void* state_in;            ///< [rows, channels, width - 1]
+  void* state_out;
+  void* output;         ///< as input, token type; or null
+  float* intermediate;  ///< [T, channels]; or null
+  std::int64_t tokens;  ///< T, as planned: the stride of a channel if time_fastest
+  std::int64_t channels;
+  std::int32_t token_tiles;  ///< grid y: tiles beyond are strided over
+  std::int32_t width;
+  std::int32_t silu;
+  std::int32_t time_fastest;
+  std::int32_t in_place;
+  Element token_element;
+  Element state_element;
+  std::int32_t unused;
+};
+
+}  // namespace gdn::hip

@@ -1,0 +1,74 @@
+// Element types on the device: loads, stores and the conversions between them. Included by .hip
+// files only.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include "hip/element.h"
+
+namespace gdn::hip {
+
+/// bfloat16 as stored: this card has no arithmetic in it.
+struct Bfloat16 {
+  unsigned short bits;
+};
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(_Float16 x) { return static_cast<float>(x); }
+__device__ __forceinline__ float to_float(Bfloat16 x) {
+  return __builtin_bit_cast(float, static_cast<unsigned>(x.bits) << 16);
+}
+
+/// Round to nearest even; NaN stays NaN.
+__device__ __forceinline__ Bfloat16 to_bfloat16(float x) {
+  const unsigned bits = __builtin_bit_cast(unsigned, x);
+  if (x != x) return {static_cast<unsigned short>(bits >> 16 | 0x40u)};
+  return {static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+}
+
+/// Calls f with a null pointer of the element's type: f(static_cast<const float*>(nullptr)) and so
+/// on. A uniform branch around code that is compiled once per type.
+template <typename F>
+__device__ __forceinline__ void with_element(Element element, F f) {
+  if (element == Element::float32) {
+    f(static_cast<const float*>(nullptr));
+  } else if (element == Element::float16) {
+    f(static_cast<const _Float16*>(nullptr));
+  } else {
+    f(static_cast<const Bfloat16*>(nullptr));
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ T* mutable_array(const T*, void* array) {
+  return static_cast<T*>(array);
+}
+__device__ __forceinline__ void store_as(float* to, float x) { *to = x; }
+__device__ __forceinline__ void store_as(_Float16* to, float x) { *to = static_cast<_Float16>(x); }
+__device__ __forceinline__ void store_as(Bfloat16* to, float x) { *to = to_bfloat16(x); }
+
+/// Element `index` of an array whose type is known at run time only: uniform branches, used where a
+/// kernel touches memory rarely (states) or last (outputs).
+__device__ __forceinline__ float load_element(const void* array, Element element,
+                                              std::int64_t index) {
+  if (element == Element::float32) return static_cast<const float*>(array)[index];
+  if (element == Element::float16) return to_float(static_cast<const _Float16*>(array)[index]);
+  return to_float(static_cast<const Bfloat16*>(array)[index]);
+}
+__device__ __forceinline__ void store_element(void* array, Element element, std::int64_t index,
+                                              float x) {
+  if (element == Element::float32) {
+    static_cast<float*>(array)[index] = x;
+  } else if (element == Element::float16) {
+    static_cast<_Float16*>(array)[index] = static_cast<_Float16>(x);
+  } else {
+    static_cast<Bfloat16*>(array)[index] = to_bfloat16(x);
+  }
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+}
+
+}  // namespace gdn::hip

@@ -1,0 +1,13 @@
+// hip/chunkwise of gated_delta_layer: two passes (two_pass.h).
+#include "hip/gated_delta_layer/two_pass.h"
+
+namespace gdn {
+
+const Implementation& hip_gated_delta_chunkwise();
+
+const Implementation& hip_gated_delta_layer_chunkwise() {
+  static const hip::TwoPassLayer implementation(hip_gated_delta_chunkwise());
+  return implementation;
+}
+
+}  // namespace gdn

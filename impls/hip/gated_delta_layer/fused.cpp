@@ -1,0 +1,13 @@
+// hip/fused of gated_delta_layer: two passes (two_pass.h).
+#include "hip/gated_delta_layer/two_pass.h"
+
+namespace gdn {
+
+const Implementation& hip_gated_delta_fused();
+
+const Implementation& hip_gated_delta_layer_fused() {
+  static const hip::TwoPassLayer implementation(hip_gated_delta_fused());
+  return implementation;
+}
+
+}  // namespace gdn

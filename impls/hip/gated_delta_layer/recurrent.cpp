@@ -1,0 +1,13 @@
+// hip/recurrent of gated_delta_layer: two passes (two_pass.h).
+#include "hip/gated_delta_layer/two_pass.h"
+
+namespace gdn {
+
+const Implementation& hip_gated_delta_recurrent();
+
+const Implementation& hip_gated_delta_layer_recurrent() {
+  static const hip::TwoPassLayer implementation(hip_gated_delta_recurrent());
+  return implementation;
+}
+
+}  // namespace gdn
