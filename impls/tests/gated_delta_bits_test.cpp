@@ -15,16 +15,18 @@ class GatedDeltaBits : public ImplementationTest {
  protected:
   /// The first of the problems that the implementation supports, as a case.
   Case supported_case(const std::string& options) {
-    for (const char* dtype : {"f32", "bf16"}) {
+    for (const char* shape : {"dim=64,dtype=f32", "dim=64,dtype=bf16", "dim=128,dtype=bf16"}) {
       const Problem problem =
-          Problem::parse("gated_delta:heads=2/4,dim=64,dtype=" + std::string(dtype) + options);
+          Problem::parse("gated_delta:heads=2/4," + std::string(shape) + options);
       if (implementation().supports(problem)) return generate_case(problem);
     }
     return {};
   }
   Outputs run(const Case& inputs) const { return execute(implementation(), inputs, device()); }
 
-  static constexpr std::int64_t kOutputPerToken = 4 * 64;
+  static std::int64_t output_per_token(const Case& inputs) {
+    return inputs.problem.num_value_heads * inputs.problem.value_head_dim;
+  }
 };
 
 TEST_P(GatedDeltaBits, TwoRunsAreEqual) {
@@ -52,7 +54,8 @@ TEST_P(GatedDeltaBits, ASequenceAloneIsTheSameAsInABatch) {
     const std::int64_t first = batch.sequence_offsets[static_cast<std::size_t>(n)];
     const std::int64_t last = batch.sequence_offsets[static_cast<std::size_t>(n) + 1];
     const Outputs alone = run(case_of_pieces(batch, {{n, 0, last - first}}));
-    EXPECT_TRUE(same_bits(alone.output, token_range(together.output, kOutputPerToken, first, last)))
+    EXPECT_TRUE(
+        same_bits(alone.output, token_range(together.output, output_per_token(batch), first, last)))
         << "sequence " << n;
     EXPECT_TRUE(same_bits(alone.state_pool, token_range(together.state_pool, row, n, n + 1)))
         << "sequence " << n;
@@ -69,9 +72,10 @@ TEST_P(GatedDeltaBits, DuplicatesInABatchAreEqual) {
   const Outputs out =
       run(case_of_pieces(source, {{0, 0, 130}, {1, 0, 67}, {0, 0, 130}, {0, 0, 130}}));
   const std::int64_t row = source.problem.state_row_stride();
-  const std::vector<float> first = token_range(out.output, kOutputPerToken, 0, 130);
+  const std::vector<float> first = token_range(out.output, output_per_token(source), 0, 130);
   for (const std::int64_t start : {197, 327}) {
-    EXPECT_TRUE(same_bits(first, token_range(out.output, kOutputPerToken, start, start + 130)));
+    EXPECT_TRUE(
+        same_bits(first, token_range(out.output, output_per_token(source), start, start + 130)));
   }
   for (const std::int64_t n : {2, 3}) {
     EXPECT_TRUE(same_bits(token_range(out.state_pool, row, 0, 1),
@@ -135,8 +139,9 @@ TEST_P(GatedDeltaBits, PoolRowsOfNobodyStayAsTheyAre) {
     for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
       if (inputs.slot_index[static_cast<std::size_t>(n)] >= 0) continue;
       const auto at = static_cast<std::size_t>(n);
-      for (const float x : token_range(outputs.output, kOutputPerToken, inputs.sequence_offsets[at],
-                                       inputs.sequence_offsets[at + 1])) {
+      for (const float x :
+           token_range(outputs.output, output_per_token(inputs), inputs.sequence_offsets[at],
+                       inputs.sequence_offsets[at + 1])) {
         ASSERT_EQ(x, 0.0f) << "output of padding sequence " << n;
       }
     }

@@ -15,10 +15,9 @@ class AnyImplementation : public ImplementationTest {
  protected:
   /// A small problem of the implementation's operation that it supports.
   Problem small_problem(const std::string& options = "") const {
-    for (const char* dtype : {"f32", "bf16"}) {
-      const Problem problem =
-          Problem::parse(to_string(implementation().description().operation) +
-                         ":heads=1/2,dim=64,seq=20+3,h0=normal,dtype=" + dtype + options);
+    for (const char* shape : {"dim=64,dtype=f32", "dim=64,dtype=bf16", "dim=128,dtype=bf16"}) {
+      const Problem problem = Problem::parse(to_string(implementation().description().operation) +
+                                             ":heads=1/2,seq=20+3,h0=normal," + shape + options);
       if (implementation().supports(problem)) return problem;
     }
     throw Error(ErrorKind::unsupported, "no small problem is supported");

@@ -66,13 +66,14 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
 
 // Planning figures, microseconds on an H200, from the measured kernels (fused_sm90.md): they rank
 // choices, nothing else.
-constexpr double kWholeChunk = 1.55;  // one block, all of V
+constexpr double kWholeChunk = 1.5;   // one block, all of V
 constexpr double kHalfChunk = 1.05;   // one block, half of V
-constexpr double kPieceChunk = 1.0;   // pieces kernel: no Q, no output
-constexpr double kUnitStart = 3.0;    // initial state, pipeline fill
+constexpr double kPieceChunk = 1.15;  // pieces kernel: no Q, no output
+constexpr double kBytesPerMicrosecond = 4.1e6;
+constexpr double kUnitStart = 3.0;  // initial state, pipeline fill
 constexpr double kKernelStart = 5.0;
 constexpr double kCombine = 1.2;                          // one transition applied
-constexpr int kChunksToForget = 10;                       // at ordinary gates
+constexpr int kChunksToForget = 8;                        // at ordinary gates
 constexpr std::int64_t kPieceUnitsPerMultiprocessor = 4;  // bounds the workspace
 constexpr std::int64_t kMostMultiprocessors = 144;        // of any sm_90 device
 
@@ -104,12 +105,24 @@ double makespan(const std::vector<double>& times, std::int64_t copies, int multi
 
 /// Expected time after the prepare kernel: the mean of gates that forget and gates that do not.
 double expected_time(const Problem& problem, const Choice& choice, int multiprocessors) {
-  const double chunk_time = choice.halves == 1 ? kWholeChunk : kHalfChunk;
   std::vector<std::int64_t> lengths = problem.sequences.lengths;
   std::sort(lengths.rbegin(), lengths.rend());
+  const std::int64_t piece = choice.chunks_per_piece, heads = problem.num_value_heads;
+  std::int64_t chain_units = 0;
+  for (const std::int64_t length : lengths) {
+    const std::int64_t chunks = (length + kChunk - 1) / kChunk;
+    chain_units += (piece == 0 ? chunks > 0 : (chunks + piece - 1) / piece) * heads;
+  }
+  // a chunk is as long as its dependent products take, or as its bytes take beside all others: K
+  // and Q once per key head, V, O and the record
+  const double bytes =
+      32768.0 / static_cast<double>(problem.value_heads_per_key_head()) + 32768 + kRecordBytes;
+  const double running =
+      static_cast<double>(std::min<std::int64_t>(chain_units, multiprocessors / choice.halves));
+  const double chunk_time = std::max(choice.halves == 1 ? kWholeChunk : kHalfChunk,
+                                     running * bytes / kBytesPerMicrosecond);
   std::vector<double> chain, exact, forgetful;
   std::int64_t most_pieces = 1;
-  const std::int64_t piece = choice.chunks_per_piece;
   for (const std::int64_t length : lengths) {
     std::int64_t chunks = (length + kChunk - 1) / kChunk;
     if (chunks == 0) continue;
@@ -123,7 +136,6 @@ double expected_time(const Problem& problem, const Choice& choice, int multiproc
     }
     chain.push_back(kUnitStart + static_cast<double>(chunks) * chunk_time);
   }
-  const std::int64_t heads = problem.num_value_heads;
   const double chain_time = makespan(chain, heads * choice.halves, multiprocessors);
   if (most_pieces == 1) return chain_time;
   return chain_time + kKernelStart +

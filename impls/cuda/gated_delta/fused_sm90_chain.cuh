@@ -40,13 +40,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
 
   for (;;) {
     mbarrier_wait(sm + Layout::kUnitFull + 8 * unit_ring.index, unit_ring.round_parity);
-    Unit u = load_unit(sm + Layout::kUnits + Layout::kUnitBytes * unit_ring.index);
-    // equal in all lanes; the shuffles tell the compiler, so that addresses stay in uniform
-    // registers
-    for (int* x : {&u.token0, &u.length, &u.head, &u.panel, &u.pool_row, &u.piece_slot, &u.start,
-                   &u.combine, &u.last, &u.saved_slot})
-      *x = __shfl_sync(~0u, *x, 0);
-    if (warp_leader) mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * unit_ring.index);
+    const Unit u = load_unit_uniform(sm + Layout::kUnits + Layout::kUnitBytes * unit_ring.index);
+    mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * unit_ring.index);
     unit_ring.advance();
     if (u.length < 0) break;
     const int panel = u.panel + wg;
@@ -59,6 +54,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         for (int i = t; i < u.length * 8; i += 128)
           *reinterpret_cast<uint4*>(out + (i >> 3) * out_stride + (i & 7) * 8) =
               make_uint4(0, 0, 0, 0);
+      __syncwarp();  // else the compiler takes all that follows for divergent: no uniform registers
       continue;
     }
     const StatePool& pool = a.p.pool;
@@ -411,7 +407,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
     }
     for (int i = 0; i < 2; i++) {
       mbarrier_init(sm + Layout::kUnitFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kUnitEmpty + 8 * i, 4 * MathWarpgroups + 2);
+      mbarrier_init(sm + Layout::kUnitEmpty + 8 * i, 128 * MathWarpgroups + 2);
     }
     fence_mbarrier_init();
   }

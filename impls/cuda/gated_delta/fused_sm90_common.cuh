@@ -18,8 +18,8 @@ inline constexpr int kDim = 128;   ///< Dk = Dv
 // of the update (gamma_C/gamma_i |k_i|^-1), and gamma_C. The inverse lengths are 1 unless the keys
 // are normalised here.
 inline constexpr int kTriangleBytes = 5120;
-inline constexpr int kFactorBytes = 784;
-inline constexpr int kRecordBytes = 11136;  ///< 2 * 5120 + 784, rounded up to 128
+inline constexpr int kFactorBytes = 800;    ///< whole sectors of 32 bytes
+inline constexpr int kRecordBytes = 11136;  ///< 2 * 5120 + 800, rounded up to 128
 /// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
 __host__ __device__ constexpr uint32_t triangle_slice(int b) {
   return 1536u * b - 256u * b * (b - 1);

@@ -41,9 +41,9 @@ struct PrepareLayout {
   static constexpr uint32_t kDiagonal = 26624;       // per warp: 16x16 float32 by columns of 20
   static constexpr uint32_t kLower0 = 32768;         // the other L buffer
   static constexpr uint32_t kInverseLength = 41984;  // [64] of K, [64] of Q, float32
-  static constexpr uint32_t kGrowth = 16960;         // [2][4] float32, between P and the L buffer
+  static constexpr uint32_t kKeySquares = 16960;     // [4] float32, between P and the L buffer
   static constexpr uint32_t kGates = 42496;          // per head: GateLayout
-  static constexpr uint32_t kGateBytes = 2048;
+  static constexpr uint32_t kGateBytes = 2064;
   __host__ __device__ static constexpr uint32_t barriers(int heads) {
     return kGates + heads * kGateBytes;
   }
@@ -58,6 +58,7 @@ struct GateLayout {
   static constexpr uint32_t kBeta = 768;
   static constexpr uint32_t kFromBlock = 1024;  // 2^(c_i - c at the end of the 16-block before i's)
   static constexpr uint32_t kToBlock = 1280;    // [b-1], b = 1..3: 2^(c_{16b-1} - c_j), j < 16b
+  static constexpr uint32_t kLargestBeta = 2048;  // one float
 };
 
 /// log2 of the decay of one token and value head, at least kFullReset.
@@ -81,6 +82,8 @@ __device__ __forceinline__ void scan_gates(uint32_t gates, float x0, float x1, f
   store_shared(p + GateLayout::kToEnd,
                make_float2(exp2_flush(fminf(end - c0, 0.f)), exp2_flush(fminf(end - c1, 0.f))));
   store_shared(p + GateLayout::kBeta, make_float2(beta0, beta1));
+  const uint32_t largest = __reduce_max_sync(~0u, __float_as_uint(fmaxf(fmaxf(beta0, beta1), 0.f)));
+  if (lane == 0) store_shared(gates + GateLayout::kLargestBeta, largest);
   float before = __shfl_sync(~0u, sum, (lane & 24) ? (lane & 24) - 1 : 0);
   if (lane < 8) before = 0.f;
   store_shared(p + GateLayout::kFromBlock, make_float2(exp2_flush(fminf(c0 - before, 0.f)),
@@ -93,18 +96,28 @@ __device__ __forceinline__ void scan_gates(uint32_t gates, float x0, float x1, f
   }
 }
 
-/// The last sequence whose first chunk slot is <= `slot`; the whole warp searches.
-__device__ __forceinline__ int sequence_of_slot(const KernelArguments& a, int64_t slot, int lane) {
-  int low = 0, high = a.p.num_sequences;  // the answer is in [low, high)
-  while (high - low > 1) {
+/// Where a chunk slot lies. The whole warp searches, the last 31 candidates in one load.
+struct SlotPlace {
+  int sequence;   // the last one whose first chunk slot is <= the slot
+  int64_t begin;  // its first token
+  int64_t end;
+};
+__device__ __forceinline__ SlotPlace place_of_slot(const GatedDeltaParams& p, int64_t slot,
+                                                   int lane) {
+  int low = 0, high = p.num_sequences;  // the answer is in [low, high)
+  while (high - low > 31) {
     const int step = (high - low + 31) / 32, n = low + (lane + 1) * step;
     const bool at_or_before =
-        n < high && first_chunk_slot(__ldg(a.p.sequence_offsets + n), n) <= slot;
+        n < high && first_chunk_slot(__ldg(p.sequence_offsets + n), n) <= slot;
     const int passed = __popc(__ballot_sync(~0u, at_or_before));
     low += passed * step;
     high = min(high, low + step);
   }
-  return low;
+  const int n = min(low + lane, p.num_sequences);
+  const int64_t offset = __ldg(p.sequence_offsets + n);
+  const bool at_or_before = low + lane < high && first_chunk_slot(offset, n) <= slot;
+  const int last = __popc(__ballot_sync(~0u, at_or_before)) - 1;
+  return {low + last, __shfl_sync(~0u, offset, last), __shfl_sync(~0u, offset, last + 1)};
 }
 
 /// Sequences by length, longest first (ties in order), and the work counters back to 0. Thread
@@ -147,11 +160,12 @@ __global__ void __launch_bounds__(128, 4)
   rest /= groups;
   const int key_head = rest % a.p.num_key_heads;
   const int64_t slot = rest / a.p.num_key_heads;
-  const int sequence = sequence_of_slot(a, slot, l);
-  const int64_t begin = __ldg(a.p.sequence_offsets + sequence);
-  const int64_t token0 = begin + (slot - first_chunk_slot(begin, sequence)) * kChunk;
-  const int64_t left = __ldg(a.p.sequence_offsets + sequence + 1) - token0;
-  if (left <= 0 || (a.p.slot_index != nullptr && __ldg(a.p.slot_index + sequence) < 0)) return;
+  const SlotPlace place = place_of_slot(a.p, slot, l);
+  const int64_t token0 =
+      place.begin + (slot - first_chunk_slot(place.begin, place.sequence)) * kChunk;
+  const int64_t left = place.end - token0;
+  if (left <= 0 || (a.p.slot_index != nullptr && __ldg(a.p.slot_index + place.sequence) < 0))
+    return;
   const int valid = left < kChunk ? static_cast<int>(left) : kChunk;
   const int first_head = key_head * group_size + group * a.heads_per_block;
   const int heads = min(a.heads_per_block, (key_head + 1) * group_size - first_head);
@@ -242,6 +256,17 @@ __global__ void __launch_bounds__(128, 4)
       }
   }
 
+  {  // largest squared key length: the diagonal of K K^T, with some |k_i k_j| that cannot exceed it
+    float square = 0.f;
+#pragma unroll
+    for (int jb = 0; jb < 4; jb++)
+      if (jb == w)
+#pragma unroll
+        for (int e = 0; e < 8; e++) square = fmaxf(square, fabsf(kk[8 * jb + e]));
+    const uint32_t largest = __reduce_max_sync(~0u, __float_as_uint(square));
+    if (l == 0) store_shared(sm + Layout::kKeySquares + 4 * w, largest);
+  }
+
   constexpr int kRow = 72;  // elements a row of the 16-bit tile: ldmatrix without bank conflicts
   uint8_t* record =
       a.records + (slot * a.p.num_value_heads + first_head) * static_cast<int64_t>(kRecordBytes);
@@ -266,8 +291,8 @@ __global__ void __launch_bounds__(128, 4)
         store_shared(
             factors + 256,
             gamma * a.p.scale * load_shared<float>(sm + Layout::kInverseLength + 256 + 4 * e));
-        if (e >= 60)
-          store_shared(factors + 768 - 240, load_shared<float>(G + GateLayout::kGamma + 252));
+        if (e >= 56)
+          store_shared(factors + 768 - 224, load_shared<float>(G + GateLayout::kGamma + 252));
       } else {
         store_shared(factors + 512, load_shared<float>(G + GateLayout::kToEnd + 4 * e) * k_inverse);
       }
@@ -277,7 +302,6 @@ __global__ void __launch_bounds__(128, 4)
     const float from0 = load_shared<float>(Gr + GateLayout::kFromBlock),
                 from1 = load_shared<float>(Gr + GateLayout::kFromBlock + 32);
     const uint32_t Gf = Gc + GateLayout::kFromBlock + 256 * w;  // kToBlock of block w (w > 0)
-    float largest = 0.f;
     {
       const float c0 = load_shared<float>(Gr), c1 = load_shared<float>(Gr + 32);
       const float l0 = from0 * b0, l1 = from1 * b1, p0 = from0 * a.p.scale, p1 = from1 * a.p.scale;
@@ -293,8 +317,6 @@ __global__ void __launch_bounds__(128, 4)
             const float2 f = load_shared<float2>(Gf + 32 * (2 * jb + e));
             const float x0 = kk[n] * l0 * f.x, x1 = kk[n + 1] * l0 * f.y, x2 = kk[n + 2] * l1 * f.x,
                         x3 = kk[n + 3] * l1 * f.y;
-            largest =
-                fmaxf(fmaxf(fmaxf(largest, fabsf(x0)), fmaxf(fabsf(x1), fabsf(x2))), fabsf(x3));
             store_shared(lower + mine + 32 * jb + 16 * e, pack<__half>(x0, x1));
             store_shared(lower + mine + 16 * kRow + 32 * jb + 16 * e, pack<__half>(x2, x3));
             p[2 * e] = pack<Token>(qk[n] * p0 * f.x, qk[n + 1] * p0 * f.y);
@@ -307,16 +329,12 @@ __global__ void __launch_bounds__(128, 4)
           for (int e = 0; e < 2; e++) {
             const int n = 4 * (2 * jb + e), column = 8 * e + 2 * q;
             const float2 c = load_shared<float2>(Gc + 64 * jb + 32 * e);
-            const float m0 = exp2_flush(fminf(c0 - c.x, 0.f)),
-                        m1 = exp2_flush(fminf(c0 - c.y, 0.f)),
-                        m2 = exp2_flush(fminf(c1 - c.x, 0.f)),
-                        m3 = exp2_flush(fminf(c1 - c.y, 0.f));
+            const float m0 = exp2_flush(c0 - c.x), m1 = exp2_flush(c0 - c.y),
+                        m2 = exp2_flush(c1 - c.x), m3 = exp2_flush(c1 - c.y);
             const float x0 = kk[n] * b0, x1 = kk[n + 1] * b0, x2 = kk[n + 2] * b1,
                         x3 = kk[n + 3] * b1;
-            largest =
-                fmaxf(fmaxf(fmaxf(largest, fabsf(x0)), fmaxf(fabsf(x1), fabsf(x2))), fabsf(x3));
             const uint32_t d =
-                diagonal + 80 * column + 4 * gq;  // on and above the diagonal: unused
+                diagonal + 80 * column + 4 * gq;  // on and above the diagonal: unused, may be inf
             store_shared(d, x0 * m0);
             store_shared(d + 80, x1 * m1);
             store_shared(d + 32, x2 * m2);
@@ -366,25 +384,21 @@ __global__ void __launch_bounds__(128, 4)
       mma_m8n8k8_f16(v, pack<__half>(-z[0], -z[1]), lower_right);
       store_matrix_trans(X + (8 + column) * kRow * 2, pack<__half>(v[0], v[1]));
     }
-    if (a.transition_bound != nullptr) {
-      // I - beta k k^T has norm at most max(1, beta |k|^2 - 1), and beta |k|^2 is among `largest`
-      const uint32_t warp_largest = __reduce_max_sync(~0u, __float_as_uint(largest));
-      if (l == 0)
-        store_shared(sm + Layout::kGrowth + 16 * (h & 1) + 4 * w,
-                     16.f * log2f(fmaxf(1.f, __uint_as_float(warp_largest) - 1.f)));
-    }
     fence_async_proxy();
     if (l == 0) bulk_wait_read<0>();  // the previous head's T and P have left their buffers
-    const bool wide = __syncthreads_or(largest > kFloat16Limit);
+    __syncthreads();
+    // bounds |L| and, less 1, the norm of I - beta k k^T
+    const float4 squares = load_shared<float4>(sm + Layout::kKeySquares);
+    const float largest = load_shared<float>(G + GateLayout::kLargestBeta) *
+                          fmaxf(fmaxf(squares.x, squares.y), fmaxf(squares.z, squares.w));
+    const bool wide = !(largest <= kFloat16Limit);
     if (t == 0) {
       bulk_store(record + kTriangleBytes, tail, Layout::kTail);
       bulk_commit();
-      if (a.transition_bound != nullptr) {
-        const float4 growth = load_shared<float4>(sm + Layout::kGrowth + 16 * (h & 1));
+      if (a.transition_bound != nullptr)
         a.transition_bound[slot * a.p.num_value_heads + first_head + h] =
             load_shared<float>(G + GateLayout::kCumulative + 252) +
-            ((growth.x + growth.y) + (growth.z + growth.w));
-      }
+            kChunk * log2f(fmaxf(1.f, largest - 1.f));
     }
     __syncwarp();
     // Block column w of X = (I + L)^-1, transposed, so that accumulators are the next operands:

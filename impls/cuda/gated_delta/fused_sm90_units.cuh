@@ -20,8 +20,8 @@ namespace gdn::cuda::fused_sm90 {
 
 using namespace hopper;
 
-/// What is left of a state that is forgotten: 5e-20 of it.
-inline constexpr float kForgetBits = 64.f;
+/// What is left of a state that is forgotten: 4e-15 of it, 2^-39 of a bfloat16 rounding.
+inline constexpr float kForgetBits = 48.f;
 
 /// MathWarpgroups 2: a block does all of V; 1: a block does 64 columns of V.
 template <int MathWarpgroups>
@@ -77,6 +77,15 @@ __device__ __forceinline__ Unit load_unit(uint32_t address) {
   const int4 x = load_shared<int4>(address), y = load_shared<int4>(address + 16);
   const int4 z = load_shared<int4>(address + 32);
   return {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w, z.x, z.y, z.z};
+}
+/// Whole warps. All lanes read the same; the shuffles tell the compiler so, which keeps what is
+/// made of it in uniform registers.
+__device__ __forceinline__ Unit load_unit_uniform(uint32_t address) {
+  const Unit u = load_unit(address);
+  const auto uniform = [](int x) { return __shfl_sync(~0u, x, 0); };
+  return {uniform(u.token0),   uniform(u.length),     uniform(u.head),       uniform(u.panel),
+          uniform(u.pool_row), uniform(u.chunk_slot), uniform(u.piece_slot), uniform(u.start),
+          uniform(u.combine),  uniform(u.last),       uniform(u.saved_slot)};
 }
 __device__ __forceinline__ void store_unit(uint32_t address, const Unit& u) {
   store_shared(address, make_int4(u.token0, u.length, u.head, u.panel));

@@ -1,0 +1,161 @@
+// The Hopper kernel over its own shapes (128x128 heads, 16-bit tokens), where the grids over every
+// implementation have few problems it supports; and what only a kernel that loads boxes of tokens
+// and splits sequences can get wrong. Needs a device of compute capability 9.0.
+#include "cuda/gated_delta/fused_sm90.h"
+
+#include <cmath>
+#include <limits>
+
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "implementation_fixture.h"
+#include "reference/errors.h"
+#include "reference/reference.h"
+
+namespace gdn {
+namespace {
+
+class FusedSm90 : public ImplementationTest {
+ protected:
+  static std::vector<std::string> with(const std::string& options,
+                                       const std::vector<std::string>& each) {
+    std::vector<std::string> problems;
+    for (const std::string& one : each)
+      for (const char* dtype : {"bf16", "f16"})
+        problems.push_back("gated_delta:dim=128,dtype=" + std::string(dtype) + "," + options +
+                           (one.empty() ? "" : "," + one));
+    return problems;
+  }
+  /// The outputs of a case whose tokens from `nan_from` on are NaN on the device, gates included.
+  Outputs run_with_nan(const Case& inputs, std::int64_t nan_from) {
+    DeviceCase on_device(inputs, device());
+    on_device.reset_async();
+    const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
+    const std::int64_t tokens = inputs.problem.total_tokens();
+    const auto poison = [&](const void* array, std::size_t values, std::int64_t element) {
+      const std::int64_t per_token = static_cast<std::int64_t>(values) / tokens * element;
+      device().fill_async(static_cast<char*>(const_cast<void*>(array)) + nan_from * per_token, 0xff,
+                          (tokens - nan_from) * per_token);
+    };
+    poison(arguments.query, inputs.query.size(), 2);
+    poison(arguments.key, inputs.key.size(), 2);
+    poison(arguments.value, inputs.value.size(), 2);
+    poison(std::get<LogDecay>(arguments.gate).values, inputs.gate.values.size(), 4);
+    poison(std::get<BetaDirect>(arguments.beta).values, inputs.beta.values.size(), 4);
+    implementation().plan(inputs.problem, on_device.arguments(), device())->run();
+    return on_device.download();
+  }
+};
+
+TEST_P(FusedSm90, EveryLengthModulo64) {
+  std::string lengths = "0";
+  for (int length = 1; length <= 65; ++length) lengths += "+" + std::to_string(length);
+  for (int length = 128; length < 192; length += 5) lengths += "+" + std::to_string(length);
+  expect_all_agree(with("heads=1/2,gates=mid,h0=normal,seq=" + lengths, {""}));
+}
+
+TEST_P(FusedSm90, GatesBetasAndKeys) {
+  expect_all_agree(with("heads=2/4,seq=200+0+64+1+333,h0=normal",
+                        {"gates=real", "gates=none", "gates=weak", "gates=near_one", "gates=strong",
+                         "gates=mid", "gates=reset", "gates=tiny"}));
+  for (const char* betas : {"sigmoid", "zero", "one", "two", "wide"})
+    expect_all_agree(
+        with("heads=1/2,seq=300,gates=near_one,betas=" + std::string(betas),
+             {"keys=unit", "keys=correlated", "keys=equal", "keys=alternating", "keys=zero"}));
+}
+
+TEST_P(FusedSm90, KeysOfAnyLength) {
+  expect_all_agree(with("heads=2/4,seq=300+65,gates=mid,h0=normal",
+                        {"keys=unnormalised,norm=1", "norm=1", "keys=zero,norm=1"}));
+  // no normalisation: entries of the triangular systems far beyond float16
+  expect_all_agree(
+      {"gated_delta:heads=2/2,dim=128,seq=40+65,dtype=bf16,keys=unnormalised,"
+       "gates=strong"});
+}
+
+TEST_P(FusedSm90, GroupedValueHeads) {
+  expect_all_agree(
+      with("seq=130+0+257,gates=mid,h0=normal",
+           {"heads=1/1", "heads=2/4", "heads=2/6", "heads=1/4", "heads=1/5", "heads=1/8"}));
+}
+
+TEST_P(FusedSm90, StatesSlotsAndLayouts) {
+  for (const char* state : {"f32", "bf16", "f16"})
+    for (const char* layout : {"kv", "vk"})
+      expect_all_agree(with("heads=2/4,seq=100+70+0+129,h0=normal,gates=mid,pool_pad=24,state=" +
+                                std::string(state) + ",layout=" + layout,
+                            {"slots=identity", "slots=permuted", "slots=padding"}));
+  expect_all_agree(with("heads=1/2,seq=200,gates=mid",
+                        {"h0=large", "h0=absent,ht=0", "h0=normal,ht=0", "scale=0.5"}));
+}
+
+TEST_P(FusedSm90, GateAndBetaEncodings) {
+  for (const char* beta : {"beta", "logit"})
+    expect_all_agree(with("heads=2/4,seq=100+77,beta=" + std::string(beta),
+                          {"gates=reset,gate=log_decay", "gates=reset,gate=decay",
+                           "gates=reset,gate=neg_log_decay", "gates=real,gate=logits"}));
+}
+
+// Long enough, with few enough heads, for cuda/fused_sm90 to split sequences: exact transitions at
+// weak gates, forgetting at strong ones, both in one batch.
+TEST_P(FusedSm90, LongSequences) {
+  expect_all_agree(with(
+      "heads=1/2,seq=2500,h0=normal",
+      {"gates=none", "gates=weak", "gates=near_one", "gates=reset", "gates=tiny", "gates=strong"}));
+  expect_all_agree(with("heads=2/4,h0=normal,state=bf16,layout=vk,slots=padding",
+                        {"seq=3000+0+70+1024+1,gates=none", "seq=3000+0+70+1024+1,gates=weak"}));
+  expect_all_agree(with("heads=1/2,gates=none,betas=two", {"seq=2048", "seq=2049,h0=large"}));
+}
+
+TEST_P(FusedSm90, ManyWorkItems) {
+  expect_all_agree({"gated_delta:heads=2/8,dim=128,seq=40x3+100x1,dtype=bf16,gates=mid,h0=normal",
+                    "gated_delta:heads=8/32,dim=128,seq=9x70,dtype=bf16,gates=weak,h0=normal"});
+}
+
+// Boxes of 64 tokens reach into the next sequence, whose values must not reach a result.
+TEST_P(FusedSm90, NanInTheNextSequenceStaysThere) {
+  const Case inputs =
+      generate_case(Problem::parse("gated_delta:heads=1/2,dim=128,seq=70+90,dtype=bf16,gates=mid,"
+                                   "h0=normal"));
+  const Outputs expected = run_with_nan(inputs, 160), got = run_with_nan(inputs, 70);
+  EXPECT_TRUE(same_bits(token_range(got.output, 2 * 128, 0, 70),
+                        token_range(expected.output, 2 * 128, 0, 70)));
+  const std::int64_t row = inputs.problem.state_row_stride();
+  EXPECT_TRUE(same_bits(token_range(got.state_pool, row, 0, 1),
+                        token_range(expected.state_pool, row, 0, 1)));
+  EXPECT_TRUE(std::isnan(got.output[2 * 128 * 70]));
+}
+
+// Lengths are read on the device at each run: a captured graph serves others of the same total.
+TEST_P(FusedSm90, AGraphServesOtherLengths) {
+  for (const char* lengths : {"300+0+65+35", "2000+100+200+100"}) {
+    const Case planned = generate_case(
+        Problem::parse("gated_delta:heads=1/2,dim=128,dtype=bf16,gates=weak,h0=normal,seq=" +
+                       std::string(lengths)));
+    DeviceCase on_device(planned, device());
+    const std::unique_ptr<Plan> plan =
+        implementation().plan(planned.problem, on_device.arguments(), device());
+    const auto replay = device().capture([&] { plan->run(); });
+    ASSERT_TRUE(replay);
+    Case other = planned;
+    const std::int64_t total = planned.problem.total_tokens();
+    other.problem.sequences.lengths = {1, total - 131, 130, 0};
+    other.sequence_offsets = other.problem.sequences.offsets();
+    const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
+    device().upload(const_cast<std::int64_t*>(arguments.sequence_offsets),
+                    other.sequence_offsets.data(), 5 * 8);
+    on_device.reset_async();
+    replay();
+    const Outputs outputs = on_device.download();
+    const auto report = reference::compare(other, reference::evaluate<double>(other), outputs);
+    EXPECT_EQ(reference::first_violation(report, report.limits), "") << lengths;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FusedSm90,
+                         testing::Values(&cuda::fused_sm90_implementation(false),
+                                         &cuda::fused_sm90_implementation(true)),
+                         test_name);
+
+}  // namespace
+}  // namespace gdn
