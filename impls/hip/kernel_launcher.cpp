@@ -8,12 +8,13 @@
 namespace gdn::hip {
 namespace {
 
+// Never destroyed: devices held in statics elsewhere unregister when the process ends.
 std::mutex& registry_mutex() {
-  static std::mutex mutex;
+  static std::mutex& mutex = *new std::mutex;
   return mutex;
 }
 std::map<void*, KernelLauncher*>& registry() {
-  static std::map<void*, KernelLauncher*> launchers;
+  static auto& launchers = *new std::map<void*, KernelLauncher*>;
   return launchers;
 }
 

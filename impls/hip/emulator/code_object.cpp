@@ -122,6 +122,24 @@ std::string function_name(std::string_view line) {
   return std::string(line.substr(open + 1, line.size() - open - 3));
 }
 
+/// The fields of a kernel descriptor (AMDGPU ABI, "Kernel Descriptor").
+Kernel read_descriptor(const std::string& name, const std::uint8_t* fields) {
+  Kernel kernel;
+  kernel.name = name;
+  std::memcpy(&kernel.lds_bytes, fields, 4);
+  std::memcpy(&kernel.scratch_bytes, fields + 4, 4);
+  std::memcpy(&kernel.kernarg_bytes, fields + 8, 4);
+  std::memcpy(&kernel.resource1, fields + 48, 4);
+  std::memcpy(&kernel.resource2, fields + 52, 4);
+  std::memcpy(&kernel.properties, fields + 56, 2);
+  kernel.vgprs = static_cast<int>((kernel.resource1 & 63) + 1) * 4;
+  if ((kernel.resource1 >> 12 & 0xff) != 0xf0) {
+    throw_bad_input("code object: kernel " + name +
+                    " changes the float mode; expected round to nearest with denormals kept");
+  }
+  return kernel;
+}
+
 int integer(const MetadataValue& kernel, std::string_view key) {
   return static_cast<int>(kernel[key].integer);
 }
@@ -199,7 +217,7 @@ std::vector<Instruction> decode_listing(std::string_view listing) {
   return code;
 }
 
-CodeObject::CodeObject(std::string_view elf, std::string_view listing) {
+CodeObject::CodeObject(std::string_view elf, std::string_view listing) : listing_(listing) {
   const Elf64_Ehdr& header = elf_header(elf);
   for (int pass = 0; pass < 2; ++pass) {
     for (int i = 0; i < header.e_phnum; ++i) {
@@ -222,40 +240,35 @@ CodeObject::CodeObject(std::string_view elf, std::string_view listing) {
     }
   }
   const auto descriptors = descriptor_addresses(elf);
-  Kernel* current = nullptr;
-  for_each_line(listing, [&](std::string_view line) {
+  Entry* current = nullptr;
+  for_each_line(listing_, [&](std::string_view line) {
     if (const std::string name = function_name(line); !name.empty()) {
       current = nullptr;
       const auto descriptor = descriptors.find(name);
       if (descriptor == descriptors.end()) return;
-      current = &kernels_.emplace_back();
-      current->name = name;
-      const std::uint8_t* fields = image_ + descriptor->second;
-      std::memcpy(&current->lds_bytes, fields, 4);
-      std::memcpy(&current->scratch_bytes, fields + 4, 4);
-      std::memcpy(&current->kernarg_bytes, fields + 8, 4);
-      std::memcpy(&current->resource1, fields + 48, 4);
-      std::memcpy(&current->resource2, fields + 52, 4);
-      std::memcpy(&current->properties, fields + 56, 2);
-      current->vgprs = static_cast<int>((current->resource1 & 63) + 1) * 4;
-      const std::uint32_t float_mode = current->resource1 >> 12 & 0xff;
-      if (float_mode != 0xf0) {
-        throw_bad_input("code object: kernel " + name +
-                        " changes the float mode; expected round to nearest with denormals kept");
-      }
-    } else if (current != nullptr && line.find("//") != std::string_view::npos) {
-      current->code.push_back(decode_line(line, 0));
+      current = &entries_.emplace_back();
+      current->kernel = read_descriptor(name, image_ + descriptor->second);
+    } else if (current != nullptr) {
+      const char* first = current->lines.empty() ? line.data() : current->lines.data();
+      current->lines = {first, static_cast<std::size_t>(line.data() + line.size() - first)};
     }
   });
-  for (Kernel& kernel : kernels_) resolve_branches(kernel.code, kernel.name);
-  if (kernels_.empty()) throw_bad_input("code object: the listing names none of its kernels");
+  if (entries_.empty()) throw_bad_input("code object: the listing names none of its kernels");
 }
 
 const Kernel& CodeObject::find(const std::string& name) const {
+  const std::scoped_lock lock(mutex_);
   std::vector<std::string> names;
-  for (const Kernel& kernel : kernels_) {
+  for (Entry& entry : entries_) {
+    Kernel& kernel = entry.kernel;
     names.push_back(kernel.name);
     if (kernel.name != name) continue;
+    if (kernel.code.empty()) {
+      for_each_line(entry.lines, [&](std::string_view line) {
+        if (line.find("//") != std::string_view::npos) kernel.code.push_back(decode_line(line, 0));
+      });
+      resolve_branches(kernel.code, kernel.name);
+    }
     std::set<std::string> unknown;
     for (const Instruction& instruction : kernel.code) {
       if (instruction.execute == nullptr) unknown.insert(instruction.text);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,22 +52,28 @@ struct Kernel {
 class CodeObject {
  public:
   /// Throws Error(bad_input): not an AMDGPU ELF, a float mode other than the default (round to
-  /// nearest even, denormals kept), a branch out of its kernel. Instructions the emulator does not
-  /// know are kept and named by find().
+  /// nearest even, denormals kept), a listing that names none of the kernels.
   CodeObject(std::string_view elf, std::string_view listing);
+  CodeObject(const CodeObject&) = delete;
+  CodeObject& operator=(const CodeObject&) = delete;
 
-  /// Throws Error(bad_input) naming the nearest kernel, or the instructions of this one that the
-  /// emulator does not know.
+  /// The kernel, decoded when it is first asked for. Throws Error(bad_input) naming the nearest
+  /// kernel, the instructions of this one that the emulator does not know, or a branch out of it.
   const Kernel& find(const std::string& name) const;
-  const std::vector<Kernel>& kernels() const { return kernels_; }
   const std::uint8_t* image() const { return image_; }
   std::uint64_t image_bytes() const { return image_bytes_; }
 
  private:
+  struct Entry {
+    Kernel kernel;
+    std::string_view lines;  ///< of listing_
+  };
+  std::string listing_;
   std::vector<std::uint8_t> storage_;
   std::uint8_t* image_ = nullptr;
   std::uint64_t image_bytes_ = 0;
-  std::vector<Kernel> kernels_;
+  mutable std::mutex mutex_;  ///< guards the decoding in find()
+  mutable std::vector<Entry> entries_;
 };
 
 /// Decodes the instruction lines of one function of a listing (no ELF needed): for tests of single

@@ -99,6 +99,16 @@ void access_lds(Context& context, Wave& wave, const Instruction& in, const u32* 
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!bit(exec, lane)) continue;
     const u32 address = addresses[lane];
+    // Lanes commonly read what a neighbour, or the same lane of the previous eight, has read just
+    // now: nothing new to check.
+    const int same = lane >= 1 && addresses[lane - 1] == address && bit(exec, lane - 1)   ? lane - 1
+                     : lane >= 8 && addresses[lane - 8] == address && bit(exec, lane - 8) ? lane - 8
+                                                                                          : -1;
+    if (same >= 0 && !is_write) {
+      if (!bit(loaded_defined, same)) loaded_defined &= ~(u64{1} << lane);
+      load_lane(wave, form, data, lane, lds.data() + address);
+      continue;
+    }
     if (!lds.in_bounds(address, size)) {
       context.report(FaultKind::out_of_bounds, wave, in,
                      "lane " + std::to_string(lane) + ": LDS byte " + std::to_string(address) +
