@@ -151,6 +151,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::hold(nv);
         wgmma::hold(sb);
         if (has_values) {
+          __syncwarp();
           if (warp_leader) mbarrier_arrive(sm + Layout::kValueEmpty + 8 * value.index);
           value.advance();
         }
@@ -188,6 +189,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::wait<0>();
         wgmma::hold(S);
         wgmma::hold(xa);
+        __syncwarp();
         if (warp_leader) {
           mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
           mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);
@@ -350,6 +352,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       wgmma::wait<0>();
       wgmma::hold(S);
       wgmma::hold(xa);
+      __syncwarp();  // every lane has read the record
       if (warp_leader) {
         mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
         mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);

@@ -27,8 +27,8 @@ inline constexpr float kLog2E = 1.4426950408889634f;
 /// Log decay (base 2) at or below which the decay is exactly 0 in float32 with subnormals flushed.
 /// Clamping -inf to it keeps every difference of cumulative sums finite.
 inline constexpr float kFullReset = -130.f;
-/// |L| for which float16 merges are safe: unit keys rounded to 16 bits with beta <= 2 stay below
-/// it, and (1 + 0.0625)^64 bounds the growth of the inverse.
+/// Largest beta |k|^2 for which merges are in float16. Unit keys rounded to 16 bits with beta <= 2
+/// stay below it, and (1 + 0.0625)^64 bounds the growth of the inverse.
 inline constexpr float kFloat16Limit = 2.0625f;
 
 /// Shared memory of one block, bytes. The K and Q tiles [2 panels][64][64] at 0 and 16384 are
