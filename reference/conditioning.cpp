@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kDefaultChunk = 64;
 constexpr std::int64_t kMostSystems = 256;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kZeroDecay = 104;  // exp(-104) rounds to zero in float32, subnormals included
 
 class Measurement {
@@ -29,24 +30,34 @@ class Measurement {
   Conditioning of_pair(std::int64_t index, const SequenceHead& pair) const {
     Conditioning result;
     const auto n = static_cast<std::size_t>(pair.sequence);
-    if (!inputs_.slot_index.empty() && inputs_.slot_index[n] < 0) return result;
     const std::int64_t first = inputs_.sequence_offsets[n];
     const std::int64_t end = inputs_.sequence_offsets[n + 1];
+    const bool padding = !inputs_.slot_index.empty() && inputs_.slot_index[n] < 0;
+    if (padding || first == end) return result;
     scan_gates(first, end, pair.value_head, result);
     if (index % pair_step_ != 0) return result;
     const std::int64_t chunks = (end - first + chunk_ - 1) / chunk_;
     const std::int64_t looked_at = std::min(chunks, systems_per_pair_);
+    double growth = 0;
+    double cancellation_squares = 0;
     for (std::int64_t i = 0; i < looked_at; ++i) {
       const std::int64_t begin = first + i * chunks / looked_at * chunk_;
-      const double condition =
-          solve_condition(begin, std::min(end, begin + chunk_), pair.value_head);
-      // Overflow of the inverse (NaN) is the worst conditioning there is.
-      if (!(condition <= result.chunk_solve)) result.chunk_solve = condition;
+      const ChunkSystem one = solve(begin, std::min(end, begin + chunk_), pair.value_head);
+      growth += one.inverse_growth;
+      cancellation_squares += one.cancellation * one.cancellation;
     }
+    const auto count = static_cast<double>(looked_at);
+    result.inverse_growth = growth / count;
+    result.cancellation = std::max(1.0, std::sqrt(cancellation_squares / count));
     return result;
   }
 
  private:
+  struct ChunkSystem {
+    double inverse_growth = 1;
+    double cancellation = 1;
+  };
+
   double log_decay(std::int64_t token, std::int64_t head) const {
     return gates_.log_decay[static_cast<std::size_t>(token * p_.num_value_heads + head)];
   }
@@ -57,6 +68,7 @@ class Measurement {
   void scan_gates(std::int64_t first, std::int64_t end, std::int64_t head,
                   Conditioning& result) const {
     double memory = 0;
+    double squares = 0;
     double in_chunk = 0;
     for (std::int64_t t = first; t < end; ++t) {
       if ((t - first) % chunk_ == 0) in_chunk = 0;
@@ -64,49 +76,95 @@ class Measurement {
       in_chunk += std::min(-g, kZeroDecay);
       const double decay = std::exp(g);
       memory = decay * decay * memory + 1;
-      result.chunk_log_decay = std::max(result.chunk_log_decay, decay * in_chunk);
+      squares += decay * in_chunk * decay * in_chunk;
       result.memory_tokens = std::max(result.memory_tokens, memory);
     }
+    result.chunk_log_decay = std::sqrt(squares / static_cast<double>(end - first));
   }
 
-  // Keys of tokens begin..end-1, one per row, normalised if the operation normalises them.
-  Eigen::MatrixXd keys(std::int64_t begin, std::int64_t end, std::int64_t head) const {
-    const bool layer = p_.operation == Operation::gated_delta_layer;
-    const std::int64_t key_dims = p_.num_key_heads * p_.key_head_dim;
-    const std::int64_t offset = head / p_.value_heads_per_key_head() * p_.key_head_dim;
+  // `width` channels from `channel` on of a layer's convolution, tokens begin..end-1, one per row.
+  Eigen::MatrixXd conv_channels(std::int64_t begin, std::int64_t end, std::int64_t channel,
+                                std::int64_t width) const {
     const bool by_time = p_.conv_layout == ConvLayout::time;
     const std::int64_t token_stride = by_time ? 1 : p_.conv_channels();
     const std::int64_t channel_stride = by_time ? p_.total_tokens() : 1;
-    Eigen::MatrixXd k(end - begin, p_.key_head_dim);
-    for (Eigen::Index i = 0; i < k.rows(); ++i) {
-      for (Eigen::Index e = 0; e < k.cols(); ++e) {
-        k(i, e) =
-            layer ? wide_.conv_output[static_cast<std::size_t>(
-                        (begin + i) * token_stride + (key_dims + offset + e) * channel_stride)]
-                  : static_cast<double>(
-                        inputs_.key[static_cast<std::size_t>((begin + i) * key_dims + offset + e)]);
+    Eigen::MatrixXd rows(end - begin, width);
+    for (Eigen::Index i = 0; i < rows.rows(); ++i) {
+      for (Eigen::Index e = 0; e < width; ++e) {
+        rows(i, e) = wide_.conv_output[static_cast<std::size_t>((begin + i) * token_stride +
+                                                                (channel + e) * channel_stride)];
       }
-      if (layer || p_.normalize_qk) k.row(i) /= std::sqrt(k.row(i).squaredNorm() + 1e-6);
+    }
+    return rows;
+  }
+
+  // The same of a [T, heads, width] array of the inputs.
+  static Eigen::MatrixXd head_rows(const std::vector<float>& values, std::int64_t begin,
+                                   std::int64_t end, std::int64_t heads, std::int64_t head,
+                                   std::int64_t width) {
+    Eigen::MatrixXd rows(end - begin, width);
+    for (Eigen::Index i = 0; i < rows.rows(); ++i) {
+      for (Eigen::Index e = 0; e < width; ++e) {
+        rows(i, e) = values[static_cast<std::size_t>(((begin + i) * heads + head) * width + e)];
+      }
+    }
+    return rows;
+  }
+
+  Eigen::MatrixXd keys(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+    const bool layer = p_.operation == Operation::gated_delta_layer;
+    const std::int64_t key_head = head / p_.value_heads_per_key_head();
+    Eigen::MatrixXd k =
+        layer ? conv_channels(begin, end, (p_.num_key_heads + key_head) * p_.key_head_dim,
+                              p_.key_head_dim)
+              : head_rows(inputs_.key, begin, end, p_.num_key_heads, key_head, p_.key_head_dim);
+    if (layer || p_.normalize_qk) {
+      for (Eigen::Index i = 0; i < k.rows(); ++i) {
+        k.row(i) /= std::sqrt(k.row(i).squaredNorm() + 1e-6);
+      }
     }
     return k;
   }
 
-  double solve_condition(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+  Eigen::MatrixXd values(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+    const std::int64_t dim = p_.value_head_dim;
+    if (p_.operation == Operation::gated_delta_layer) {
+      return conv_channels(begin, end, 2 * p_.num_key_heads * p_.key_head_dim + head * dim, dim);
+    }
+    return head_rows(inputs_.value, begin, end, p_.num_value_heads, head, dim);
+  }
+
+  ChunkSystem solve(std::int64_t begin, std::int64_t end, std::int64_t head) const {
     const Eigen::MatrixXd k = keys(begin, end, head);
     const Eigen::Index n = k.rows();
     const Eigen::MatrixXd gram = k * k.transpose();
     Eigen::MatrixXd system = Eigen::MatrixXd::Identity(n, n);
+    Eigen::MatrixXd updates = values(begin, end, head);
     for (Eigen::Index i = 0; i < n; ++i) {
       double log_ratio = 0;  // of the decays between token j and token i
       for (Eigen::Index j = i - 1; j >= 0; --j) {
         log_ratio += log_decay(begin + j + 1, head);
         system(i, j) = beta(begin + i, head) * gram(i, j) * std::exp(log_ratio);
       }
+      updates.row(i) *= beta(begin + i, head);
     }
-    const Eigen::MatrixXd inverse =
-        system.triangularView<Eigen::UnitLower>().solve(Eigen::MatrixXd::Identity(n, n));
-    if (!inverse.allFinite()) return std::numeric_limits<double>::infinity();
-    return (inverse.cwiseAbs() * (system.cwiseAbs() * Eigen::VectorXd::Ones(n))).maxCoeff();
+    const auto lower = system.triangularView<Eigen::UnitLower>();
+    const Eigen::MatrixXd inverse = lower.solve(Eigen::MatrixXd::Identity(n, n));
+    updates = lower.solve(updates).eval();
+    if (!inverse.allFinite() || !updates.allFinite()) return {kInfinity, kInfinity};
+
+    ChunkSystem result;
+    result.inverse_growth = inverse.cwiseAbs().sum() / static_cast<double>(n);
+    double log_ratio = 0;  // of the decays between token i and the chunk's end
+    double update_squares = 0;
+    for (Eigen::Index i = n - 1; i >= 0; --i) {
+      updates.row(i) *= std::exp(log_ratio);
+      update_squares += k.row(i).squaredNorm() * updates.row(i).squaredNorm();
+      log_ratio += log_decay(begin + i, head);
+    }
+    const double state_norm = (k.transpose() * updates).norm();
+    if (update_squares > 0) result.cancellation = std::sqrt(update_squares) / state_norm;
+    return result;
   }
 
   const Case& inputs_;
@@ -123,6 +181,7 @@ class Measurement {
 Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>& wide,
                                   const EvaluationOptions& options) {
   Conditioning worst;
+  if (inputs.problem.chunk > 0) worst.chunk = static_cast<double>(inputs.problem.chunk);
   if (inputs.problem.operation == Operation::causal_conv1d) return worst;
   const std::vector<SequenceHead> pairs = pairs_of(inputs.problem, options);
   const auto num_pairs = static_cast<std::int64_t>(pairs.size());
@@ -131,7 +190,8 @@ Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>&
   parallel_for(num_pairs, options.threads, [&](std::int64_t i) {
     const Conditioning one = measurement.of_pair(i, pairs[static_cast<std::size_t>(i)]);
     const std::lock_guard lock(mutex);
-    worst.chunk_solve = std::max(worst.chunk_solve, one.chunk_solve);
+    worst.inverse_growth = std::max(worst.inverse_growth, one.inverse_growth);
+    worst.cancellation = std::max(worst.cancellation, one.cancellation);
     worst.memory_tokens = std::max(worst.memory_tokens, one.memory_tokens);
     worst.chunk_log_decay = std::max(worst.chunk_log_decay, one.chunk_log_decay);
   });

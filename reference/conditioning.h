@@ -1,30 +1,40 @@
-// How much of an implementation's rounding the problem itself amplifies: three numbers measured
-// from the inputs in float64, from which the error limits of ill-conditioned problems follow
+// How much of an implementation's rounding the problem itself amplifies: four numbers measured from
+// the inputs in float64, from which the error limits of ill-conditioned problems follow
 // (error_limits.cpp). They are properties of the problem and of its chunk size, not of any
 // implementation's result.
+//
+// With the notation of contract section 2, in a chunk of C tokens:
+//     L = I + strict_lower(diag(beta) (K K^T * D)),   V' = L^-1 diag(beta) V,
+//     S = (diag(gamma_C / gamma) K)^T V'
+// V' and S being what the chunk makes of a zero state.
 #pragma once
 
 #include "reference/reference.h"
 
 namespace gdn::reference {
 
+/// Each the worst over the (sequence, head) pairs; the first two averaged over a pair's chunks.
 struct Conditioning {
-  /// Skeel condition number of the chunk's triangular system (contract section 2),
-  ///     || |L^-1| |L| ||_inf,   L = I + strict_lower(diag(beta) (K K^T * D)),
-  /// the factor by which solving it may amplify relative rounding errors (Higham, Accuracy and
-  /// Stability of Numerical Algorithms, 2nd ed., section 8.2). Worst of the chunks looked at; 1
-  /// where nothing couples. About 4 for unit keys in random directions, 2C for equal keys with beta
-  /// = 1, 2C^2 for equal keys with beta = 2 (C tokens in a chunk).
-  double chunk_solve = 1;
+  /// Mean absolute row sum of L^-1. An error of u in L is one of L^-1 u L^-1 in its inverse, and a
+  /// solution by substitution or by any inverse is wrong by this number squared, in units of u
+  /// (relative to updates of their usual size). 1.3 to 3 for unit keys in random directions and for
+  /// text; 2 for equal keys and beta = 1, C for equal keys and beta = 2.
+  double inverse_growth = 1;
+  /// sqrt(sum_i |k_i V'_i|^2) / |S|, decays included: how much larger the updates are than the
+  /// state they add up to. Rounding them to 16 bits is wrong by this many roundings of the state.
+  /// About 1 for keys in random directions; sqrt(2C) for equal keys and beta = 1.
+  double cancellation = 1;
   /// Tokens whose rounding errors are still in the state together: the largest value of
   /// m <- exp(2 g_t) m + 1 over a sequence. T without decay. Errors of independent roundings grow
   /// with its square root.
   double memory_tokens = 1;
-  /// Largest exp(g_t) G_t over the tokens, G_t the sum of |g| since the chunk began, t included.
-  /// Forms that keep G in float32 have it wrong by G unit roundoffs, hence every decay exp(G_j -
-  /// G_i) by as much, relatively; exp(g_t) is the largest of them that is not exactly 1. Each |g|
-  /// counts up to 104 (exp(-104) is zero in float32, and such forms may clamp there).
+  /// Root mean square over a sequence of exp(g_t) G_t, G_t the sum of |g| since the chunk began, t
+  /// included. Forms that keep G in float32 have it wrong by G unit roundoffs, hence every decay
+  /// exp(G_j - G_i) by as much, relatively; exp(g_t) is the largest of them that is not exactly 1.
+  /// Each |g| counts up to 104 (exp(-104) is zero in float32, and such forms may clamp there).
   double chunk_log_decay = 0;
+  /// Tokens in a chunk.
+  double chunk = 64;
 };
 
 /// Chunks of Problem::chunk tokens (64 if 0). The gates of every pair are read; of the triangular

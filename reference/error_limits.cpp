@@ -4,24 +4,28 @@
 // the step S -> exp(g) (I - beta k k^T) S is a contraction. What is left is how many roundings of
 // what size are in the result together, and what a chunkwise form adds.
 //
+// The numbers of conditioning.h: M memory in tokens, G cumulated log decay, E growth of the
+// inverse, X cancellation; C tokens in a chunk, N = max(1, M / C) chunks that are in the result
+// together.
+//
 // float32 tokens (u = 2^-24). Errors of independent origin add as squares, beside a base for the
 // dot products, exponentials and accumulations of any one token:
-//     limit = u max(50, sqrt((2 sqrt(M))^2 + (3 G)^2 + (4 kappa)^2))
-//   M      memory in tokens: n independent roundings of the state add up to sqrt(n) of them
-//   G      cumulated log decay of a chunk: its two exponents are each wrong by about G u
-//   kappa  Skeel condition of the chunk's triangular system: solving it by substitution, or by an
-//          explicit inverse, is wrong by a small multiple of kappa u
-// 50 u is 3e-6, the limit of every well-conditioned problem (M up to 600, G up to 16, kappa up to
-// 10). The factors are 1.3 to 2 times the largest errors of float32 evaluations of both forms
-// (token recurrence; chunkwise with substitution and with explicit inverse; chunks of 16 to 256)
-// over every combination of the generated gates, betas, keys and initial states at 64 to 8192
-// tokens.
+//     limit = u max(50, sqrt((2 sqrt(M))^2 + (8 G)^2 + (4 E^2 sqrt(N))^2 + (12 (X - 1))^2))
+// 50 u is 3e-6, the limit of every well-conditioned problem.
 //
 // 16-bit tokens (u = 2^-8, 2^-11): the operands of matrix products are rounded to 16 bits, a few
-// roundings (each about 0.4 u) in a row, and the rounded inverse is wrong relative to the chunk's
-// condition:
-//     limit = u sqrt(b^2 + (kappa / 6)^2),   1e-2 (bfloat16) or 1.5e-3 (float16) = b u
-// for the worst single head. A bfloat16 output alone has an error of 1.66e-3, its rounding.
+// roundings (each about 0.4 u) in a row, for the worst single head; the rounded inverse adds an
+// error of its growth, rounded updates one of their cancellation:
+//     limit = u sqrt(b^2 + (E sqrt(N) / 4)^2 + (X - 1)^2),   b u = 1e-2 (bfloat16), 1.5e-3
+//     (float16)
+// A bfloat16 output alone has an error of 1.66e-3, its rounding.
+//
+// The factors were set by emulating both forms (token recurrence; chunkwise with substitution and
+// with an explicit inverse) over every combination of the generated gates, betas, keys and initial
+// states, chunks of 16 to 256 and 64 to 8192 tokens: the nearest float32 result lies at 0.86 of its
+// limit, the nearest 16-bit result by substitution at 0.93. A 16-bit form that rounds its explicit
+// inverse exceeds them where keys repeat and beta nears 2: errors there reach the size of the
+// result.
 //
 // No limit is above 0.1: a result with no correct digit is wrong, however ill-conditioned the
 // problem. A stored state adds the rounding of its own dtype. The layer doubles the limits: its
@@ -38,14 +42,18 @@ constexpr double kLargestLimit = 0.1;
 
 double arithmetic_limit(DType token_dtype, const Conditioning& c) {
   const double u = unit_roundoff(token_dtype);
+  const double chunks = std::sqrt(std::max(1.0, c.memory_tokens / c.chunk));
   if (token_dtype == DType::float32) {
     const double memory = 2 * std::sqrt(c.memory_tokens);
-    const double amplified =
-        std::hypot(std::hypot(memory, 3 * c.chunk_log_decay), 4 * c.chunk_solve);
-    return u * std::max(50.0, amplified);
+    const double decay = 8 * c.chunk_log_decay;
+    const double solve = 4 * c.inverse_growth * c.inverse_growth * chunks;
+    const double cancellation = 12 * (c.cancellation - 1);
+    return u *
+           std::max(50.0, std::hypot(std::hypot(memory, decay), std::hypot(solve, cancellation)));
   }
   const double base = token_dtype == DType::bfloat16 ? 1e-2 : 1.5e-3;
-  return std::hypot(base, u * c.chunk_solve / 6);
+  const double solve = c.inverse_growth * chunks / 4;
+  return std::hypot(base, u * std::hypot(solve, c.cancellation - 1));
 }
 
 }  // namespace

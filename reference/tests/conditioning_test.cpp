@@ -17,38 +17,58 @@ Conditioning measure(const std::string& problem) {
   return measure(generate_case(Problem::parse(problem)));
 }
 
-TEST(Conditioning, EqualKeysInClosedForm) {
-  // beta = 1: L is all ones below the diagonal, its inverse bidiagonal (1, -1). Row i of |L^-1| |L|
-  // 1 is (i + 1) + i, 2C - 1 in the last.
-  EXPECT_NEAR(measure("gated_delta:heads=1/1,dim=32x4,seq=1x48,gates=none,betas=one,keys=equal,"
-                      "chunk=16")
-                  .chunk_solve,
-              2 * 16 - 1, 1e-4);
-  // beta = 2: twos below the diagonal, and in the inverse (with alternating signs). The last row is
-  // (2C - 1) + 2 sum_{j < C} (2j - 1) = 2C - 1 + 2 (C - 1)^2.
-  EXPECT_NEAR(measure("gated_delta:heads=1/1,dim=32x4,seq=1x48,gates=none,betas=two,keys=equal,"
-                      "chunk=16")
-                  .chunk_solve,
-              2 * 16 - 1 + 2 * 15 * 15, 1e-2);
+TEST(Conditioning, GrowthOfTheInverseForEqualKeysInClosedForm) {
+  // beta = 1: L is all ones below the diagonal, its inverse bidiagonal (1, -1): rows of 1, 2, 2,
+  // ...
+  const char* const one =
+      "gated_delta:heads=1/1,dim=32x4,seq=1x48,gates=none,betas=one,keys=equal,chunk=16";
+  EXPECT_NEAR(measure(one).inverse_growth, 2 - 1.0 / 16, 1e-5);
+  // beta = 2: twos below the diagonal, and in the inverse (with alternating signs): rows 1, 3, 5,
+  // ...
+  const char* const two =
+      "gated_delta:heads=1/1,dim=32x4,seq=1x48,gates=none,betas=two,keys=equal,chunk=16";
+  EXPECT_NEAR(measure(two).inverse_growth, 16, 1e-3);
+}
+
+TEST(Conditioning, CancellationForEqualKeysInClosedForm) {
+  // Equal keys, beta = 1: the updates are v_1, v_2 - v_1, v_3 - v_2, and they add up to v_3.
+  Case c = generate_case(
+      Problem::parse("gated_delta:heads=1/1,dim=32x1,seq=1x3,gates=none,betas=one,keys=equal"));
+  c.value = {4, -3, 2};
+  EXPECT_NEAR(measure(c).cancellation, std::sqrt(16.0 + 49 + 25) / 2, 1e-5);
+  // A decay of 1/2 before the last token halves the earlier updates, and the last one is against
+  // half of the state: v_1 / 2, (v_2 - v_1) / 2, v_3 - v_2 / 2.
+  c.gate.values[2] = std::log(0.5f);
+  EXPECT_NEAR(measure(c).cancellation, std::sqrt(4 + 12.25 + 12.25) / 2, 1e-5);
 }
 
 TEST(Conditioning, NothingCouplesWithoutUpdates) {
-  EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x4,seq=1x48,gates=none,betas=zero").chunk_solve, 1);
+  const auto c = measure("gated_delta:heads=1/1,dim=8x4,seq=1x48,gates=none,betas=zero");
+  EXPECT_EQ(c.inverse_growth, 1);
+  EXPECT_EQ(c.cancellation, 1);
 }
 
 TEST(Conditioning, RandomUnitKeysAreWellConditioned) {
   const auto c = measure("gated_delta:heads=2/4,dim=128x16,seq=1x256,gates=real");
-  EXPECT_GT(c.chunk_solve, 1);
-  EXPECT_LT(c.chunk_solve, 10);
+  EXPECT_GT(c.inverse_growth, 1);
+  EXPECT_LT(c.inverse_growth, 3);
+  EXPECT_LT(c.cancellation, 1.3);
 }
 
 TEST(Conditioning, DecayBetweenTheTokensCounts) {
   Case c = generate_case(
       Problem::parse("gated_delta:heads=1/1,dim=32x4,seq=1x2,gates=none,betas=one,keys=equal"));
   c.gate.values = {-7.0f, std::log(0.25f)};
-  // L = [1, 0; 1/4, 1]: the last row of |L^-1| |L| 1 is 1/4 + 5/4. The first token's decay is
-  // outside.
-  EXPECT_NEAR(measure(c).chunk_solve, 1.5, 1e-5);
+  // L = [1, 0; 1/4, 1], so L^-1 = [1, 0; -1/4, 1]. The first token's decay is outside.
+  EXPECT_NEAR(measure(c).inverse_growth, (1 + 1.25) / 2, 1e-5);
+}
+
+TEST(Conditioning, OverflowIsTheWorstThereIs) {
+  Case c = generate_case(
+      Problem::parse("gated_delta:heads=1/1,dim=64x4,seq=1x64,gates=none,keys=unnormalised"));
+  for (float& x : c.key) x *= 1e6f;
+  EXPECT_TRUE(std::isinf(measure(c).inverse_growth));
+  EXPECT_EQ(error_limits(c.problem, measure(c)).output, 0.1);
 }
 
 TEST(Conditioning, MemoryOfAGeometricDecay) {
@@ -62,21 +82,44 @@ TEST(Conditioning, CumulatedLogDecayStartsAgainInEveryChunkAndClampsResets) {
   Case c =
       generate_case(Problem::parse("gated_delta:heads=1/1,dim=4x4,seq=1x8,gates=none,chunk=4"));
   c.gate.values = {0, -std::numeric_limits<float>::infinity(), -1, 0, -2, 0, 0, 0};
-  EXPECT_NEAR(measure(c).chunk_log_decay, 105, 1e-5);  // 104 + 1, then a token without decay
+  // exp(g) G of the eight tokens: 0, 0 (a full reset), 105/e, 105; 2/e^2, 2, 2, 2.
+  const auto rms = [](std::initializer_list<double> values) {
+    double squares = 0;
+    for (double x : values) squares += x * x;
+    return std::sqrt(squares / 8);
+  };
+  const double e = std::exp(1.0);
+  EXPECT_NEAR(measure(c).chunk_log_decay, rms({105 / e, 105, 2 / (e * e), 2, 2, 2}), 1e-5);
   c.gate.values[1] = 0;
-  EXPECT_NEAR(measure(c).chunk_log_decay, 2, 1e-5);
+  EXPECT_NEAR(measure(c).chunk_log_decay, rms({1 / e, 1, 2 / (e * e), 2, 2, 2}), 1e-5);
 }
 
-TEST(Conditioning, LayersAreMeasuredOnTheKeysOfTheirConvolution) {
-  // Equal key channels (8..15) at every token and a convolution of its last tap alone: equal keys.
-  Case c = generate_case(
-      Problem::parse("gated_delta_layer:heads=1/1,dim=8x4,seq=1x16,gates=none,betas=one,chunk=16"));
-  for (std::size_t i = 0; i < c.qkv.size(); ++i) {
-    if (i % 20 >= 8 && i % 20 < 16) c.qkv[i] = c.qkv[i % 20];
+TEST(Conditioning, LayersAreMeasuredOnWhatTheirConvolutionMakes) {
+  // Equal key channels (8..15) at every token and a convolution of its last tap alone: equal keys;
+  // value channels (16..19) growing as 1, 2, 3, 4 after the activation is left out.
+  for (const char* layout : {"channels", "time"}) {
+    Case c = generate_case(Problem::parse(
+        std::string("gated_delta_layer:heads=1/1,dim=8x4,seq=1x4,gates=none,betas=one,act=none,"
+                    "conv_layout=") +
+        layout));
+    const bool by_time = c.problem.conv_layout == ConvLayout::time;
+    for (std::size_t t = 0; t < 4; ++t) {
+      for (std::size_t channel = 8; channel < 20; ++channel) {
+        c.qkv[by_time ? channel * 4 + t : t * 20 + channel] =
+            channel < 16 ? static_cast<float>(channel) : static_cast<float>(t + 1);
+      }
+    }
+    for (std::size_t i = 0; i < c.conv_weight.size(); ++i) {
+      c.conv_weight[i] = i % 4 == 3 ? 1.0f : 0.0f;
+    }
+    EXPECT_NEAR(measure(c).inverse_growth, 2 - 1.0 / 4, 1e-5) << layout;
+    // Updates 1, 1, 1, 1 add up to 4: no cancellation, rather the reverse, which counts as none.
+    EXPECT_EQ(measure(c).cancellation, 1) << layout;
+    for (std::size_t channel = 16; channel < 20; ++channel) {
+      c.qkv[by_time ? channel * 4 + 3 : 3 * 20 + channel] = 0.5f;
+    }
+    EXPECT_NEAR(measure(c).cancellation, std::sqrt(3 + 2.5 * 2.5) / 0.5, 1e-4) << layout;
   }
-  for (std::size_t i = 0; i < c.conv_weight.size(); ++i)
-    c.conv_weight[i] = i % 4 == 3 ? 1.0f : 0.0f;
-  EXPECT_NEAR(measure(c).chunk_solve, 31, 1e-3);
 }
 
 TEST(ErrorLimits, WellConditionedLimitsPerDtype) {
@@ -91,19 +134,34 @@ TEST(ErrorLimits, WellConditionedLimitsPerDtype) {
   EXPECT_EQ(limit("dtype=bf16,out=f32").output, limit("dtype=bf16").output);
 }
 
-TEST(ErrorLimits, GrowWithConditioningUpToOneTenth) {
-  const Problem problem = Problem::parse("gated_delta:heads=1/1,dim=4x4,seq=1x4");
-  const double base = error_limits(problem).output;
-  double last = base;
-  for (double kappa : {5.0, 100.0, 1e4, 1e9, std::numeric_limits<double>::infinity()}) {
-    const double limit = error_limits(problem, {kappa, 1, 0}).output;
-    EXPECT_GE(limit, last);
-    EXPECT_LE(limit, 0.1);
-    last = limit;
+TEST(ErrorLimits, GrowWithEachMeasureUpToOneTenth) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const Problem problem =
+        Problem::parse(std::string("gated_delta:heads=1/1,dim=4x4,seq=1x4,dtype=") + dtype);
+    for (double Conditioning::*measure :
+         {&Conditioning::inverse_growth, &Conditioning::cancellation}) {
+      double last = error_limits(problem).output;
+      const double base = last;
+      for (double value : {5.0, 100.0, 1e4, 1e9, infinity}) {
+        Conditioning conditioning;
+        conditioning.*measure = value;
+        const double limit = error_limits(problem, conditioning).output;
+        EXPECT_GE(limit, last) << dtype;
+        EXPECT_LE(limit, 0.1) << dtype;
+        last = limit;
+      }
+      EXPECT_GT(last, base) << dtype;
+      EXPECT_EQ(last, 0.1) << dtype;
+    }
   }
-  EXPECT_EQ(last, 0.1);
-  EXPECT_GT(error_limits(problem, {1, 1e6, 0}).output, base);
-  EXPECT_GT(error_limits(problem, {1, 1, 300}).output, base);
+  const Problem float32 = Problem::parse("gated_delta:heads=1/1,dim=4x4,seq=1x4");
+  Conditioning memory;
+  memory.memory_tokens = 1e6;
+  EXPECT_GT(error_limits(float32, memory).output, error_limits(float32).output);
+  Conditioning decay;
+  decay.chunk_log_decay = 300;
+  EXPECT_GT(error_limits(float32, decay).output, error_limits(float32).output);
 }
 
 }  // namespace
