@@ -2,7 +2,7 @@
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [STEP...]
-# DIR holds gdnbench and impls_tests: the build folder (default build/), or a folder made by
+# DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
@@ -24,14 +24,17 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ ${#steps[@]} -gt 0 ] || steps=(tests verify sanitizer table record)
-for program in gdnbench impls_tests; do
+for program in gdnbench implementation_tests cuda_backend_tests; do
   [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
 done
 mkdir -p "$out"
 
 run_tests() {
-  "$programs/impls_tests" --gtest_brief=1 --gtest_output="json:$out/tests.json" >"$out/tests.log" 2>&1 || true
-  tail -n 5 "$out/tests.log"
+  local test
+  for test in implementation_tests cuda_backend_tests; do
+    "$programs/$test" --gtest_brief=1 --gtest_output="json:$out/$test.json" >"$out/$test.log" 2>&1 || true
+    tail -n 5 "$out/$test.log"
+  done
 }
 
 run_verify() {
@@ -57,7 +60,9 @@ run_sanitizer() {
 }
 
 run_table() {
-  "$programs/gdnbench" sweep --preset implementations --device cuda --out "$out/table.h5"
+  rm -f "$out/table.h5"
+  "$programs/gdnbench" sweep --device cuda --heads 16/32 --dim 128 --seq 4x8192,1x32768 --dtype bf16 \
+    --h0 normal --gates weak --out "$out/table.h5"
   "$programs/gdnbench" table "$out/table.h5" | tee "$out/table.md"
 }
 

@@ -12,10 +12,10 @@ import subprocess
 import sys
 
 
-def count_tests(path):
+def count_tests(paths):
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     failures = []
-    for suite in json.loads(path.read_text())["testsuites"]:
+    for suite in (s for path in paths for s in json.loads(path.read_text())["testsuites"]):
         for test in suite["testsuite"]:
             if test.get("failures"):
                 counts["failed"] += 1
@@ -59,7 +59,8 @@ def ratio(tensor, limit):
 
 def main(folder, gdnbench, record, kernels, harness):
     folder = pathlib.Path(folder)
-    needed = ["tests.json", "verify.json", "memcheck", "racecheck", "table.md"]
+    test_files = ["implementation_tests.json", "cuda_backend_tests.json"]
+    needed = [*test_files, "verify.json", "memcheck", "racecheck", "table.md"]
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
@@ -68,7 +69,7 @@ def main(folder, gdnbench, record, kernels, harness):
     cuda = next((b for b in info["backends"] if b["backend"] == "cuda"), {})
     if not cuda.get("available"):
         sys.exit(f"write_gpu_record: no CUDA device here: {cuda.get('detail')}")
-    tests, test_failures = count_tests(folder / "tests.json")
+    tests, test_failures = count_tests([folder / name for name in test_files])
     verdicts, verify_failures, worst, problems = count_verdicts(folder / "verify.json")
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in ("memcheck", "racecheck")}
     dirty = [tool for tool, result in sanitizer.items() if result != "clean"]
