@@ -24,14 +24,14 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ ${#steps[@]} -gt 0 ] || steps=(tests verify sanitizer table record)
-for program in gdnbench implementation_tests cuda_backend_tests; do
+for program in gdnbench implementation_tests cuda_backend_tests fused_sm90_tests; do
   [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
 done
 mkdir -p "$out"
 
 run_tests() {
   local test
-  for test in implementation_tests cuda_backend_tests; do
+  for test in implementation_tests cuda_backend_tests fused_sm90_tests; do
     "$programs/$test" --gtest_brief=1 --gtest_output="json:$out/$test.json" >"$out/$test.log" 2>&1 || true
     tail -n 5 "$out/$test.log"
   done
