@@ -78,6 +78,25 @@ std::vector<Row> measure_errors(const std::vector<Problem>& problems,
   return list.rows;
 }
 
+std::vector<std::string> grown_errors(const Row& stored, const Row& measured,
+                                      const BaselineLimits& limits) {
+  std::vector<std::string> grown;
+  for (const HeldError& held : held_errors()) {
+    const double before = stored.*held.error;
+    const double error = measured.*held.error;
+    if (std::isnan(before) && std::isnan(error)) continue;  // the operation has no such output
+    const double negligible = unit_roundoff(parse_dtype(measured.*held.dtype, held.name)) / 4;
+    const double limit = std::max(limits.growth * before, negligible);
+    if (!(error <= limit)) {
+      grown.push_back(
+          fmt::format("{} error {:.3g}, stored {:.3g}, limit {:.3g} "
+                      "({:g} x the stored error)",
+                      held.name, error, before, limit, limits.growth));
+    }
+  }
+  return grown;
+}
+
 std::vector<BaselineFinding> compare_baseline(const std::vector<Row>& stored,
                                               const std::vector<Row>& current,
                                               const BaselineLimits& limits) {
@@ -96,17 +115,8 @@ std::vector<BaselineFinding> compare_baseline(const std::vector<Row>& stored,
     }
     const Row& measured = *found->second;
     if (!measured.ok()) continue;  // reported below
-    for (const HeldError& held : held_errors()) {
-      const double before = row.*held.error;
-      const double error = measured.*held.error;
-      if (std::isnan(before) && std::isnan(error)) continue;  // the operation has no such output
-      const double negligible = unit_roundoff(parse_dtype(measured.*held.dtype, held.name)) / 4;
-      const double limit = std::max(limits.growth * before, negligible);
-      if (!(error <= limit)) {
-        findings.push_back({key, fmt::format("{} error {:.3g}, stored {:.3g}, limit {:.3g} "
-                                             "({:g} x the stored error)",
-                                             held.name, error, before, limit, limits.growth)});
-      }
+    for (const std::string& what : grown_errors(row, measured, limits)) {
+      findings.push_back({key, what});
     }
   }
   for (const Row& row : current) {

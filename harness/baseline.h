@@ -26,15 +26,18 @@ struct BaselineLimits {
   double growth = 2.0;
 };
 
+/// Errors of `measured` that grew beyond `stored`, one line each: above growth x the stored error,
+/// and above a quarter of the element type's unit roundoff, below which no growth matters.
+std::vector<std::string> grown_errors(const Row& stored, const Row& measured,
+                                      const BaselineLimits& limits = {});
+
 struct BaselineFinding {
   std::string key;   ///< problem and implementation
   std::string what;  ///< one line
 };
 
-/// What is worse than stored, one finding each: an error above growth x stored (and above a quarter
-/// of the element type's unit roundoff, below which no growth matters), a row that is not ok (above
-/// the absolute limits), a stored row whose implementation or case is gone, a row nothing is stored
-/// of.
+/// What is worse than stored, one finding each: a grown error, a row that is not ok (above the
+/// absolute limits), a stored row whose implementation or case is gone, a row nothing is stored of.
 std::vector<BaselineFinding> compare_baseline(const std::vector<Row>& stored,
                                               const std::vector<Row>& current,
                                               const BaselineLimits& limits = {});

@@ -1,0 +1,163 @@
+// gdnbench compare A B: is B slower or faster than A, and did its errors grow?
+#include "harness/compare.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "harness/cli/command.h"
+#include "harness/cli/json.h"
+#include "harness/grid.h"
+#include "harness/table.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+std::vector<StoredRows> read_side(const char* name, const std::string& list) {
+  std::vector<StoredRows> side;
+  for (const std::string& path : split_values(name, list)) side.push_back(read_rows(path));
+  return side;
+}
+
+std::string percent(double fraction) {
+  return fraction == fraction ? fmt::format("{:+.2f}", 100 * fraction) : std::string();
+}
+
+class Compare : public Command {
+ public:
+  std::string name() const override { return "compare"; }
+  std::string help() const override {
+    return "verdict per row between two builds: same, faster, slower, ambiguous; errors grown";
+  }
+  std::string example() const override {
+    return "gdnbench compare before.h5 after.h5\n"
+           "  gdnbench compare before1.h5,before2.h5,before3.h5 after1.h5,after2.h5,after3.h5\n"
+           "  gdnbench compare before.h5 after.h5 --tolerance 1 --changed --json\n"
+           "\n"
+           "Verdicts rest on 95 % intervals of the medians and say 'same' or 'slower' only where "
+           "the\nwhole interval of the change lies within or beyond the tolerance. Several files "
+           "on a side\nare processes, each one sample; alternate the builds while making them "
+           "(A B B A).\n"
+           "\n"
+           "Exit codes: 0 same or faster, errors not grown; 1 an error grew or a check failed in "
+           "B;\n2 bad usage or bad input; 4 a row is slower; 5 a row is ambiguous or missing from "
+           "B.\nThe first that applies, in the order 1, 4, 5.";
+  }
+
+  void add_options(CLI::App& app) override {
+    app.add_option("A", a_, "rows file before; several processes as a comma list")->required();
+    app.add_option("B", b_, "rows file after; several processes as a comma list")->required();
+    app.add_option("--tolerance", tolerance_percent_, "percent that runs of one build may differ")
+        ->capture_default_str()
+        ->check(CLI::Range(0.0, 100.0));
+    app.add_option("--growth", options_.error_growth, "an error of B may be this many times A's")
+        ->capture_default_str()
+        ->check(CLI::Range(1.0, 100.0));
+    app.add_flag("--across-devices", options_.across_devices,
+                 "compare rows of different devices (refused otherwise)");
+    app.add_flag("--changed", changed_, "list only rows that are not 'same' or 'untimed'");
+    app.add_option("--format", format_, "markdown | latex | csv")->capture_default_str();
+    app.add_flag("--json", json_, "JSON instead of a table");
+  }
+
+  int run() override {
+    const TableFormat format = parse_table_format(format_);
+    options_.tolerance = tolerance_percent_ / 100;
+    const CompareResult result = compare(read_side("A", a_), read_side("B", b_), options_);
+    if (json_) {
+      print_json(result);
+    } else {
+      fmt::print("{}", render(table_of(result), format));
+    }
+    return result.exit_code();
+  }
+
+ private:
+  bool is_listed(const RowComparison& row) const {
+    return !changed_ || row.numeric_regression ||
+           (row.verdict != Verdict::same && row.verdict != Verdict::untimed);
+  }
+
+  std::string summary(const CompareResult& result) const {
+    std::string text;
+    for (const Verdict verdict : {Verdict::same, Verdict::faster, Verdict::slower,
+                                  Verdict::ambiguous, Verdict::missing, Verdict::untimed}) {
+      if (result.count(verdict) == 0) continue;
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", result.count(verdict),
+                          to_string(verdict));
+    }
+    std::int64_t grown = 0;
+    for (const RowComparison& row : result.rows) grown += row.numeric_regression ? 1 : 0;
+    return fmt::format("{} rows: {}; {} numeric regressions", result.rows.size(), text, grown);
+  }
+
+  Table table_of(const CompareResult& result) const {
+    Table table;
+    table.title = "B against A. " + summary(result);
+    table.header = {"verdict", "implementation", "problem", "mode",  "A ms",
+                    "B ms",    "change %",       "errors",  "reason"};
+    table.label_columns = 4;
+    for (const RowComparison& row : result.rows) {
+      if (!is_listed(row)) continue;
+      table.rows.push_back(
+          {to_string(row.verdict), row.implementation, row.problem, row.mode,
+           significant(row.a_ms.median), significant(row.b_ms.median), percent(row.change),
+           row.numeric_regression ? "REGRESSION" : "",
+           row.numeric_regression ? row.numeric_reason + ". " + row.reason : row.reason});
+    }
+    table.notes = result.notes;
+    table.notes.push_back("A: " + a_ + ". B: " + b_);
+    return table;
+  }
+
+  void print_json(const CompareResult& result) const {
+    std::string rows;
+    for (const RowComparison& row : result.rows) {
+      if (!is_listed(row)) continue;
+      const auto interval = [](const MedianInterval& side) {
+        return json_object({{"low", json_number(side.low)},
+                            {"median", json_number(side.median)},
+                            {"high", json_number(side.high)},
+                            {"samples", std::to_string(side.count)}});
+      };
+      rows += (rows.empty() ? "" : ",\n  ") +
+              json_object({{"problem", json_string(row.problem)},
+                           {"implementation", json_string(row.implementation)},
+                           {"mode", json_string(row.mode)},
+                           {"device", json_string(row.device)},
+                           {"verdict", json_string(to_string(row.verdict))},
+                           {"reason", json_string(row.reason)},
+                           {"change", json_number(row.change)},
+                           {"change_low", json_number(row.change_low)},
+                           {"change_high", json_number(row.change_high)},
+                           {"a_ms", interval(row.a_ms)},
+                           {"b_ms", interval(row.b_ms)},
+                           {"numeric_regression", row.numeric_regression ? "true" : "false"},
+                           {"numeric_reason", json_string(row.numeric_reason)},
+                           {"inconclusive", row.inconclusive ? "true" : "false"}});
+    }
+    std::string notes;
+    for (const std::string& note : result.notes) {
+      notes += (notes.empty() ? "" : ", ") + json_string(note);
+    }
+    fmt::print("{}\n", json_object({{"exit_code", std::to_string(result.exit_code())},
+                                    {"tolerance", json_number(options_.tolerance)},
+                                    {"notes", "[" + notes + "]"},
+                                    {"rows", "[" + rows + "]"}}));
+  }
+
+  std::string a_;
+  std::string b_;
+  CompareOptions options_;
+  double tolerance_percent_ = 1.5;
+  bool changed_ = false;
+  std::string format_ = "markdown";
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_compare() { return std::make_unique<Compare>(); }
+
+}  // namespace gdn::cli
