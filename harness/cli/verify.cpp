@@ -84,8 +84,7 @@ void print_detail(const VerifyResult& result) {
   if (report.heads.empty()) return;
   fmt::print(
       "       limits: output {:.2e}, state {:.2e}; growth of the chunk inverse {:.1f}, "
-      "cancellation "
-      "{:.1f}, memory {:.0f} tokens\n",
+      "cancellation {:.1f}, memory {:.0f} tokens\n",
       report.limits.output, report.limits.state, report.conditioning.inverse_growth,
       report.conditioning.cancellation, report.conditioning.memory_tokens);
   fmt::print("       {:>8} {:>5}  {:>10} {:>10} {:>8} {:>10}  {:>10} {:>10} {:>8}\n", "sequence",
