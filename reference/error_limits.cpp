@@ -21,11 +21,12 @@
 // A bfloat16 output alone has an error of 1.66e-3, its rounding.
 //
 // The factors were set by emulating both forms (token recurrence; chunkwise with substitution and
-// with an explicit inverse) over every combination of the generated gates, betas, keys and initial
-// states, chunks of 16 to 256 and 64 to 8192 tokens: the nearest float32 result lies at 0.86 of its
-// limit, the nearest 16-bit result by substitution at 0.93. A 16-bit form that rounds its explicit
-// inverse exceeds them where keys repeat and beta nears 2: errors there reach the size of the
-// result.
+// with an explicit inverse) over combinations of the generated gates, betas, keys (all but
+// unnormalised) and initial states, every one at beta = 2: float32 in chunks of 16 to 256 over 64
+// to 8192 tokens, 16 bits in chunks of 32 and 64 over 64 to 1024. The nearest float32 result lies
+// at 0.86 of its limit, the nearest 16-bit result by substitution at 0.93. A 16-bit form that
+// rounds its explicit inverse exceeds them where keys repeat and beta passes 1: errors there grow
+// to the size of the result.
 //
 // No limit is above 0.1: a result with no correct digit is wrong, however ill-conditioned the
 // problem. A stored state adds the rounding of its own dtype. The layer doubles the limits: its
