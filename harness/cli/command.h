@@ -33,6 +33,7 @@ std::unique_ptr<Command> make_verify();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_sweep();
 std::unique_ptr<Command> make_table();
+std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_baseline();
 

@@ -52,6 +52,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_bench());
   commands.push_back(make_sweep());
   commands.push_back(make_table());
+  commands.push_back(make_report());
   commands.push_back(make_compare());
   commands.push_back(make_baseline());
   return commands;

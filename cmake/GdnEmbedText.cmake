@@ -1,0 +1,20 @@
+# Writes a C++ source that holds text files as strings, so that the program needs no file beside it:
+#   cmake -DSOURCE=out.cpp -DNAMESPACE=a::b "-DFILES=page.html;page.css" -P GdnEmbedText.cmake
+# page.html becomes `extern const char* const page_html`. Literals are cut at 8 kB.
+set(content "// Made by cmake/GdnEmbedText.cmake.\nnamespace ${NAMESPACE} {\n")
+foreach(file ${FILES})
+  get_filename_component(name "${file}" NAME)
+  string(MAKE_C_IDENTIFIER "${name}" name)
+  file(READ "${file}" text)
+  string(LENGTH "${text}" length)
+  string(APPEND content "extern const char* const ${name};\nconst char* const ${name} =\n")
+  set(from 0)
+  while(from LESS length)
+    string(SUBSTRING "${text}" ${from} 8000 part)
+    string(APPEND content "R\"gdn_text(${part})gdn_text\"\n")
+    math(EXPR from "${from} + 8000")
+  endwhile()
+  string(APPEND content "\"\";\n")
+endforeach()
+string(APPEND content "}  // namespace ${NAMESPACE}\n")
+file(WRITE "${SOURCE}" "${content}")

@@ -1,0 +1,210 @@
+// The report page: its data are the rows whatever their strings hold, nothing is loaded from
+// elsewhere, and in a real browser it draws its plots, filters its table and logs no error.
+#include "harness/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "harness/tests/temporary_folder.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+constexpr const char* kHostile = "</script><script>window.injected=1</script><!-- \"'\\&@@DATA@@";
+
+Row timed_row(const std::string& implementation, std::int64_t length, std::int64_t chunk) {
+  Row row;
+  Problem problem;
+  problem.sequences = SequenceLengths::parse("4x" + std::to_string(length));
+  problem.chunk = chunk;
+  describe_problem(problem, row);
+  row.implementation = implementation;
+  row.mode = "cold";
+  row.form = "chunkwise";
+  row.chunk = chunk == 0 ? 64 : chunk;
+  row.workspace_bytes = 1 << 20;
+  row.backend = "cuda";
+  row.device = "a device";
+  row.date = "2026-01-01T00:00:00Z";
+  row.command = "gdnbench sweep";
+  row.status = row_status::kOk;
+  row.output_relative_l2 = 2e-3;
+  row.state_relative_l2 = 1e-6;
+  row.output_floor_ratio = 1.1;
+  row.state_floor_ratio = 2;
+  row.time_ms = 1e-4 * static_cast<double>(length);
+  row.time_first_quartile_ms = 0.99 * row.time_ms;
+  row.time_third_quartile_ms = 1.02 * row.time_ms;
+  row.time_relative_spread = 0.03;
+  row.sample_count = 20;
+  row.tokens_per_s = 4e3 * static_cast<double>(length) / row.time_ms;
+  row.chunkwise_tflops = 50;
+  row.tb_per_s = 1;
+  row.ceiling_copy_tb_per_s = 4;
+  row.ceiling_matrix_tflops = 700;
+  row.ceiling_float32_tflops = 60;
+  return row;
+}
+
+// Two implementations over four lengths, a chunk curve, a failed row with hostile texts.
+std::vector<Row> example_rows() {
+  std::vector<Row> rows;
+  for (const char* implementation : {"cuda/fused", "cuda/chunkwise"}) {
+    for (const std::int64_t length : {512, 1024, 2048, 4096}) {
+      rows.push_back(timed_row(implementation, length, 0));
+    }
+    for (const std::int64_t chunk : {16, 32, 128}) {
+      rows.push_back(timed_row(implementation, 2048, chunk));
+    }
+  }
+  Row failed = timed_row("cuda/naive", 512, 0);
+  failed.status = row_status::kFailed;
+  failed.reason = kHostile;
+  failed.time_ms = kNotMeasured;
+  rows.push_back(failed);
+  return rows;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t times = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+TEST(Report, StringsOfRowsEndNoElement) {
+  ReportOptions options;
+  options.title = kHostile;
+  options.command = kHostile;
+  const std::string page = report_html(example_rows(), options);
+  ReportOptions plain;
+  const std::vector<Row> harmless = {example_rows().front()};
+  EXPECT_EQ(count(page, "</script"), count(report_html(harmless, plain), "</script"));
+  EXPECT_EQ(report_json(example_rows(), options).find('<'), std::string::npos);
+  EXPECT_NE(page.find("&lt;/script&gt;"), std::string::npos) << "the title is escaped";
+}
+
+TEST(Report, LoadsNothing) {
+  const std::string page = report_html(example_rows(), {});
+  EXPECT_NE(page.find("Content-Security-Policy"), std::string::npos);
+  EXPECT_EQ(page.find(" src="), std::string::npos);
+  EXPECT_EQ(page.find("<link"), std::string::npos);
+  // The name of the SVG elements is the one address, and nothing is fetched from a name.
+  EXPECT_EQ(count(page, "http"),
+            count(page, "http://www.w3.org/2000/svg") + count(page, "http-equiv"));
+}
+
+TEST(Report, NoRowsAreBadInput) { EXPECT_THROW(report_html({}, {}), Error); }
+
+// ---- in the browser
+
+std::string browser() {
+  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+    const std::string command = std::string("command -v ") + name + " >/dev/null 2>&1";
+    if (std::system(command.c_str()) == 0) return name;
+  }
+  return "";
+}
+
+// Runs after the page's own scripts and leaves what it saw as the page's title.
+constexpr const char* kProbe = R"probe(
+<script>
+{
+const seen = [];
+const marks = (id) => document.querySelectorAll(`#plot-${id} .mark:not(.legend)`).length;
+const lines = () => document.querySelectorAll("#rows tbody tr").length;
+for (const id of ["throughput", "error-length", "error-implementation", "roofline", "chunk", "drift"])
+  seen.push(id + "=" + marks(id));
+seen.push("rows=" + lines());
+const select = document.getElementById("filter-implementation");
+select.value = "2";
+select.dispatchEvent(new Event("change"));
+seen.push("filtered=" + lines(), "filtered-throughput=" + marks("throughput"));
+const search = document.getElementById("search");
+search.value = "nothing like it";
+search.dispatchEvent(new Event("input"));
+seen.push("none=" + lines());
+search.value = "";
+search.dispatchEvent(new Event("input"));
+const saved = [];
+URL.createObjectURL = (blob) => { saved.push(blob.type); return "#"; };
+for (const button of document.querySelectorAll("#plot-roofline button, #rows-csv")) button.click();
+document.getElementById("all-columns").click();
+document.querySelector("#rows thead button").click();
+const before = getComputedStyle(document.body).backgroundColor;
+document.getElementById("theme").click();
+const after = getComputedStyle(document.body).backgroundColor;
+seen.push("saved=" + saved.join("+"), "columns=" + document.querySelectorAll("#rows th").length,
+          "theme=" + (before !== after), "injected=" + (window.injected || 0),
+          "wide=" + (document.documentElement.scrollWidth > innerWidth),
+          "errors=" + window.problems.length, ...window.problems);
+document.body.replaceChildren("PROBE " + seen.join(" ") + " END");
+}
+</script>
+)probe";
+
+// Before everything: whatever goes wrong is kept.
+constexpr const char* kWatch = R"watch(
+<script>
+window.problems = [];
+addEventListener("error", (event) => window.problems.push(event.message));
+addEventListener("unhandledrejection", (event) => window.problems.push(String(event.reason)));
+document.addEventListener("securitypolicyviolation",
+                          (event) => window.problems.push("loads " + event.blockedURI));
+console.error = (...texts) => window.problems.push(texts.join(" "));
+</script>
+)watch";
+
+std::string probed(const std::string& name, const std::string& page, const std::string& flags) {
+  const TemporaryFolder folder;
+  std::string watched = page;
+  watched.insert(watched.find("<title>"), kWatch);
+  watched.insert(watched.rfind("</body>"), kProbe);
+  std::ofstream(folder.file("page.html")) << watched;
+  const std::string command = "HOME='" + folder.file("") + "' timeout 100 " + name +
+                              " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage " +
+                              flags + " --user-data-dir='" + folder.file("profile") +
+                              "' --virtual-time-budget=5000 --dump-dom 'file://" +
+                              folder.file("page.html") + "' >'" + folder.file("dom") +
+                              "' 2>/dev/null";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  std::ifstream file(folder.file("dom"));
+  std::stringstream dom;
+  dom << file.rdbuf();
+  const std::string text = dom.str();
+  const auto begin = text.find("PROBE ");
+  return begin == std::string::npos ? "no result: " + text.substr(0, 400)
+                                    : text.substr(begin, text.find(" END") + 4 - begin);
+}
+
+void expect_working(const std::string& flags) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  ReportOptions options;
+  options.title = kHostile;
+  options.baseline = example_rows();
+  const std::string result = probed(name, report_html(example_rows(), options), flags);
+  for (const char* expected :
+       {" throughput=14 ", " error-length=14 ", " error-implementation=14 ", " roofline=14 ",
+        " chunk=8 ", " drift=14 ", " rows=15 ", " filtered=7 ", " filtered-throughput=7 ",
+        " none=0 ", " saved=image/svg+xml+text/csv+text/csv ", " theme=true ", " injected=0 ",
+        " wide=false ", " errors=0 "}) {
+    EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
+  }
+  EXPECT_NE(result.find(" columns=" + std::to_string(row_columns().size()) + " "),
+            std::string::npos)
+      << result;
+}
+
+TEST(ReportInBrowser, WorksLight) {
+  expect_working("--blink-settings=preferredColorScheme=1 --window-size=1200,900");
+}
+TEST(ReportInBrowser, WorksDarkOnANarrowScreen) {
+  expect_working("--blink-settings=preferredColorScheme=0 --window-size=500,900");
+}
+
+}  // namespace
+}  // namespace gdn
