@@ -184,6 +184,11 @@ void judge_time(const Side& a, const Side& b, double tolerance, RowComparison& r
     row.reason = !row.a_ms.known() || !row.b_ms.known()
                      ? fmt::format("a single sample has no interval (A {}, B {} samples)",
                                    row.a_ms.count, row.b_ms.count)
+                 : row.a_ms.median > 0
+                     ? fmt::format(
+                           "too scattered: A's interval reaches down to zero, more samples "
+                           "are needed (A {}, B {})",
+                           row.a_ms.count, row.b_ms.count)
                      : "times of zero: the clock is too coarse";
     return;
   }

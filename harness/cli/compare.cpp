@@ -97,7 +97,7 @@ class Compare : public Command {
     table.title = "B against A. " + summary(result);
     table.header = {"verdict", "implementation", "problem", "mode",  "A ms",
                     "B ms",    "change %",       "errors",  "reason"};
-    table.label_columns = 4;
+    table.label_columns = table.header.size();  // the reason is a text, too
     for (const RowComparison& row : result.rows) {
       if (!is_listed(row)) continue;
       table.rows.push_back(

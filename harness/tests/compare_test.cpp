@@ -100,6 +100,15 @@ TEST(Compare, ScatteredSamplesAreAmbiguousNotTheSame) {
   EXPECT_NE(row.reason.find("more samples"), std::string::npos) << row.reason;
 }
 
+TEST(Compare, FewSamplesThatScatterOverAllSizesAreAmbiguous) {
+  const StoredRows a = one_row({{0.1, 0}, {9, 0}, {0.2, 0}});
+  const RowComparison row = compare_one(a, a);
+  EXPECT_EQ(row.verdict, Verdict::ambiguous);
+  EXPECT_NE(row.reason.find("too scattered"), std::string::npos) << row.reason;
+  const StoredRows zero = one_row({{0, 0}, {0, 0}, {0, 0}});
+  EXPECT_NE(compare_one(zero, zero).reason.find("too coarse"), std::string::npos);
+}
+
 TEST(MedianInterval, HoldsTheMedianAsOftenAsItSays) {
   std::mt19937_64 generator(kSeed);
   std::normal_distribution<double> normal(10, 1);
