@@ -129,6 +129,24 @@ TEST_F(CommandLine, CudaAskedForAndAbsent) {
   expect_error("verify --device cuda", 3, {"cuda"});
 }
 
+TEST_F(CommandLine, CompareAndReportOfFilesThatAreNoRows) {
+  const std::string none = folder_.file("none.h5");
+  expect_error("compare " + none + " " + none, 2, {none, "no such file"});
+  expect_error("report " + small_case() + " --out " + folder_.file("r.html"), 2,
+               {"case.h5", "gdn-rows"});
+  const std::string errors = std::string(GDN_SOURCE_DIR) + "/data/baselines/cpu.h5";
+  expect_error("report " + errors + " --where implementation=none --out " + folder_.file("r.html"),
+               2, {"cpu.h5", "none of the"});
+  expect_error("report " + errors + " --out " + folder_.file("nowhere/r.html"), 2,
+               {"nowhere/r.html", "cannot be written"});
+}
+TEST_F(CommandLine, CompareOfAFileWithItselfFindsNothing) {
+  const std::string errors = std::string(GDN_SOURCE_DIR) + "/data/baselines/cpu.h5";
+  const Finished finished = run("compare " + errors + " " + errors + " --json");
+  EXPECT_EQ(finished.code, 0) << finished.output << finished.errors;
+  EXPECT_NE(finished.output.find("\"exit_code\": 0"), std::string::npos) << finished.output;
+}
+
 TEST_F(CommandLine, RunThenVerifyOutputs) {
   const std::string path = small_case();
   const std::string out = folder_.file("o.h5");
@@ -143,8 +161,8 @@ TEST_F(CommandLine, RunThenVerifyOutputs) {
 }
 
 TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
-  for (const char* command :
-       {"list", "info", "gen", "run", "verify", "bench", "sweep", "table", "baseline"}) {
+  for (const char* command : {"list", "info", "gen", "run", "verify", "bench", "sweep", "table",
+                              "report", "compare", "baseline"}) {
     const Finished help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.output.find("Example:\n  gdnbench " + std::string(command)), std::string::npos)
