@@ -45,11 +45,7 @@ Texts gated_delta_grid() {
     for (const std::string& dim : dims) {
       for (const std::string& dtype : dtypes) {
         const std::size_t i = texts.size();
-        std::string option = turn(options, i, 1);
-        // One token from a zero state is a multiple of v by q.k, which may cancel: decode has
-        // state.
-        const bool decode = length == "40x1" && option.find("h0=") == std::string::npos;
-        if (decode) option += ",h0=normal";
+        const std::string option = turn(options, i, 1);
         texts.push_back("gated_delta:heads=" + turn(heads, i, 1) + ",dim=" + dim +
                         ",seq=" + length + ",dtype=" + dtype + ",gates=" + turn(gates, i, 3) +
                         option + turn(encodings, i, 2) + ",seed=" + std::to_string(i + 1));

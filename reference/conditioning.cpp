@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kDefaultChunk = 64;
 constexpr std::int64_t kMostSystems = 256;
+constexpr std::int64_t kMostReadoutTokens = 32;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kZeroDecay = 104;  // exp(-104) rounds to zero in float32, subnormals included
 
@@ -35,6 +36,9 @@ class Measurement {
     const bool padding = !inputs_.slot_index.empty() && inputs_.slot_index[n] < 0;
     if (padding || first == end) return result;
     scan_gates(first, end, pair.value_head, result);
+    if (p_.initial_state == InitialState::absent && end - first <= kMostReadoutTokens) {
+      result.readout = readout(first, end, pair.value_head);
+    }
     if (index % pair_step_ != 0) return result;
     const std::int64_t chunks = (end - first + chunk_ - 1) / chunk_;
     const std::int64_t looked_at = std::min(chunks, systems_per_pair_);
@@ -126,6 +130,33 @@ class Measurement {
     return k;
   }
 
+  Eigen::MatrixXd queries(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+    const bool layer = p_.operation == Operation::gated_delta_layer;
+    const std::int64_t key_head = head / p_.value_heads_per_key_head();
+    return layer
+               ? conv_channels(begin, end, key_head * p_.key_head_dim, p_.key_head_dim)
+               : head_rows(inputs_.query, begin, end, p_.num_key_heads, key_head, p_.key_head_dim);
+  }
+
+  // Scaling q changes both norms alike, so neither its normalisation nor the scale matter here.
+  double readout(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+    const Eigen::MatrixXd q = queries(begin, end, head);
+    const Eigen::MatrixXd k = keys(begin, end, head);
+    const Eigen::MatrixXd v = values(begin, end, head);
+    Eigen::MatrixXd state = Eigen::MatrixXd::Zero(k.cols(), v.cols());
+    double product_squares = 0;
+    double output_squares = 0;
+    for (Eigen::Index t = 0; t < k.rows(); ++t) {
+      state *= std::exp(log_decay(begin + t, head));
+      const Eigen::RowVectorXd correction = v.row(t) - k.row(t) * state;
+      state += beta(begin + t, head) * k.row(t).transpose() * correction;
+      product_squares += (q.row(t).transpose().asDiagonal() * state).squaredNorm();
+      output_squares += (q.row(t) * state).squaredNorm();
+    }
+    if (product_squares == 0) return 1;
+    return std::max(1.0, std::sqrt(product_squares / output_squares));
+  }
+
   Eigen::MatrixXd values(std::int64_t begin, std::int64_t end, std::int64_t head) const {
     const std::int64_t dim = p_.value_head_dim;
     if (p_.operation == Operation::gated_delta_layer) {
@@ -192,6 +223,7 @@ Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>&
     const std::lock_guard lock(mutex);
     worst.inverse_growth = std::max(worst.inverse_growth, one.inverse_growth);
     worst.cancellation = std::max(worst.cancellation, one.cancellation);
+    worst.readout = std::max(worst.readout, one.readout);
     worst.memory_tokens = std::max(worst.memory_tokens, one.memory_tokens);
     worst.chunk_log_decay = std::max(worst.chunk_log_decay, one.chunk_log_decay);
   });

@@ -33,6 +33,12 @@ struct Conditioning {
   /// exp(G_j - G_i) by as much, relatively; exp(g_t) is the largest of them that is not exactly 1.
   /// Each |g| counts up to 104 (exp(-104) is zero in float32, and such forms may clamp there).
   double chunk_log_decay = 0;
+  /// |q * S| / |o| over a sequence's tokens, |q * S| the norm of the products q_d S_de that an
+  /// output element sums: how much smaller the output is than what it is the sum of. Looked at
+  /// where few tokens cannot average it out: sequences of at most 32 tokens without an initial
+  /// state (the output of the first token is v times beta q.k, and q.k may be as good as zero).
+  /// About 1 elsewhere.
+  double readout = 1;
   /// Tokens in a chunk.
   double chunk = 64;
 };

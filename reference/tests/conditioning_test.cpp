@@ -71,6 +71,23 @@ TEST(Conditioning, OverflowIsTheWorstThereIs) {
   EXPECT_EQ(error_limits(c.problem, measure(c)).output, 0.1);
 }
 
+TEST(Conditioning, ReadoutOfOneTokenIsTheCancellationInItsDotProduct) {
+  // o = beta (q.k) v, a sum of the products q_d k_d: here 3 * 1 - 2 * 1.
+  Case c = generate_case(Problem::parse("gated_delta:heads=1/1,dim=2x3,seq=1x1"));
+  c.query = {3, -2};
+  c.key = {1, 1};
+  EXPECT_NEAR(measure(c).readout, std::sqrt(9.0 + 4.0), 1e-6);
+  EXPECT_GT(error_limits(c.problem, measure(c)).state, 0);
+  c.query = {1, -1};  // q.k = 0: no digit of the output is more than its roundings
+  EXPECT_EQ(error_limits(c.problem, measure(c)).output, 0.1);
+  EXPECT_EQ(error_limits(c.problem, measure(c)).state, error_limits(c.problem).state);
+}
+
+TEST(Conditioning, ReadoutIsLeftAloneWhereThereIsAStateOrManyTokens) {
+  EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x8,seq=1x1,h0=normal").readout, 1);
+  EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x8,seq=1x33").readout, 1);
+}
+
 TEST(Conditioning, MemoryOfAGeometricDecay) {
   EXPECT_EQ(measure("gated_delta:heads=1/1,dim=4x4,seq=1x100+1x30,gates=none").memory_tokens, 100);
   Case c = generate_case(Problem::parse("gated_delta:heads=1/1,dim=4x4,seq=1x100,gates=none"));
