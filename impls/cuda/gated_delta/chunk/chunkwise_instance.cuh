@@ -1,0 +1,99 @@
+// Definitions behind chunkwise_launch.cuh; included by the instantiating translation units only.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/check.h"
+#include "cuda/gated_delta/chunk/chunkwise_launch.cuh"
+#include "cuda/gated_delta/chunk/stage_gates.cuh"
+#include "cuda/gated_delta/chunk/stage_inverse.cuh"
+#include "cuda/gated_delta/chunk/stage_outputs.cuh"
+#include "cuda/gated_delta/chunk/stage_states.cuh"
+#include "cuda/gated_delta/chunk/stage_wu.cuh"
+#include "cuda/launch_plan.h"
+
+namespace gdn::cuda {
+
+template <typename Element, int C>
+int states_shared_bytes(const ChunkwiseLaunch& launch) {
+  const int key_head_dim = launch.params.key_head_dim;
+  return std::max(
+      launch.state_stages * state_stage<Element, C>(key_head_dim, launch.state_warps).bytes,
+      state_exchange_bytes(key_head_dim, launch.state_warps));
+}
+
+template <typename Element, int C>
+int chunkwise_shared_bytes(const ChunkwiseLaunch& launch) {
+  return std::max(
+      {static_cast<int>(sizeof(InverseShared<Element, C>)),
+       static_cast<int>(sizeof(WuShared<Element, C>)), states_shared_bytes<Element, C>(launch),
+       outputs_layout<Element, C>(launch.params.key_head_dim, launch.params.value_head_dim).bytes});
+}
+
+/// Calls function(kernel) with the state pass that has registers for Dk.
+template <typename Element, int C, typename Function>
+void with_states_kernel(int key_head_dim, Function&& function) {
+  if (key_head_dim > 128) {
+    function(states_kernel<Element, C, 16>);
+  } else if (key_head_dim > 64) {
+    function(states_kernel<Element, C, 8>);
+  } else {
+    function(states_kernel<Element, C, 4>);
+  }
+}
+
+template <typename Element, int C>
+void configure_chunkwise(const ChunkwiseLaunch& launch) {
+  const auto allow = [](auto* kernel, int bytes) {
+    GDN_CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  };
+  allow(inverse_kernel<Element, C>, sizeof(InverseShared<Element, C>));
+  allow(wu_kernel<Element, C>, sizeof(WuShared<Element, C>));
+  with_states_kernel<Element, C>(launch.params.key_head_dim, [&](auto* kernel) {
+    allow(kernel, states_shared_bytes<Element, C>(launch));
+  });
+  allow(outputs_kernel<Element, C>,
+        outputs_layout<Element, C>(launch.params.key_head_dim, launch.params.value_head_dim).bytes);
+}
+
+template <typename Element, int C>
+void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
+  const GatedDeltaParams& p = launch.params;
+  const ChunkwiseWorkspace& w = launch.workspace;
+  const auto blocks = [](std::int64_t count) { return grid_blocks(count, "cuda/chunkwise"); };
+  constexpr int kWarps = kGateThreads / 32;
+  if (w.max_chunks == 0 || launch.token_capacity == 0) return;
+  const std::int64_t chunk_heads = w.max_chunks * p.num_value_heads;
+
+  enqueue_chunk_map(p, w.map, C, stream);
+  if (p.normalize_qk) {
+    norms_kernel<Element><<<blocks((launch.token_capacity * p.num_key_heads + kWarps - 1) / kWarps),
+                            kGateThreads, 0, stream>>>(p, w);
+  }
+  gates_kernel<C><<<blocks((chunk_heads + kWarps - 1) / kWarps), kGateThreads, 0, stream>>>(p, w);
+  inverse_kernel<Element, C>
+      <<<blocks(chunk_heads), 2 * C, sizeof(InverseShared<Element, C>), stream>>>(p, w);
+  const int slabs = wu_slabs(p.value_head_dim) + wu_slabs(p.key_head_dim);
+  wu_kernel<Element, C>
+      <<<blocks(chunk_heads * slabs), kWuThreads, sizeof(WuShared<Element, C>), stream>>>(p, w);
+  const std::int64_t tiles =
+      (blocks_of_16(p.value_head_dim) + launch.state_warps - 1) / launch.state_warps;
+  with_states_kernel<Element, C>(p.key_head_dim, [&](auto* kernel) {
+    kernel<<<blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles),
+             32 * (launch.state_warps + kLoadingWarps), states_shared_bytes<Element, C>(launch),
+             stream>>>(p, w, launch.state_stages);
+  });
+  outputs_kernel<Element, C>
+      <<<blocks(chunk_heads), kOutputThreads<C>,
+         outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim).bytes, stream>>>(p, w);
+}
+
+}  // namespace gdn::cuda
+
+#define GDN_INSTANTIATE_CHUNKWISE(Element, C)                                        \
+  namespace gdn::cuda {                                                              \
+  template int chunkwise_shared_bytes<Element, C>(const ChunkwiseLaunch&);           \
+  template void configure_chunkwise<Element, C>(const ChunkwiseLaunch&);             \
+  template void enqueue_chunkwise<Element, C>(const ChunkwiseLaunch&, cudaStream_t); \
+  }

@@ -1,0 +1,30 @@
+// The launches of cuda/chunkwise for one token dtype and chunk size: declared here, instantiated
+// one pair per translation unit (chunkwise_*.cu), so that they compile side by side.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
+
+namespace gdn::cuda {
+
+struct ChunkwiseLaunch {
+  GatedDeltaParams params;
+  ChunkwiseWorkspace workspace;
+  std::int64_t token_capacity = 0;  ///< T
+  int state_warps = 4;              ///< 16 value dimensions each, in a block of the state pass
+  int state_stages = 2;             ///< chunks it holds in shared memory
+};
+
+/// Dynamic shared memory of the largest kernel, in bytes, with what the state pass is given.
+template <typename Element, int C>
+int chunkwise_shared_bytes(const ChunkwiseLaunch& launch);
+
+/// Raises the kernels' shared-memory limits; once, before the first enqueue.
+template <typename Element, int C>
+void configure_chunkwise(const ChunkwiseLaunch& launch);
+
+template <typename Element, int C>
+void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream);
+
+}  // namespace gdn::cuda

@@ -1,0 +1,3 @@
+#include "cuda/gated_delta/chunk/fused_instance.cuh"
+
+GDN_INSTANTIATE_FUSED(__nv_bfloat16, 32)

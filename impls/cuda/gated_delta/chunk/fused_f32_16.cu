@@ -1,0 +1,3 @@
+#include "cuda/gated_delta/chunk/fused_instance.cuh"
+
+GDN_INSTANTIATE_FUSED(float, 16)

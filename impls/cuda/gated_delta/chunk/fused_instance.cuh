@@ -1,0 +1,62 @@
+// Definitions behind fused_launch.cuh; included by the instantiating translation units only.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/check.h"
+#include "cuda/gated_delta/chunk/fused_kernel.cuh"
+#include "cuda/launch_plan.h"
+
+namespace gdn::cuda {
+
+/// Calls function(blocks) with the number of 16-row blocks of S, an integral constant, that the
+/// kernel for Dk has registers for.
+template <typename Function>
+void with_key_blocks(int key_head_dim, Function&& function) {
+  if (key_head_dim > 128) {
+    function(std::integral_constant<int, 16>{});
+  } else {
+    function(std::integral_constant<int, 8>{});
+  }
+}
+
+template <typename Element, int C>
+int fused_shared_bytes(int key_head_dim, const FusedSplit& split) {
+  int bytes = 0;
+  with_key_blocks(key_head_dim,
+                  [&](auto blocks) { bytes = fused_layout<Element, C, blocks>(split).bytes; });
+  return bytes;
+}
+
+template <typename Element, int C>
+void configure_fused(int key_head_dim, const FusedSplit& split) {
+  with_key_blocks(key_head_dim, [&](auto blocks) {
+    GDN_CUDA_CHECK(cudaFuncSetAttribute(fused_kernel<Element, C, blocks>,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        fused_layout<Element, C, blocks>(split).bytes));
+  });
+}
+
+template <typename Element, int C>
+void enqueue_fused(const GatedDeltaParams& p, const FusedSplit& split, cudaStream_t stream) {
+  const std::int64_t tiles =
+      (blocks_of_16(p.value_head_dim) + split.value_warps - 1) / split.value_warps;
+  const unsigned int count =
+      grid_blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles, "cuda/fused");
+  with_key_blocks(p.key_head_dim, [&](auto blocks) {
+    const FusedLayout layout = fused_layout<Element, C, blocks>(split);
+    fused_kernel<Element, C, blocks>
+        <<<count, 32 * (split.value_warps + split.preparing_warps), layout.bytes, stream>>>(
+            p, split, layout);
+  });
+}
+
+}  // namespace gdn::cuda
+
+#define GDN_INSTANTIATE_FUSED(Element, C)                                             \
+  namespace gdn::cuda {                                                               \
+  template int fused_shared_bytes<Element, C>(int, const FusedSplit&);                \
+  template void configure_fused<Element, C>(int, const FusedSplit&);                  \
+  template void enqueue_fused<Element, C>(const GatedDeltaParams&, const FusedSplit&, \
+                                          cudaStream_t);                              \
+  }

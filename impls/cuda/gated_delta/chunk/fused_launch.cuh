@@ -1,0 +1,36 @@
+// The launch of cuda/fused for one token dtype and chunk size: declared here, instantiated one pair
+// per translation unit (fused_*.cu), so that they compile side by side.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "cuda/gated_delta/arguments.cuh"
+
+namespace gdn::cuda {
+
+/// How a launch shares out the work; nothing of it changes a bit of the results.
+struct FusedSplit {
+  int value_warps = 8;      ///< of a block: 16 value dimensions each
+  int preparing_warps = 4;  ///< of a block: 4, or 8 where the value warps leave registers for them
+  int key_stages = 3;       ///< chunks of K and Q in shared memory: 3, or 2 where 3 do not fit
+};
+
+constexpr int kFewestPreparingWarps = 4;
+
+/// Most value warps of a block: fewer where their state and tiles take more registers.
+template <typename Element, int C>
+constexpr int max_value_warps(int key_head_dim) {
+  return key_head_dim > 128 || (sizeof(Element) == 4 && C > 16) ? 4 : 8;
+}
+
+template <typename Element, int C>
+int fused_shared_bytes(int key_head_dim, const FusedSplit& split);
+
+/// Raises the kernel's shared-memory limit; once, before the first enqueue.
+template <typename Element, int C>
+void configure_fused(int key_head_dim, const FusedSplit& split);
+
+template <typename Element, int C>
+void enqueue_fused(const GatedDeltaParams& params, const FusedSplit& split, cudaStream_t stream);
+
+}  // namespace gdn::cuda

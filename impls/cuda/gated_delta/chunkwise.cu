@@ -1,0 +1,240 @@
+// cuda/chunkwise: the chunkwise WY form of contract section 2 in separate kernels, for reading:
+// each stage is one file of chunk/, complete in itself.
+//
+//   chunk_map      chunk -> sequence, from the sequence offsets on the device
+//   stage_gates    (norms of q and k,) decays, their sums in a chunk, beta
+//   stage_inverse  K K^T, L = I + strict_lower(diag(beta) (K K^T * D)), T = L^-1
+//   stage_wu       U = T diag(beta) V,  W = T diag(beta gamma) K
+//   stage_states   V' = U - W S,  S <- gamma_C S + (diag(gamma_C / gamma) K)^T V': serial over
+//   chunks stage_outputs  O = scale (diag(gamma) Q S + lower(Q K^T * D) V')
+//
+// 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
+// error of float32 (chunk/fragments.cuh). Any Dk up to 256 and any Dv whose rows are multiples of
+// 16 bytes; chunks of 16, 32, 64, 128.
+//
+// Bound by: memory traffic of what the stages hand over (T, W, U, V' and one S a chunk, about 4
+// times the inputs and outputs at chunk 64 and D 128), and, where sequences and heads are few, by
+// the latency of the state pass.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "cuda/gated_delta/chunk/chunkwise_launch.cuh"
+#include "cuda/launch_plan.h"
+#include "cuda/require.h"
+
+namespace gdn {
+namespace cuda {
+namespace {
+
+constexpr std::int64_t kDefaultChunk = 64;
+/// What a block may have on an H200 (sm_90); a device that has less says so when planning.
+constexpr int kMaxSharedBytes = 232448;
+
+/// The three functions of chunkwise_launch.cuh for one token dtype and chunk.
+struct Kernels {
+  int (*shared_bytes)(const ChunkwiseLaunch&);
+  void (*configure)(const ChunkwiseLaunch&);
+  void (*enqueue)(const ChunkwiseLaunch&, cudaStream_t);
+};
+
+template <typename Element, int C>
+Kernels kernels() {
+  return {chunkwise_shared_bytes<Element, C>, configure_chunkwise<Element, C>,
+          enqueue_chunkwise<Element, C>};
+}
+
+/// `chunk` is one of 16, 32, 64, 128.
+Kernels kernels_of(DType token_dtype, std::int64_t chunk) {
+  return with_element_type(token_dtype, [&](auto element) -> Kernels {
+    using Element = decltype(element);
+    switch (chunk) {
+      case 16:
+        return kernels<Element, 16>();
+      case 32:
+        return kernels<Element, 32>();
+      case 64:
+        return kernels<Element, 64>();
+      default:
+        return kernels<Element, 128>();
+    }
+  });
+}
+
+std::int64_t chunk_of(const Problem& problem) {
+  return problem.chunk == 0 ? kDefaultChunk : problem.chunk;
+}
+
+/// Splits of the state pass, from most to least wanted: both of the next chunk's operands in
+/// flight, and as many warps sharing them as leave no multiprocessor idle.
+bool choose_split(ChunkwiseLaunch& launch, const Kernels& kernels, int max_shared_bytes,
+                  int multiprocessors) {
+  const std::int64_t heads =
+      std::int64_t{launch.params.num_sequences} * launch.params.num_value_heads;
+  const int value_blocks = blocks_of_16(launch.params.value_head_dim);
+  int wanted = 4;
+  for (const int warps : {2, 1}) {
+    if (heads * ((value_blocks + 2 * warps - 1) / (2 * warps)) < multiprocessors &&
+        heads * ((value_blocks + warps - 1) / warps) <= multiprocessors) {
+      wanted = warps;
+    }
+  }
+  for (launch.state_stages = 2; launch.state_stages > 0; --launch.state_stages) {
+    for (launch.state_warps = wanted; launch.state_warps > 0; launch.state_warps /= 2) {
+      if (kernels.shared_bytes(launch) <= max_shared_bytes) return true;
+    }
+  }
+  launch.state_stages = 1;
+  launch.state_warps = 1;
+  return false;
+}
+
+/// Device memory of the workspace's arrays, in the order of ChunkwiseWorkspace.
+struct WorkspaceSizes {
+  std::int64_t max_chunks = 0;
+  std::int64_t first_chunk = 0, sequence = 0, norms = 0, gates = 0, inverse = 0, w = 0, values = 0,
+               states = 0;
+  std::int64_t total() const {
+    return first_chunk + sequence + 2 * norms + gates + inverse + w + values + states;
+  }
+};
+
+WorkspaceSizes workspace_sizes(const Problem& problem) {
+  const std::int64_t C = chunk_of(problem);
+  const auto element = static_cast<std::int64_t>(size_of(problem.token_dtype));
+  const std::int64_t block_bytes = kFragmentElements * element;
+  const std::int64_t blocks = C / 16;
+  const std::int64_t key_blocks = blocks_of_16(static_cast<int>(problem.key_head_dim));
+  const std::int64_t value_blocks = blocks_of_16(static_cast<int>(problem.value_head_dim));
+  WorkspaceSizes sizes;
+  sizes.max_chunks = max_chunks(problem.total_tokens(), problem.num_sequences(), C);
+  const std::int64_t chunk_heads = sizes.max_chunks * problem.num_value_heads;
+  sizes.first_chunk = 4 * (problem.num_sequences() + 1);
+  sizes.sequence = 4 * sizes.max_chunks;
+  sizes.norms = problem.normalize_qk ? 4 * problem.total_tokens() * problem.num_key_heads : 0;
+  sizes.gates = chunk_heads * 7 * 4 * C;
+  sizes.inverse = chunk_heads * triangle_blocks(static_cast<int>(C)) * kFragmentElements * 4;
+  sizes.w = chunk_heads * blocks * key_blocks * block_bytes;
+  sizes.values = chunk_heads * blocks * value_blocks * block_bytes;
+  sizes.states = chunk_heads * key_blocks * value_blocks * block_bytes;
+  return sizes;
+}
+
+class Chunkwise final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "cuda/chunkwise",
+        .operation = Operation::gated_delta,
+        .backend = "cuda",
+        .form = "chunkwise",
+        .summary = "WY form in separate kernels on tensor cores; bound by what they hand over",
+        .resources = "up to 227 KB of shared memory (fewer at small Dk and chunks)",
+        .min_compute_capability = 80};
+    return description;
+  }
+
+  Support supports(const Problem& problem) const override {
+    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
+    const std::int64_t C = chunk_of(problem);
+    if (C != 16 && C != 32 && C != 64 && C != 128) {
+      return Support::no("chunk=" + std::to_string(C) + " is not 16, 32, 64 or 128");
+    }
+    const auto vector = static_cast<std::int64_t>(16 / size_of(problem.token_dtype));
+    if (problem.key_head_dim % vector != 0 || problem.value_head_dim % vector != 0) {
+      return Support::no("dim=" + std::to_string(problem.key_head_dim) + "x" +
+                         std::to_string(problem.value_head_dim) + " is not a multiple of " +
+                         std::to_string(vector) + ": rows are loaded 16 bytes at a time");
+    }
+    if (problem.key_head_dim > 256) {
+      return Support::no(
+          "Dk=" + std::to_string(problem.key_head_dim) +
+          " is more than 256: 16 columns of the state do not fit in a warp's registers");
+    }
+    const DType output = problem.effective_output_dtype();
+    if (output != problem.token_dtype && output != DType::float32) {
+      return Support::no("output in " + long_name(output) + " from tokens in " +
+                         long_name(problem.token_dtype));
+    }
+    ChunkwiseLaunch launch;
+    launch.params.key_head_dim = static_cast<std::int32_t>(problem.key_head_dim);
+    launch.params.value_head_dim = static_cast<std::int32_t>(problem.value_head_dim);
+    return shared_memory_support(problem, launch, kMaxSharedBytes, 1);
+  }
+
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return workspace_sizes(problem).total();
+  }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    ChunkwiseLaunch launch;
+    launch.params = make_params(problem, arguments);
+    require_token_alignment(launch.params, problem.token_dtype, 16);
+    if (problem.total_tokens() > 0) require_pointer(launch.params.output, 8, "output");
+    launch.token_capacity = problem.total_tokens();
+
+    int max_shared_bytes = 0;
+    GDN_CUDA_CHECK(cudaDeviceGetAttribute(
+        &max_shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_index(device)));
+    const Support fits =
+        shared_memory_support(problem, launch, max_shared_bytes, device.info().multiprocessors);
+    if (!fits) throw Error(ErrorKind::unsupported, description().name + ": " + fits.reason);
+    const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
+    GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
+    kernels.configure(launch);
+
+    const WorkspaceSizes sizes = workspace_sizes(problem);
+    grid_blocks(sizes.max_chunks * problem.num_value_heads * 8, description().name);
+    std::vector<DeviceBuffer> workspaces;
+    const auto allocate = [&](std::int64_t bytes) {
+      workspaces.push_back(device.allocate(bytes));
+      return workspaces.back().data();
+    };
+    ChunkwiseWorkspace& w = launch.workspace;
+    w.max_chunks = sizes.max_chunks;
+    w.map.first_chunk = static_cast<std::int32_t*>(allocate(sizes.first_chunk));
+    w.map.sequence = static_cast<std::int32_t*>(allocate(sizes.sequence));
+    w.query_norm = static_cast<float*>(allocate(sizes.norms));
+    w.key_norm = static_cast<float*>(allocate(sizes.norms));
+    w.gates = allocate(sizes.gates);
+    w.inverse = static_cast<float*>(allocate(sizes.inverse));
+    w.w = allocate(sizes.w);
+    w.values = allocate(sizes.values);
+    w.states = allocate(sizes.states);
+
+    PlanInfo info;
+    info.chunk = chunk_of(problem);
+    info.launches = launch.token_capacity == 0 ? 0 : (problem.normalize_qk ? 7 : 6);
+    info.choice = "state_warps=" + std::to_string(launch.state_warps) +
+                  " state_stages=" + std::to_string(launch.state_stages);
+    return std::make_unique<LaunchPlan>(
+        device, info, std::move(workspaces),
+        [launch, kernels](cudaStream_t stream) { kernels.enqueue(launch, stream); });
+  }
+
+ private:
+  /// Chooses the state pass's split for what a block may have; the reason where nothing fits.
+  static Support shared_memory_support(const Problem& problem, ChunkwiseLaunch& launch,
+                                       int max_shared_bytes, int multiprocessors) {
+    const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
+    if (choose_split(launch, kernels, max_shared_bytes, multiprocessors)) return Support::yes();
+    return Support::no("chunk=" + std::to_string(chunk_of(problem)) +
+                       " with Dk=" + std::to_string(problem.key_head_dim) + " and " +
+                       long_name(problem.token_dtype) + " tokens needs " +
+                       std::to_string(kernels.shared_bytes(launch)) +
+                       " bytes of shared memory a block; the device has " +
+                       std::to_string(max_shared_bytes));
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+const Implementation& cuda_gated_delta_chunkwise() {
+  static const cuda::Chunkwise implementation;
+  return implementation;
+}
+
+}  // namespace gdn

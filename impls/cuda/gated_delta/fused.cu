@@ -1,0 +1,198 @@
+// cuda/fused: chunkwise form with the state on chip; the portable one, for every GPU since sm_80.
+//
+// One kernel (chunk/fused_kernel.cuh): a block walks the chunks of a (sequence, value head), or of
+// a part of its value dimensions. Preparing warps make T = L^-1 and P = lower(Q K^T * D) of the
+// next chunk while value warps, 16 value dimensions each with the state in registers, do the
+// present one. Nothing but q, k, v and gates is read, nothing but outputs and the final state
+// written.
+//
+// 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
+// error of float32 (chunk/fragments.cuh). Any Dk up to 256 and any Dv whose rows are multiples of
+// 16 bytes; chunks of 16, 32, 64 as far as their tiles fit in shared memory.
+//
+// Bound by: the tensor cores at the rate of mma.sync and shared-memory reads where there is a block
+// for every multiprocessor; with fewer, by the latency of a chunk. Blocks that share a head repeat
+// the preparing warps' work.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "cuda/gated_delta/chunk/fragments.cuh"
+#include "cuda/gated_delta/chunk/fused_launch.cuh"
+#include "cuda/launch_plan.h"
+#include "cuda/require.h"
+
+namespace gdn {
+namespace cuda {
+namespace {
+
+/// What a block may have on an H200 (sm_90); a device that has less says so when planning.
+constexpr int kMaxSharedBytes = 232448;
+
+/// The functions of fused_launch.cuh for one token dtype and chunk.
+struct Kernels {
+  int (*shared_bytes)(int, const FusedSplit&);
+  void (*configure)(int, const FusedSplit&);
+  void (*enqueue)(const GatedDeltaParams&, const FusedSplit&, cudaStream_t);
+  int (*max_value_warps)(int);
+};
+
+template <typename Element, int C>
+Kernels kernels() {
+  return {fused_shared_bytes<Element, C>, configure_fused<Element, C>, enqueue_fused<Element, C>,
+          max_value_warps<Element, C>};
+}
+
+/// For what chunk_support allows.
+Kernels kernels_of(DType token_dtype, std::int64_t chunk) {
+  return with_element_type(token_dtype, [&](auto element) -> Kernels {
+    using Element = decltype(element);
+    if (chunk == 16) return kernels<Element, 16>();
+    if constexpr (sizeof(Element) == 2) {
+      if (chunk == 64) return kernels<Element, 64>();
+    }
+    return kernels<Element, 32>();
+  });
+}
+
+Support chunk_support(DType token_dtype, std::int64_t chunk) {
+  if (chunk == 16 || chunk == 32) return Support::yes();
+  if (chunk == 64) {
+    if (token_dtype != DType::float32) return Support::yes();
+    return Support::no(
+        "chunk=64 with float32 tokens: a value warp's state and the V' of 64 tokens do not fit in "
+        "its "
+        "registers (16 and 32 do)");
+  }
+  return Support::no("chunk=" + std::to_string(chunk) +
+                     " is not 16, 32 or 64: the tiles of two chunks and a chunk's outputs have to "
+                     "fit in one block's shared memory and registers");
+}
+
+/// 64 tokens where their tiles fit; 32 otherwise.
+std::int64_t chunk_of(const Problem& problem) {
+  if (problem.chunk != 0) return problem.chunk;
+  return problem.token_dtype == DType::float32 ? 32 : 64;
+}
+
+/// Chooses how many value warps share a block: as many as leave no multiprocessor idle, fewer where
+/// shared memory has no room for their columns of V. False where not even one fits.
+bool choose_split(const Problem& problem, const Kernels& kernels, int max_shared_bytes,
+                  int multiprocessors, FusedSplit& split) {
+  const auto key_head_dim = static_cast<int>(problem.key_head_dim);
+  const int value_blocks = blocks_of_16(static_cast<int>(problem.value_head_dim));
+  const std::int64_t heads = problem.num_sequences() * problem.num_value_heads;
+  const auto blocks = [&](int warps) { return heads * ((value_blocks + warps - 1) / warps); };
+  int warps = kernels.max_value_warps(key_head_dim);
+  while (warps > 1 && (warps / 2 >= value_blocks || blocks(warps / 2) <= multiprocessors)) {
+    warps /= 2;
+  }
+  for (split.value_warps = warps; split.value_warps > 0; split.value_warps /= 2) {
+    for (split.key_stages = 3; split.key_stages >= 2; --split.key_stages) {
+      if (kernels.shared_bytes(key_head_dim, split) > max_shared_bytes) continue;
+      const bool room =
+          split.value_warps + 8 <= kernels.max_value_warps(key_head_dim) + kFewestPreparingWarps;
+      split.preparing_warps = room ? 8 : kFewestPreparingWarps;
+      return true;
+    }
+  }
+  split = {1, kFewestPreparingWarps, 2};
+  return false;
+}
+
+class Fused final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "cuda/fused",
+        .operation = Operation::gated_delta,
+        .backend = "cuda",
+        .form = "fused",
+        .summary =
+            "one kernel, state in registers, mma.sync; bound by tensor cores or a chunk's latency",
+        .resources = "up to 227 KB of shared memory (fewer at small Dk and chunks)",
+        .min_compute_capability = 80};
+    return description;
+  }
+
+  Support supports(const Problem& problem) const override {
+    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
+    const std::int64_t C = chunk_of(problem);
+    const Support chunk = chunk_support(problem.token_dtype, C);
+    if (!chunk) return chunk;
+    const auto vector = static_cast<std::int64_t>(16 / size_of(problem.token_dtype));
+    if (problem.key_head_dim % vector != 0 || problem.value_head_dim % vector != 0) {
+      return Support::no("dim=" + std::to_string(problem.key_head_dim) + "x" +
+                         std::to_string(problem.value_head_dim) + " is not a multiple of " +
+                         std::to_string(vector) + ": rows are loaded 16 bytes at a time");
+    }
+    if (problem.key_head_dim > 256) {
+      return Support::no(
+          "Dk=" + std::to_string(problem.key_head_dim) +
+          " is more than 256: 16 columns of the state do not fit in a warp's registers");
+    }
+    const DType output = problem.effective_output_dtype();
+    if (output != problem.token_dtype && output != DType::float32) {
+      return Support::no("output in " + long_name(output) + " from tokens in " +
+                         long_name(problem.token_dtype));
+    }
+    FusedSplit split;
+    return shared_memory_support(problem, kMaxSharedBytes, 1, split);
+  }
+
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedDeltaParams params = make_params(problem, arguments);
+    require_token_alignment(params, problem.token_dtype, 16);
+    if (problem.total_tokens() > 0) require_pointer(params.output, 8, "output");
+
+    int max_shared_bytes = 0;
+    GDN_CUDA_CHECK(cudaDeviceGetAttribute(
+        &max_shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_index(device)));
+    FusedSplit split;
+    const Support fits =
+        shared_memory_support(problem, max_shared_bytes, device.info().multiprocessors, split);
+    if (!fits) throw Error(ErrorKind::unsupported, description().name + ": " + fits.reason);
+    const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
+    GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
+    kernels.configure(params.key_head_dim, split);
+
+    PlanInfo info;
+    info.chunk = chunk_of(problem);
+    info.launches = 1;
+    info.choice = "value_warps=" + std::to_string(split.value_warps) +
+                  " preparing_warps=" + std::to_string(split.preparing_warps) +
+                  " key_stages=" + std::to_string(split.key_stages);
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{},
+        [params, split, kernels](cudaStream_t stream) { kernels.enqueue(params, split, stream); });
+  }
+
+ private:
+  static Support shared_memory_support(const Problem& problem, int max_shared_bytes,
+                                       int multiprocessors, FusedSplit& split) {
+    const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
+    if (choose_split(problem, kernels, max_shared_bytes, multiprocessors, split)) {
+      return Support::yes();
+    }
+    return Support::no(
+        "chunk=" + std::to_string(chunk_of(problem)) +
+        " with Dk=" + std::to_string(problem.key_head_dim) + " and " +
+        long_name(problem.token_dtype) + " tokens needs " +
+        std::to_string(kernels.shared_bytes(static_cast<int>(problem.key_head_dim), split)) +
+        " bytes of shared memory a block; the device has " + std::to_string(max_shared_bytes));
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+const Implementation& cuda_gated_delta_fused() {
+  static const cuda::Fused implementation;
+  return implementation;
+}
+
+}  // namespace gdn
