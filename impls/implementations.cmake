@@ -22,7 +22,7 @@ gdn_implementation(cuda/gated_delta/chunkwise.cu
   cuda/gated_delta/chunk/chunkwise_f16_128.cu)
 gdn_implementation(cuda/gated_delta/fused.cu
   cuda/gated_delta/chunk/fused_f32_16.cu cuda/gated_delta/chunk/fused_f32_32.cu
-  cuda/gated_delta/chunk/fused_f32_64.cu cuda/gated_delta/chunk/fused_bf16_16.cu
+  cuda/gated_delta/chunk/fused_bf16_16.cu
   cuda/gated_delta/chunk/fused_bf16_32.cu cuda/gated_delta/chunk/fused_bf16_64.cu
   cuda/gated_delta/chunk/fused_f16_16.cu cuda/gated_delta/chunk/fused_f16_32.cu
   cuda/gated_delta/chunk/fused_f16_64.cu)

@@ -190,10 +190,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::hold(S);
         wgmma::hold(xa);
         __syncwarp();
-        if (warp_leader) {
-          mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
-          mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);
-        }
+        if (warp_leader) mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
+        mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);  // every reader, as it reads
         key.advance();
         record.advance();
       }
@@ -353,10 +351,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       wgmma::hold(S);
       wgmma::hold(xa);
       __syncwarp();  // every lane has read the record
-      if (warp_leader) {
-        mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
-        mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);
-      }
+      if (warp_leader) mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
+      mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);  // every reader
       key.advance();
       query.advance();
       record.advance();
@@ -406,7 +402,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
       mbarrier_init(sm + Layout::kValueFull + 8 * i, 1);
       mbarrier_init(sm + Layout::kValueEmpty + 8 * i, (Pieces ? 4 : 1) * MathWarpgroups);
       mbarrier_init(sm + Layout::kRecordFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kRecordEmpty + 8 * i, 4 * MathWarpgroups);
+      mbarrier_init(sm + Layout::kRecordEmpty + 8 * i, 128 * MathWarpgroups);
     }
     for (int i = 0; i < 2; i++) {
       mbarrier_init(sm + Layout::kUnitFull + 8 * i, 1);

@@ -5,7 +5,7 @@ namespace gdn::cuda {
 
 /// Of the whole block.
 __device__ __forceinline__ void block_barrier() {
-  asm volatile("bar.sync 0, %0;" ::"r"(blockDim.x) : "memory");
+  asm volatile("bar.sync 0;" ::: "memory");
 }
 
 /// Of `num_threads` threads of whole warps; `name` is 1 .. 15.

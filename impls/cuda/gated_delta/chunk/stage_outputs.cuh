@@ -51,7 +51,7 @@ __host__ __device__ constexpr OutputsLayout outputs_layout(int key_head_dim, int
 }
 
 template <typename Element, int C>
-__global__ void __launch_bounds__(kOutputThreads<C>)
+__global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C < 128 ? 4 : 1)
     outputs_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w) {
   constexpr int kBlocks = C / 16;
   constexpr int kThreads = kOutputThreads<C>;

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
     states_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w, int stages) {
   constexpr int kBlocks = C / 16;
   // blocks of 16 tokens whose V' is summed at a time: as many as there are registers for
-  constexpr int kMost = kKeyBlocks > 8 || C >= 64 ? 2 : 4;
+  constexpr int kMost = C == 32 ? 1 : 2;
   constexpr int kGroup = kBlocks < kMost ? kBlocks : kMost;
   // Where registers allow, blocks of S past Dk, which are zero, are multiplied as well: without
   // branches the loads of one block run ahead of the products of the one before.
