@@ -4,9 +4,7 @@
 namespace gdn::cuda {
 
 /// Of the whole block.
-__device__ __forceinline__ void block_barrier() {
-  asm volatile("bar.sync 0;" ::: "memory");
-}
+__device__ __forceinline__ void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 /// Of `num_threads` threads of whole warps; `name` is 1 .. 15.
 template <int name>

@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
   load_state_tile(
       p.pool, span.row, head, v_begin, v_end, thread, num_threads,
       [&](int k, int v, float value) { exchange[(v - v_begin) * exchange_stride + k] = value; });
+  __syncthreads();
 
   const StateStage layout = state_stage<Element, C>(p.key_head_dim, warps);
   const auto stage_at = [&](int c) {
