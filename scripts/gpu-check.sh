@@ -62,7 +62,7 @@ run_sanitizer() {
 run_table() {
   rm -f "$out/table.h5"
   "$programs/gdnbench" sweep --device cuda --heads 16/32 --dim 128 --seq 4x8192,1x32768 --dtype bf16 \
-    --h0 normal --gates weak --out "$out/table.h5"
+    --h0 normal --gates weak --out "$out/table.h5" || true  # a failed row is in the table
   "$programs/gdnbench" table "$out/table.h5" | tee "$out/table.md"
 }
 
