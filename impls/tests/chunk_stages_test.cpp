@@ -1,5 +1,6 @@
-// The stages of the CUDA chunkwise kernels on their own: the triangular inverse by its normalised
-// residual (LAPACK's ratio), and the float32 block product against float64.
+// The CUDA chunkwise kernels: what they cover, which needs no device; and their stages on their
+// own: the triangular inverse by its normalised residual (LAPACK's ratio), and the float32 block
+// product against float64.
 #include "chunk_stages.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "cuda/cuda_device.h"
+#include "interface/implementation.h"
+#include "interface/problem.h"
 
 namespace gdn {
 namespace {
@@ -54,6 +57,38 @@ Matrix from_keys(int C, double beta, const std::function<double(int, int)>& inne
     L[i * C + i] = 1;
   }
   return L;
+}
+
+Support support(const std::string& name, const std::string& problem) {
+  return find_implementation(Operation::gated_delta, name)
+      .supports(Problem::parse("gated_delta:" + problem));
+}
+
+TEST(ChunkwiseSupport, CoversEveryDtypeDimAndChunk) {
+  for (const std::string dtype : {"f32", "bf16", "f16"}) {
+    for (const std::string dim : {"64x64", "128x128", "96x192", "256x256", "200x400"}) {
+      for (const std::string chunk : {"16", "32", "64", "128", "auto"}) {
+        const std::string problem = "dim=" + dim + ",dtype=" + dtype + ",chunk=" + chunk;
+        const bool too_large = dtype == "f32" && chunk == "128" && dim == "256x256";
+        const Support chunkwise = support("cuda/chunkwise", problem);
+        EXPECT_EQ(chunkwise.ok, !too_large) << problem << ": " << chunkwise.reason;
+        const bool fused_chunk = chunk != "128" && !(chunk == "64" && dtype == "f32");
+        const Support fused = support("cuda/fused", problem);
+        EXPECT_EQ(fused.ok, fused_chunk) << problem << ": " << fused.reason;
+      }
+    }
+  }
+}
+
+TEST(ChunkwiseSupport, GivesReasonsInWords) {
+  for (const std::string name : {"cuda/chunkwise", "cuda/fused"}) {
+    EXPECT_NE(support(name, "dim=264,dtype=bf16").reason.find("Dk=264"), std::string::npos);
+    EXPECT_NE(support(name, "dim=60x100,dtype=bf16").reason.find("multiple of 8"),
+              std::string::npos);
+    EXPECT_NE(support(name, "dim=64,chunk=48").reason.find("chunk=48"), std::string::npos);
+  }
+  EXPECT_NE(support("cuda/chunkwise", "dim=256,chunk=128").reason.find("shared memory"),
+            std::string::npos);
 }
 
 class ChunkStages : public testing::Test {

@@ -17,11 +17,15 @@ namespace gdn::cuda {
 
 /// Key dimensions of K in shared memory at a time; Q lies there whole.
 constexpr int kOutputSlab = 64;
-/// Value blocks of 16 that a warp sums at a time: as many as there are registers for.
+/// Value blocks of 16 that a warp sums at a time: as many as registers and, where several warps
+/// share the tokens, shared memory have room for.
 template <typename Element, int C>
-constexpr int kOutputGroup = sizeof(Element) == 2 ? 4
-                             : C < 128            ? 2
-                                                  : 1;
+constexpr int output_group() {
+  if (sizeof(Element) == 2) return C < 64 ? 2 : 4;
+  return C == 64 ? 2 : 1;
+}
+template <typename Element, int C>
+constexpr int kOutputGroup = output_group<Element, C>();
 /// Warps that share 16 tokens, each with other value blocks: small chunks would have too few warps.
 template <int C>
 constexpr int kOutputColumns = C < 64 ? 64 / C : 1;
