@@ -182,8 +182,8 @@ class CaseReader {
     p.final_state = flag_attribute_or(file_, "final_state", true);
     p.pool_row_padding = file_.integer_attribute_or("pool_row_padding", 0, 0);
     if (file_.has_attribute("output_dtype")) {
-      p.output_dtype = named_attribute(file_, "output_dtype",
-                                       Names<DType>{{"float32", DType::float32}});
+      p.output_dtype =
+          named_attribute(file_, "output_dtype", Names<DType>{{"float32", DType::float32}});
     }
     if (p.operation != Operation::causal_conv1d) {
       p.gate_encoding = encoding_present(file_, kGates);

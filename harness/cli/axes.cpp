@@ -6,8 +6,9 @@ namespace gdn::cli {
 
 void AxisOptions::add_to(CLI::App& app) {
   const std::string what = "What to run";
-  app.add_option("--op", operation_,
-                 "gated_delta (default) | causal_conv1d | gated_delta_layer; a case is read as this")
+  app.add_option(
+         "--op", operation_,
+         "gated_delta (default) | causal_conv1d | gated_delta_layer; a case is read as this")
       ->group(what);
   std::string names;
   for (const Preset& preset : presets()) names += (names.empty() ? "" : " ") + preset.name;

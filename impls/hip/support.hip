@@ -1,5 +1,5 @@
-// Kernels the HIP device uses itself: a wait that holds the stream while a measurement is queued, and the
-// two that measure what the card can do (copy bandwidth, float32 multiply-adds).
+// Kernels the HIP device uses itself: a wait that holds the stream while a measurement is queued,
+// and the two that measure what the card can do (copy bandwidth, float32 multiply-adds).
 #include <hip/hip_runtime.h>
 
 #include "hip/support.h"

@@ -11,8 +11,8 @@ namespace {
 
 void require_size(const char* name, std::size_t actual, std::int64_t expected) {
   if (actual != static_cast<std::size_t>(expected)) {
-    throw_bad_input(std::string(name) + ": holds " + std::to_string(actual) +
-                    " values, expected " + std::to_string(expected));
+    throw_bad_input(std::string(name) + ": holds " + std::to_string(actual) + " values, expected " +
+                    std::to_string(expected));
   }
 }
 
@@ -32,8 +32,7 @@ void validate_offsets(const Case& c) {
   const SequenceLengths lengths = SequenceLengths::from_offsets(offsets);
   if (offsets.back() != c.problem.total_tokens()) {
     throw_bad_input("sequence_offsets: ends at " + std::to_string(offsets.back()) +
-                    ", expected the number of tokens, " +
-                    std::to_string(c.problem.total_tokens()));
+                    ", expected the number of tokens, " + std::to_string(c.problem.total_tokens()));
   }
   if (lengths != c.problem.sequences) {
     throw_bad_input("sequence_offsets: lengths " + lengths.to_string() +
@@ -59,8 +58,8 @@ void validate_slots(const Case& c, std::int64_t pool_rows) {
                       std::to_string(n) + ", expected -1 or 0.." + std::to_string(pool_rows - 1));
     }
     if (!used.insert(slot).second) {
-      throw_bad_input("slot_index: slot " + std::to_string(slot) + " is used twice (again at index " +
-                      std::to_string(n) + ")");
+      throw_bad_input("slot_index: slot " + std::to_string(slot) +
+                      " is used twice (again at index " + std::to_string(n) + ")");
     }
   }
 }
@@ -155,9 +154,9 @@ void validate_conv(const Case& c) {
   const std::int64_t row = channels * (p.conv_width - 1);
   const std::int64_t size = static_cast<std::int64_t>(c.conv_state.size());
   if (size == 0 || size % row != 0) {
-    throw_bad_input("conv_state: holds " + std::to_string(size) +
-                    " values, expected a positive multiple of channels * (width - 1) = " +
-                    std::to_string(row));
+    throw_bad_input(
+        "conv_state: holds " + std::to_string(size) +
+        " values, expected a positive multiple of channels * (width - 1) = " + std::to_string(row));
   }
   require_finite("conv_state", c.conv_state);
   validate_slots(c, size / row);

@@ -14,9 +14,9 @@ namespace gdn {
 /// The gate array and what it encodes; A_log and dt_bias ([Hv]) only with GateEncoding::logits.
 struct GateValues {
   GateEncoding encoding = GateEncoding::log_decay;
-  std::vector<float> values;  ///< [T, Hv]
-  std::vector<float> A_log;   ///< [Hv]
-  std::vector<float> dt_bias; ///< [Hv]
+  std::vector<float> values;   ///< [T, Hv]
+  std::vector<float> A_log;    ///< [Hv]
+  std::vector<float> dt_bias;  ///< [Hv]
 };
 
 struct BetaValues {
@@ -58,8 +58,8 @@ struct Outputs {
 };
 
 /// Throws Error(bad_input), naming the array, the offending index and value, and what was expected:
-/// array sizes, offsets monotone and ending at T, slots distinct and in range (or -1), log_decay not
-/// positive (any encoding: decay in [0,1], neg_log_decay >= 0), no NaN anywhere except in a
+/// array sizes, offsets monotone and ending at T, slots distinct and in range (or -1), log_decay
+/// not positive (any encoding: decay in [0,1], neg_log_decay >= 0), no NaN anywhere except in a
 /// state_pool that initial_state=absent declares unread, no infinity except log_decay = -inf.
 void validate(const Case& value);
 

@@ -15,13 +15,13 @@
 namespace gdn {
 
 struct DeviceInfo {
-  std::string backend;         ///< "cpu", "cuda", "hip", "gfx906-emulator"
-  std::string name;            ///< as the driver names it: "NVIDIA H200"
-  std::string driver_version;  ///< empty for the CPU
-  std::string toolkit_version; ///< of the compiler that built the kernels
-  int index = 0;               ///< of several devices of one backend: "cuda:1" has 1
-  int compute_capability = 0;  ///< 10 * major + minor for CUDA; 0 elsewhere
-  int multiprocessors = 0;     ///< SMs, CUs or host threads
+  std::string backend;          ///< "cpu", "cuda", "hip", "gfx906-emulator"
+  std::string name;             ///< as the driver names it: "NVIDIA H200"
+  std::string driver_version;   ///< empty for the CPU
+  std::string toolkit_version;  ///< of the compiler that built the kernels
+  int index = 0;                ///< of several devices of one backend: "cuda:1" has 1
+  int compute_capability = 0;   ///< 10 * major + minor for CUDA; 0 elsewhere
+  int multiprocessors = 0;      ///< SMs, CUs or host threads
   std::int64_t memory_bytes = 0;
   std::int64_t l2_bytes = 0;
   bool modelled_time = false;  ///< times come from a model, never from a clock (emulators)

@@ -1,4 +1,5 @@
-// Element types of tokens and state pools, and their exact host conversions (round to nearest even).
+// Element types of tokens and state pools, and their exact host conversions (round to nearest
+// even).
 #pragma once
 
 #include <cstddef>

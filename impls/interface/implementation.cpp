@@ -12,12 +12,14 @@ Support runs_on(const Implementation& implementation, const DeviceInfo& device) 
                        device.backend);
   }
   const int capability = device.compute_capability;
-  const auto dotted = [](int cc) { return std::to_string(cc / 10) + "." + std::to_string(cc % 10); };
+  const auto dotted = [](int cc) {
+    return std::to_string(cc / 10) + "." + std::to_string(cc % 10);
+  };
   if (description.exact_compute_capability != 0 &&
       capability != description.exact_compute_capability) {
     return Support::no(description.name + " needs compute capability " +
-                       dotted(description.exact_compute_capability) + "; " + device.name +
-                       " has " + dotted(capability));
+                       dotted(description.exact_compute_capability) + "; " + device.name + " has " +
+                       dotted(capability));
   }
   if (capability < description.min_compute_capability) {
     return Support::no(description.name + " needs compute capability " +
@@ -29,15 +31,13 @@ Support runs_on(const Implementation& implementation, const DeviceInfo& device) 
 
 void require_supported(const Implementation& implementation, const Problem& problem) {
   if (problem.operation != implementation.description().operation) {
-    throw Error(ErrorKind::unsupported,
-                implementation.description().name + ": does " +
-                    to_string(implementation.description().operation) + ", not " +
-                    to_string(problem.operation));
+    throw Error(ErrorKind::unsupported, implementation.description().name + ": does " +
+                                            to_string(implementation.description().operation) +
+                                            ", not " + to_string(problem.operation));
   }
   const Support support = implementation.supports(problem);
   if (!support) {
-    throw Error(ErrorKind::unsupported,
-                implementation.description().name + ": " + support.reason);
+    throw Error(ErrorKind::unsupported, implementation.description().name + ": " + support.reason);
   }
 }
 

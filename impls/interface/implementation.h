@@ -24,7 +24,8 @@
 
 namespace gdn {
 
-// ---- typed gates and betas: one cannot be passed where another is meant ---------------------------
+// ---- typed gates and betas: one cannot be passed where another is meant
+// ---------------------------
 
 struct LogDecay {
   const float* values;  ///< g = ln alpha <= 0, [T, Hv]; -inf allowed
@@ -50,7 +51,8 @@ struct BetaLogit {
 };
 using Beta = std::variant<BetaDirect, BetaLogit>;
 
-// ---- arguments: pointers on the plan's device, row-major, shapes as in contract section 1 ---------
+// ---- arguments: pointers on the plan's device, row-major, shapes as in contract section 1
+// ---------
 
 struct GatedDeltaArguments {
   const void* query = nullptr;  ///< [T, Hk, Dk] token dtype
@@ -89,7 +91,8 @@ struct GatedDeltaLayerArguments {
 using Arguments =
     std::variant<GatedDeltaArguments, CausalConv1dArguments, GatedDeltaLayerArguments>;
 
-// ---- plans ----------------------------------------------------------------------------------------
+// ---- plans
+// ----------------------------------------------------------------------------------------
 
 /// What the planner decided: shown in every result row.
 struct PlanInfo {
@@ -107,7 +110,8 @@ class Plan {
   virtual void run() = 0;
 };
 
-// ---- implementations ------------------------------------------------------------------------------
+// ---- implementations
+// ------------------------------------------------------------------------------
 
 /// Supported, or the reason in words ("Dk=200 is not a multiple of 16").
 struct Support {
@@ -119,12 +123,12 @@ struct Support {
 };
 
 struct Description {
-  std::string name;      ///< "cuda/fused": backend, then form (and variant)
+  std::string name;  ///< "cuda/fused": backend, then form (and variant)
   Operation operation = Operation::gated_delta;
-  std::string backend;   ///< "cpu", "cuda", "hip"
-  std::string form;      ///< "naive", "recurrent", "chunkwise", "fused"
-  std::string summary;   ///< one line: what this version does and what bounds it
-  std::string resources; ///< "sm_90a, 227 KB shared memory", "any CPU"; empty = none special
+  std::string backend;    ///< "cpu", "cuda", "hip"
+  std::string form;       ///< "naive", "recurrent", "chunkwise", "fused"
+  std::string summary;    ///< one line: what this version does and what bounds it
+  std::string resources;  ///< "sm_90a, 227 KB shared memory", "any CPU"; empty = none special
   int min_compute_capability = 0;    ///< CUDA: lowest 10*major+minor its code runs on
   int exact_compute_capability = 0;  ///< CUDA: only this one (90 for sm_90a code); 0 = any above
   bool bitwise_repeatable = true;    ///< two runs of the same inputs give the same bits

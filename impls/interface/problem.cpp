@@ -30,7 +30,8 @@ std::pair<std::int64_t, std::int64_t> parse_pair(std::string_view text, char sep
     throw_bad_input(std::string(field) + ": '" + std::string(text) + "' is not of the form " +
                     example);
   }
-  return {parse_integer(text.substr(0, at), field, 1), parse_integer(text.substr(at + 1), field, 1)};
+  return {parse_integer(text.substr(0, at), field, 1),
+          parse_integer(text.substr(at + 1), field, 1)};
 }
 
 template <typename Enum>
@@ -73,21 +74,19 @@ const NameTable<GateEncoding> kGateEncodings = {{"log_decay", GateEncoding::log_
 const NameTable<BetaEncoding> kBetaEncodings = {{"beta", BetaEncoding::beta},
                                                 {"logit", BetaEncoding::logit}};
 const NameTable<GateDistribution> kGates = {
-    {"real", GateDistribution::real},         {"none", GateDistribution::none},
-    {"weak", GateDistribution::weak},         {"near_one", GateDistribution::near_one},
-    {"strong", GateDistribution::strong},     {"mid", GateDistribution::mid},
-    {"reset", GateDistribution::reset},       {"tiny", GateDistribution::tiny}};
+    {"real", GateDistribution::real},     {"none", GateDistribution::none},
+    {"weak", GateDistribution::weak},     {"near_one", GateDistribution::near_one},
+    {"strong", GateDistribution::strong}, {"mid", GateDistribution::mid},
+    {"reset", GateDistribution::reset},   {"tiny", GateDistribution::tiny}};
 const NameTable<BetaDistribution> kBetas = {{"sigmoid", BetaDistribution::sigmoid},
                                             {"zero", BetaDistribution::zero},
                                             {"one", BetaDistribution::one},
                                             {"two", BetaDistribution::two},
                                             {"wide", BetaDistribution::wide}};
-const NameTable<KeyDistribution> kKeys = {{"unit", KeyDistribution::unit},
-                                          {"correlated", KeyDistribution::correlated},
-                                          {"equal", KeyDistribution::equal},
-                                          {"alternating", KeyDistribution::alternating},
-                                          {"zero", KeyDistribution::zero},
-                                          {"unnormalised", KeyDistribution::unnormalised}};
+const NameTable<KeyDistribution> kKeys = {
+    {"unit", KeyDistribution::unit},   {"correlated", KeyDistribution::correlated},
+    {"equal", KeyDistribution::equal}, {"alternating", KeyDistribution::alternating},
+    {"zero", KeyDistribution::zero},   {"unnormalised", KeyDistribution::unnormalised}};
 const NameTable<InitialState> kInitialStates = {{"absent", InitialState::absent},
                                                 {"normal", InitialState::normal},
                                                 {"large", InitialState::large}};
@@ -108,7 +107,7 @@ std::string shortest_double(double value) {
 // A field whose values come from a table of names.
 template <typename Enum>
 ProblemField named_field(std::string key, std::string help, const NameTable<Enum>& table,
-                         Enum Problem::* member) {
+                         Enum Problem::*member) {
   return {key, help + ": " + all_names(table), false,
           [key, &table, member](Problem& p, std::string_view text) {
             p.*member = parse_name(table, text, key);
@@ -117,7 +116,7 @@ ProblemField named_field(std::string key, std::string help, const NameTable<Enum
 }
 
 ProblemField integer_field(std::string key, std::string help, std::int64_t lowest,
-                           std::int64_t Problem::* member) {
+                           std::int64_t Problem::*member) {
   return {key, std::move(help), false,
           [key, lowest, member](Problem& p, std::string_view text) {
             p.*member = parse_integer(text, key, lowest);
@@ -125,7 +124,7 @@ ProblemField integer_field(std::string key, std::string help, std::int64_t lowes
           [member](const Problem& p) { return std::to_string(p.*member); }};
 }
 
-ProblemField dtype_field(std::string key, std::string help, bool always, DType Problem::* member) {
+ProblemField dtype_field(std::string key, std::string help, bool always, DType Problem::*member) {
   return {key, std::move(help), always,
           [key, member](Problem& p, std::string_view text) { p.*member = parse_dtype(text, key); },
           [member](const Problem& p) { return short_name(p.*member); }};
@@ -133,37 +132,34 @@ ProblemField dtype_field(std::string key, std::string help, bool always, DType P
 
 std::vector<ProblemField> make_fields() {
   std::vector<ProblemField> fields;
-  fields.push_back({"heads", "key/value heads Hk/Hv, as 16/32 (one number: equal)", true,
-                    [](Problem& p, std::string_view text) {
-                      if (text.find('/') == std::string_view::npos) {
-                        p.num_key_heads = p.num_value_heads = parse_integer(text, "heads", 1);
-                        return;
-                      }
-                      std::tie(p.num_key_heads, p.num_value_heads) =
-                          parse_pair(text, '/', "heads", "16/32");
-                    },
-                    [](const Problem& p) {
-                      return std::to_string(p.num_key_heads) + "/" +
-                             std::to_string(p.num_value_heads);
-                    }});
-  fields.push_back({"dim", "key x value head dim DkxDv, as 96x192 (one number: equal)", true,
-                    [](Problem& p, std::string_view text) {
-                      if (text.find('x') == std::string_view::npos) {
-                        p.key_head_dim = p.value_head_dim = parse_integer(text, "dim", 1);
-                        return;
-                      }
-                      std::tie(p.key_head_dim, p.value_head_dim) =
-                          parse_pair(text, 'x', "dim", "96x192");
-                    },
-                    [](const Problem& p) {
-                      return std::to_string(p.key_head_dim) + "x" +
-                             std::to_string(p.value_head_dim);
-                    }});
-  fields.push_back({"seq", "sequence lengths, as 4x8192 or 1x63+2x64+1x0", true,
-                    [](Problem& p, std::string_view text) {
-                      p.sequences = SequenceLengths::parse(text);
-                    },
-                    [](const Problem& p) { return p.sequences.to_string(); }});
+  fields.push_back(
+      {"heads", "key/value heads Hk/Hv, as 16/32 (one number: equal)", true,
+       [](Problem& p, std::string_view text) {
+         if (text.find('/') == std::string_view::npos) {
+           p.num_key_heads = p.num_value_heads = parse_integer(text, "heads", 1);
+           return;
+         }
+         std::tie(p.num_key_heads, p.num_value_heads) = parse_pair(text, '/', "heads", "16/32");
+       },
+       [](const Problem& p) {
+         return std::to_string(p.num_key_heads) + "/" + std::to_string(p.num_value_heads);
+       }});
+  fields.push_back(
+      {"dim", "key x value head dim DkxDv, as 96x192 (one number: equal)", true,
+       [](Problem& p, std::string_view text) {
+         if (text.find('x') == std::string_view::npos) {
+           p.key_head_dim = p.value_head_dim = parse_integer(text, "dim", 1);
+           return;
+         }
+         std::tie(p.key_head_dim, p.value_head_dim) = parse_pair(text, 'x', "dim", "96x192");
+       },
+       [](const Problem& p) {
+         return std::to_string(p.key_head_dim) + "x" + std::to_string(p.value_head_dim);
+       }});
+  fields.push_back(
+      {"seq", "sequence lengths, as 4x8192 or 1x63+2x64+1x0", true,
+       [](Problem& p, std::string_view text) { p.sequences = SequenceLengths::parse(text); },
+       [](const Problem& p) { return p.sequences.to_string(); }});
   fields.push_back(dtype_field("dtype", "token dtype: f32|bf16|f16", true, &Problem::token_dtype));
   fields.push_back({"out", "output dtype: token|f32", false,
                     [](Problem& p, std::string_view text) {
@@ -176,34 +172,32 @@ std::vector<ProblemField> make_fields() {
                       }
                     },
                     [](const Problem& p) { return p.output_dtype ? "f32" : "token"; }});
-  fields.push_back(dtype_field("state", "state pool dtype: f32|bf16|f16", false,
-                               &Problem::state_dtype));
+  fields.push_back(
+      dtype_field("state", "state pool dtype: f32|bf16|f16", false, &Problem::state_dtype));
   fields.push_back(named_field("layout", "state layout", kStateLayouts, &Problem::state_layout));
   fields.push_back(named_field("h0", "initial state", kInitialStates, &Problem::initial_state));
   fields.push_back(named_field("ht", "final state wanted", kSwitch, &Problem::final_state));
-  fields.push_back(named_field("slots", "map of sequences to pool rows", kSlotMaps,
-                               &Problem::slots));
+  fields.push_back(
+      named_field("slots", "map of sequences to pool rows", kSlotMaps, &Problem::slots));
   fields.push_back(integer_field("pool_pad", "unused elements after each pool row", 0,
                                  &Problem::pool_row_padding));
-  fields.push_back(named_field("norm", "l2-normalise q and k in the kernel", kSwitch,
-                               &Problem::normalize_qk));
-  fields.push_back({"scale", "output scale: auto (1/sqrt(Dk)) or a number", false,
-                    [](Problem& p, std::string_view text) {
-                      if (text == "auto") {
-                        p.scale.reset();
-                        return;
-                      }
-                      double value = 0;
-                      const auto [end, status] =
-                          std::from_chars(text.data(), text.data() + text.size(), value);
-                      if (status != std::errc() || end != text.data() + text.size() ||
-                          !std::isfinite(value)) {
-                        throw_bad_input("scale: '" + std::string(text) +
-                                        "'; expected auto or a finite number");
-                      }
-                      p.scale = value;
-                    },
-                    [](const Problem& p) { return p.scale ? shortest_double(*p.scale) : "auto"; }});
+  fields.push_back(
+      named_field("norm", "l2-normalise q and k in the kernel", kSwitch, &Problem::normalize_qk));
+  fields.push_back(
+      {"scale", "output scale: auto (1/sqrt(Dk)) or a number", false,
+       [](Problem& p, std::string_view text) {
+         if (text == "auto") {
+           p.scale.reset();
+           return;
+         }
+         double value = 0;
+         const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+         if (status != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+           throw_bad_input("scale: '" + std::string(text) + "'; expected auto or a finite number");
+         }
+         p.scale = value;
+       },
+       [](const Problem& p) { return p.scale ? shortest_double(*p.scale) : "auto"; }});
   fields.push_back(named_field("gate", "gate encoding", kGateEncodings, &Problem::gate_encoding));
   fields.push_back(named_field("beta", "beta encoding", kBetaEncodings, &Problem::beta_encoding));
   fields.push_back({"chunk", "chunk size in tokens, or auto", false,
@@ -215,10 +209,10 @@ std::vector<ProblemField> make_fields() {
                     }});
   fields.push_back(integer_field("width", "convolution width, 2..15", 2, &Problem::conv_width));
   fields.push_back(named_field("bias", "convolution bias", kSwitch, &Problem::conv_bias));
-  fields.push_back(named_field("act", "convolution activation", kActivations,
-                               &Problem::activation));
-  fields.push_back(named_field("conv_layout", "convolution token layout", kConvLayouts,
-                               &Problem::conv_layout));
+  fields.push_back(
+      named_field("act", "convolution activation", kActivations, &Problem::activation));
+  fields.push_back(
+      named_field("conv_layout", "convolution token layout", kConvLayouts, &Problem::conv_layout));
   fields.push_back(named_field("conv_in_place", "convolution window updated in place", kSwitch,
                                &Problem::conv_state_in_place));
   fields.push_back(named_field("gates", "distribution of log_decay", kGates, &Problem::gates));

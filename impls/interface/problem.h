@@ -33,25 +33,26 @@ enum class BetaEncoding { beta, logit };
 
 /// Distribution of log_decay in generated inputs.
 enum class GateDistribution {
-  real,     ///< model initialisation: A ~ U(0,16), dt ~ logU(1e-3,0.1), decay_logit ~ N(0,1) * 0.1
-  none,     ///< log_decay = 0: DeltaNet
-  weak,     ///< logsigmoid(N(3,1))
-  near_one, ///< logsigmoid(N(8,1)): decay close to 1, the longest memory
-  strong,   ///< logsigmoid(N(-1,1))
-  mid,      ///< alpha ~ U(0.8, 1): shows chunk-boundary faults
-  reset,    ///< mid, with log_decay = -inf at about one token in 50
-  tiny,     ///< alpha = 1e-12 at about one token in 10, otherwise mid
+  real,      ///< model initialisation: A ~ U(0,16), dt ~ logU(1e-3,0.1), decay_logit ~ N(0,1) * 0.1
+  none,      ///< log_decay = 0: DeltaNet
+  weak,      ///< logsigmoid(N(3,1))
+  near_one,  ///< logsigmoid(N(8,1)): decay close to 1, the longest memory
+  strong,    ///< logsigmoid(N(-1,1))
+  mid,       ///< alpha ~ U(0.8, 1): shows chunk-boundary faults
+  reset,     ///< mid, with log_decay = -inf at about one token in 50
+  tiny,      ///< alpha = 1e-12 at about one token in 10, otherwise mid
 };
 
 enum class BetaDistribution {
   sigmoid,  ///< sigmoid(N(0,1))
   zero,
   one,
-  two,      ///< beta = 2: reflections
-  wide,     ///< U(0, 2): negative eigenvalues allowed
+  two,   ///< beta = 2: reflections
+  wide,  ///< U(0, 2): negative eigenvalues allowed
 };
 
-/// Distribution of the key vectors in generated inputs. Queries are always unit * N(0,1) directions.
+/// Distribution of the key vectors in generated inputs. Queries are always unit * N(0,1)
+/// directions.
 enum class KeyDistribution {
   unit,          ///< unit length, uniform direction
   correlated,    ///< unit length, cosine about 0.9 with one common direction per head
@@ -98,10 +99,10 @@ struct SequenceLengths {
 struct Problem {
   Operation operation = Operation::gated_delta;
 
-  std::int64_t num_key_heads = 1;    ///< Hk
-  std::int64_t num_value_heads = 1;  ///< Hv, a multiple of Hk; key head of h is h / (Hv/Hk)
-  std::int64_t key_head_dim = 128;   ///< Dk
-  std::int64_t value_head_dim = 128; ///< Dv
+  std::int64_t num_key_heads = 1;     ///< Hk
+  std::int64_t num_value_heads = 1;   ///< Hv, a multiple of Hk; key head of h is h / (Hv/Hk)
+  std::int64_t key_head_dim = 128;    ///< Dk
+  std::int64_t value_head_dim = 128;  ///< Dv
   SequenceLengths sequences;
   DType token_dtype = DType::float32;
   std::optional<DType> output_dtype;  ///< absent: the token dtype
@@ -116,7 +117,8 @@ struct Problem {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
 
-  std::int64_t chunk = 0;  ///< tokens per chunk for chunkwise forms; 0 = the implementation's choice
+  std::int64_t chunk =
+      0;  ///< tokens per chunk for chunkwise forms; 0 = the implementation's choice
 
   std::int64_t conv_width = 4;  ///< causal_conv1d and gated_delta_layer
   bool conv_bias = false;
@@ -156,8 +158,8 @@ struct Problem {
 
 /// One field of Problem as text: the single table behind parse, to_string and command-line axes.
 struct ProblemField {
-  std::string key;       ///< "heads", "seq", ...: in Problem strings, and as --heads on the command line
-  std::string help;      ///< one line, with the accepted values
+  std::string key;  ///< "heads", "seq", ...: in Problem strings, and as --heads on the command line
+  std::string help;  ///< one line, with the accepted values
   bool always_printed;
   std::function<void(Problem&, std::string_view)> set;  ///< throws Error(bad_input)
   std::function<std::string(const Problem&)> get;

@@ -1,5 +1,5 @@
-// hip/direct: causal_conv1d as its definition says, a sum of `width` products per channel and token. The
-// lanes lie along whichever of channels and tokens is contiguous in memory.
+// hip/direct: causal_conv1d as its definition says, a sum of `width` products per channel and
+// token. The lanes lie along whichever of channels and tokens is contiguous in memory.
 //
 // Two kernels, in stream order: the outputs, which read the old windows, then the windows, so that
 // windows updated in place are never read after they change.
@@ -40,10 +40,9 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Token*>(p.bias)[channel]);
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
-    const float x =
-        i >= 0 ? to_float(input[token_index(p, sequence.first + i, channel)])
-               : load_element(p.state_in, p.state_element,
-                              window_index(p, sequence.row, channel) + window + i);
+    const float x = i >= 0 ? to_float(input[token_index(p, sequence.first + i, channel)])
+                           : load_element(p.state_in, p.state_element,
+                                          window_index(p, sequence.row, channel) + window + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
   return p.silu != 0 ? sum * sigmoid(sum) : sum;
@@ -99,12 +98,12 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
 
 }  // namespace
 
-#define GDN_CONV(suffix, Token)                                                         \
+#define GDN_CONV(suffix, Token)                                                                \
   extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) { \
-    outputs<Token>(p);                                                                  \
-  }                                                                                     \
+    outputs<Token>(p);                                                                         \
+  }                                                                                            \
   extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) { \
-    windows<Token>(p);                                                                  \
+    windows<Token>(p);                                                                         \
   }
 GDN_CONV(f32, float)
 GDN_CONV(f16, _Float16)

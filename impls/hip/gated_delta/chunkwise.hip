@@ -1,13 +1,13 @@
-// hip/chunkwise: the chunkwise form as three kernels, so that all but the state's own recurrence runs over
-// all chunks at once.
+// hip/chunkwise: the chunkwise form as three kernels, so that all but the state's own recurrence
+// runs over all chunks at once.
 //
-//     prepare   every chunk: K K^T, forward substitution for W and U               (parallel over chunks)
-//     walk      every head: V' = U - W S, then the state's update                  (serial over chunks)
-//     outputs   every chunk: Q S and the scores times V'                           (parallel over chunks)
+//     prepare   every chunk: K K^T, forward substitution for W and U               (parallel over
+//     chunks) walk      every head: V' = U - W S, then the state's update                  (serial
+//     over chunks) outputs   every chunk: Q S and the scores times V' (parallel over chunks)
 //
-// The price is what lies in memory between them: W, U and the state before every chunk, C (Dk + Dv) +
-// Dk Dv floats per chunk and head, written once and read once (U twice). The arithmetic of walk is a
-// third of the fused kernel's, which is what the critical path of a long sequence is made of.
+// The price is what lies in memory between them: W, U and the state before every chunk, C (Dk + Dv)
+// + Dk Dv floats per chunk and head, written once and read once (U twice). The arithmetic of walk
+// is a third of the fused kernel's, which is what the critical path of a long sequence is made of.
 //
 // Bound by: memory traffic of the states in prepare's and outputs' favour, VALU issue in walk.
 #include "hip/gated_delta/chunk_tiles.h"
@@ -115,9 +115,9 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
     const int count = span.length - start < C ? static_cast<int>(span.length - start) : C;
     const float* const carried = params.carried + slot_head<C>(p, slot, head) * C * Dk;
     float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
-    float* const states = params.state +
-                          (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) *
-                              StateTile<D>::kElements;
+    float* const states =
+        params.state +
+        (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) * StateTile<D>::kElements;
     load_gates(p, token, count, head, tiles);
     load_keys(p, token, key_head_of(p, head), count, tiles);
 #pragma unroll
@@ -172,7 +172,8 @@ __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
   const float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
 #pragma unroll 4
   for (int step = 0; step < C * kTileColumns / kChunkThreads; ++step) {
-    const int i = static_cast<int>(threadIdx.x) / kTileColumns + kChunkThreads / kTileColumns * step;
+    const int i =
+        static_cast<int>(threadIdx.x) / kTileColumns + kChunkThreads / kTileColumns * step;
     const int column = static_cast<int>(threadIdx.x) % kTileColumns;
     tiles.update[i][column] = first_column + column < Dv ? update[i * Dv + column] : 0.0f;
   }
@@ -189,10 +190,10 @@ __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
 }  // namespace
 
 // chunkwise_<step>_<chunk>_<rows>
-#define GDN_CHUNKWISE_STEP(step, chunk, dk)                                                  \
-  extern "C" __global__                                                                      \
-  __launch_bounds__(kChunkThreads) void chunkwise_##step##_##chunk##_##dk(ChunkwiseParams p) { \
-    step<dk, chunk>(p);                                                                      \
+#define GDN_CHUNKWISE_STEP(step, chunk, dk)                                                      \
+  extern "C" __global__ __launch_bounds__(kChunkThreads) void chunkwise_##step##_##chunk##_##dk( \
+      ChunkwiseParams p) {                                                                       \
+    step<dk, chunk>(p);                                                                          \
   }
 #define GDN_CHUNKWISE(chunk, dk)         \
   GDN_CHUNKWISE_STEP(prepare, chunk, dk) \

@@ -1,10 +1,11 @@
-// hip/fused: the chunkwise form in one kernel. A workgroup walks the chunks of one value head and 128 of
-// its columns; the state never leaves the registers, and neither U nor W of the textbook form is stored:
-// V' is solved for with the state's contribution already in the right-hand side.
+// hip/fused: the chunkwise form in one kernel. A workgroup walks the chunks of one value head and
+// 128 of its columns; the state never leaves the registers, and neither U nor W of the textbook
+// form is stored: V' is solved for with the state's contribution already in the right-hand side.
 //
-// Per chunk: K, Q and gates to LDS | products K K^T, Q K^T and right-hand sides | forward substitution |
-// outputs, then the state's update; a barrier at each bar. Chunk 16 or 32; for Dk = 128 and chunk 32
-// the tiles take 60 KB of LDS, so one workgroup (a wave per SIMD) runs on a compute unit.
+// Per chunk: K, Q and gates to LDS | products K K^T, Q K^T and right-hand sides | forward
+// substitution | outputs, then the state's update; a barrier at each bar. Chunk 16 or 32; for Dk =
+// 128 and chunk 32 the tiles take 60 KB of LDS, so one workgroup (a wave per SIMD) runs on a
+// compute unit.
 //
 // Arithmetic is that of the recurrence (this card has no matrix units); what the chunk buys is that
 // nothing waits for a wave-wide sum per token.
@@ -72,10 +73,10 @@ __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
 }  // namespace
 
 // fused_<chunk>_<rows>
-#define GDN_FUSED(chunk, dk)                                                         \
-  extern "C" __global__ __launch_bounds__(kChunkThreads) void fused_##chunk##_##dk(  \
-      GatedDeltaParams p) {                                                          \
-    fused<dk, chunk>(p);                                                             \
+#define GDN_FUSED(chunk, dk)                                                        \
+  extern "C" __global__ __launch_bounds__(kChunkThreads) void fused_##chunk##_##dk( \
+      GatedDeltaParams p) {                                                         \
+    fused<dk, chunk>(p);                                                            \
   }
 GDN_FUSED(16, 64)
 GDN_FUSED(32, 64)

@@ -28,8 +28,7 @@ __device__ __forceinline__ void naive(const GatedDeltaParams& p) {
     return;
   }
   float* const state =  // [Dk], elements Dv apart
-      p.workspace +
-      (static_cast<std::int64_t>(sequence) * p.num_value_heads + head) * Dk * Dv + v;
+      p.workspace + (static_cast<std::int64_t>(sequence) * p.num_value_heads + head) * Dk * Dv + v;
   for (int k = 0; k < Dk; ++k) {
     state[static_cast<std::int64_t>(k) * Dv] = load_state(p, span.row, head, k, v);
   }

@@ -1,18 +1,19 @@
-// hip/recurrent: the token recurrence with the state in registers; the 64 lanes of a wave share the rows
-// of C state columns.
+// hip/recurrent: the token recurrence with the state in registers; the 64 lanes of a wave share the
+// rows of C state columns.
 //
-// A lane holds rows lane, lane + 64, ... of its wave's columns: S^T k and S^T q are C dot products over
-// the lanes, one wave-wide sum each per token and column. The sum is the cost: six dependent steps. Three
-// versions of it, side by side:
+// A lane holds rows lane, lane + 64, ... of its wave's columns: S^T k and S^T q are C dot products
+// over the lanes, one wave-wide sum each per token and column. The sum is the cost: six dependent
+// steps. Three versions of it, side by side:
 //     shuffle   butterfly of __shfl_xor, which this card sends through the LDS crossbar
 //     dpp       lane moves inside the VALU, then one readlane; one column per wave
-//     columns   the same with four columns per wave: four independent chains hide each other's latency,
+//     columns   the same with four columns per wave: four independent chains hide each other's
+//     latency,
 //               and each load of k and q serves four columns
 //
 // The decay is folded in: with P = S before the token, predicted = decay * (P^T k).
 //
-// Bound by: the latency of the chain load -> dot -> sum -> update -> dot -> sum, once per token; by VALU
-// issue once enough waves share a SIMD. Dk up to 256, any Dv.
+// Bound by: the latency of the chain load -> dot -> sum -> update -> dot -> sum, once per token; by
+// VALU issue once enough waves share a SIMD. Dk up to 256, any Dv.
 #include "hip/gated_delta/device.h"
 
 namespace gdn::hip {
@@ -20,7 +21,8 @@ namespace {
 
 constexpr int kWaves = 4;
 
-/// Grid: x = tiles of kWaves * columns state columns, y = value head, z = sequence. rows = ceil(Dk/64).
+/// Grid: x = tiles of kWaves * columns state columns, y = value head, z = sequence. rows =
+/// ceil(Dk/64).
 template <typename Token, int rows, int columns, typename Sum>
 __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
@@ -124,18 +126,18 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
 }  // namespace
 
 // recurrent_<sum>_<rows>_<token>, rows = 64, 128 or 256 state rows per wave.
-#define GDN_RECURRENT(sum, Sum, columns, dk, suffix, Token)                                 \
+#define GDN_RECURRENT(sum, Sum, columns, dk, suffix, Token)                                      \
   extern "C" __global__ __launch_bounds__(kWaves* kWave) void recurrent_##sum##_##dk##_##suffix( \
-      GatedDeltaParams p) {                                                                 \
-    recurrent<Token, dk / kWave, columns, Sum>(p);                                          \
+      GatedDeltaParams p) {                                                                      \
+    recurrent<Token, dk / kWave, columns, Sum>(p);                                               \
   }
 #define GDN_RECURRENT_DIMS(sum, Sum, columns, suffix, Token) \
   GDN_RECURRENT(sum, Sum, columns, 64, suffix, Token)        \
   GDN_RECURRENT(sum, Sum, columns, 128, suffix, Token)       \
   GDN_RECURRENT(sum, Sum, columns, 256, suffix, Token)
-#define GDN_RECURRENT_TOKENS(sum, Sum, columns)           \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, f32, float)       \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, f16, _Float16)    \
+#define GDN_RECURRENT_TOKENS(sum, Sum, columns)        \
+  GDN_RECURRENT_DIMS(sum, Sum, columns, f32, float)    \
+  GDN_RECURRENT_DIMS(sum, Sum, columns, f16, _Float16) \
   GDN_RECURRENT_DIMS(sum, Sum, columns, bf16, Bfloat16)
 
 GDN_RECURRENT_TOKENS(shuffle, ShuffleSum, 1)

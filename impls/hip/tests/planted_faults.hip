@@ -1,4 +1,5 @@
-// Kernels with a fault each, and their sound twins: what the emulator and the budgets must tell apart.
+// Kernels with a fault each, and their sound twins: what the emulator and the budgets must tell
+// apart.
 #include <hip/hip_runtime.h>
 
 namespace {
