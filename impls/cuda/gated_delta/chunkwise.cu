@@ -16,7 +16,9 @@
 // times the inputs and outputs at chunk 64 and D 128), by instruction issue in the inverse, and,
 // where sequences and heads are few, by the latency of the state pass.
 //
-// Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, median of 7, ms:
+// Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, no initial state, median of 7, ms,
+// before the state pass got its barrier after the initial state and chunks 16 and 32 their smaller
+// output groups (not timed since):
 //     chunk          16     32     64    128
 //     4 x 8192     2.47   1.70   1.47   2.64
 //     1 x 32768    3.92   2.42   1.92   2.95
