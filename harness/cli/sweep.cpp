@@ -25,27 +25,38 @@ std::string clock_text(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// One line on a terminal, rewritten in place; nothing elsewhere.
+// On a terminal one line, rewritten in place; in a log a whole line every `log_every_s` seconds.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO) == 1) {}
-  void show(const SweepProgress& progress) const {
-    if (!shown_) return;
+  ProgressLine(bool quiet, double log_every_s)
+      : form_(quiet                        ? Form::kNone
+              : isatty(STDERR_FILENO) == 1 ? Form::kRewritten
+                                           : Form::kLog),
+        log_every_s_(log_every_s) {}
+
+  void show(const SweepProgress& progress) {
+    if (form_ == Form::kNone) return;
+    if (form_ == Form::kLog && !(progress.elapsed_s - logged_s_ >= log_every_s_)) return;
+    logged_s_ = progress.elapsed_s;
     const double rate =
         progress.elapsed_s > 0 ? static_cast<double>(progress.done) / progress.elapsed_s : 0;
     std::string line =
         fmt::format("{}/{}  {:.2f} rows/s  {} left  {}", progress.done, progress.total, rate,
                     clock_text(progress.left_s), progress.current);
-    if (line.size() > 110) line.resize(110);
-    fmt::print(stderr, "\r\033[K{}", line);
+    if (form_ == Form::kRewritten && line.size() > 110) line.resize(110);
+    const char* const start = form_ == Form::kRewritten ? "\r\033[K" : "";
+    fmt::print(stderr, "{}{}{}", start, line, form_ == Form::kRewritten ? "" : "\n");
     std::fflush(stderr);
   }
   void clear() const {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (form_ == Form::kRewritten) fmt::print(stderr, "\r\033[K");
   }
 
  private:
-  bool shown_;
+  enum class Form { kNone, kRewritten, kLog };
+  Form form_;
+  double log_every_s_;
+  double logged_s_ = 0;
 };
 
 class Sweep : public Command {
@@ -73,6 +84,10 @@ class Sweep : public Command {
                  "also the bitwise and continuation checks of gdnbench verify");
     app.add_flag("--no-time", no_time_, "verify only: rows of mode 'verify'");
     app.add_flag("--retry-failed", options_.retry_failed, "make rows again that did not pass");
+    app.add_option("--log-every", log_every_s_,
+                   "seconds between progress lines when stderr is not a terminal; 0: every row")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     app.add_flag("--quiet", quiet_, "no progress line");
     app.add_flag("--json", json_, "the totals as JSON");
   }
@@ -102,7 +117,7 @@ class Sweep : public Command {
     options_.command = command_line();
     RowFileSink sink(path_, options_.retry_failed);
 
-    const ProgressLine line(quiet_ || json_);
+    ProgressLine line(quiet_ || json_, log_every_s_);
     const SweepTotals totals = sweep(
         problems, implementations, *device, options_, sink,
         [&](const SweepProgress& progress) { line.show(progress); },
@@ -140,6 +155,7 @@ class Sweep : public Command {
   std::string path_;
   std::string shard_;
   std::vector<std::string> merge_;
+  double log_every_s_ = 30;
   bool no_time_ = false;
   bool quiet_ = false;
   bool json_ = false;

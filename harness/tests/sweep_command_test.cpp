@@ -7,12 +7,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "harness/row_store.h"
 #include "harness/tests/temporary_folder.h"
@@ -58,42 +56,47 @@ std::set<std::string> keys_of(const std::vector<Row>& rows) {
   return keys;
 }
 
-// Starts the command, kills it once `enough` rows are stored, and returns the rows then in the
-// file.
-std::vector<Row> rows_when_killed(const std::string& command, const std::string& path,
-                                  std::size_t enough) {
+// Starts the command with a progress line for every row and kills it after the line for
+// `rows_done`. Its stderr is a pipe of one page: it cannot run ahead of this process by more than a
+// page of lines, however busy the machine.
+void run_and_kill(const std::string& command, int rows_done) {
+  std::array<int, 2> lines{};
+  ASSERT_EQ(pipe(lines.data()), 0);
+  ASSERT_LE(fcntl(lines[1], F_SETPIPE_SZ, 4096), 4096);
   const pid_t child = fork();
   if (child == 0) {
-    const int silent = open("/dev/null", O_WRONLY);
-    dup2(silent, STDOUT_FILENO);
-    dup2(silent, STDERR_FILENO);
-    execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+    dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+    dup2(lines[1], STDERR_FILENO);
+    close(lines[0]);
+    execl("/bin/sh", "sh", "-c", ("exec " + command + " --log-every 0").c_str(), nullptr);
     _exit(127);
   }
-  const auto stored = [&] {
-    return std::filesystem::exists(path) ? read_rows(path).rows : std::vector<Row>();
-  };
-  while (stored().size() < enough && waitpid(child, nullptr, WNOHANG) == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  close(lines[1]);
+  const std::string wanted = std::to_string(rows_done) + "/";
+  std::string line;
+  std::string seen;
+  char next = 0;
+  while (line.rfind(wanted, 0) != 0 && read(lines[0], &next, 1) == 1) {
+    seen += next;
+    line = next == '\n' ? "" : line + next;
   }
   kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  return stored();
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(lines[0]);
+  ASSERT_TRUE(WIFSIGNALED(status)) << command << " ended by itself:\n" << seen;
 }
 
 TEST(SweepCommand, KilledInTheMiddleItResumesAndMakesNothingTwice) {
   const TemporaryFolder folder;
-  std::string command;
-  std::string path;
-  std::vector<Row> before;
-  // On a busy machine this process may sleep until the sweep is through; then there was no kill.
-  for (int attempt = 0; attempt < 5 && (before.empty() || before.size() == 60); ++attempt) {
-    path = folder.file("rows" + std::to_string(attempt) + ".h5");
-    command = kBinary + " sweep" + kQuick + "--seq " + lengths(30) + " --out " + path;
-    before = rows_when_killed(command, path, 7);
-  }
+  constexpr std::size_t kRows = 200;  // their lines fill more than a page
+  const std::string path = folder.file("rows.h5");
+  const std::string command =
+      kBinary + " sweep" + kQuick + "--seq " + lengths(kRows / 2) + " --out " + path;
+  ASSERT_NO_FATAL_FAILURE(run_and_kill(command, 7));
+  const std::vector<Row> before = read_rows(path).rows;
   ASSERT_GE(before.size(), 7u);
-  ASSERT_LT(before.size(), 60u) << "the sweep was never killed in time";
+  ASSERT_LT(before.size(), kRows);
 
   const Finished resumed = shell(command);
   EXPECT_EQ(resumed.code, 0) << resumed.text;
@@ -101,7 +104,7 @@ TEST(SweepCommand, KilledInTheMiddleItResumesAndMakesNothingTwice) {
             std::string::npos)
       << resumed.text;
   const std::vector<Row> after = read_rows(path).rows;
-  EXPECT_EQ(keys_of(after).size(), 60u);
+  EXPECT_EQ(keys_of(after).size(), kRows);
   ASSERT_GE(after.size(), before.size());
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(after[i].key(), before[i].key());
