@@ -2,9 +2,8 @@
 // files only.
 #pragma once
 
-#include <hip/hip_runtime.h>
-
 #include "hip/element.h"
+#include "hip/lanes_device.h"
 
 namespace gdn::hip {
 
@@ -14,7 +13,7 @@ struct Bfloat16 {
 };
 
 __device__ __forceinline__ float to_float(float x) { return x; }
-__device__ __forceinline__ float to_float(_Float16 x) { return static_cast<float>(x); }
+__device__ __forceinline__ float to_float(Half x) { return static_cast<float>(x); }
 __device__ __forceinline__ float to_float(Bfloat16 x) {
   return __builtin_bit_cast(float, static_cast<unsigned>(x.bits) << 16);
 }
@@ -33,7 +32,7 @@ __device__ __forceinline__ void with_element(Element element, F f) {
   if (element == Element::float32) {
     f(static_cast<const float*>(nullptr));
   } else if (element == Element::float16) {
-    f(static_cast<const _Float16*>(nullptr));
+    f(static_cast<const Half*>(nullptr));
   } else {
     f(static_cast<const Bfloat16*>(nullptr));
   }
@@ -44,7 +43,7 @@ __device__ __forceinline__ T* mutable_array(const T*, void* array) {
   return static_cast<T*>(array);
 }
 __device__ __forceinline__ void store_as(float* to, float x) { *to = x; }
-__device__ __forceinline__ void store_as(_Float16* to, float x) { *to = static_cast<_Float16>(x); }
+__device__ __forceinline__ void store_as(Half* to, float x) { *to = static_cast<Half>(x); }
 __device__ __forceinline__ void store_as(Bfloat16* to, float x) { *to = to_bfloat16(x); }
 
 /// Element `index` of an array whose type is known at run time only: uniform branches, used where a
@@ -52,7 +51,7 @@ __device__ __forceinline__ void store_as(Bfloat16* to, float x) { *to = to_bfloa
 __device__ __forceinline__ float load_element(const void* array, Element element,
                                               std::int64_t index) {
   if (element == Element::float32) return static_cast<const float*>(array)[index];
-  if (element == Element::float16) return to_float(static_cast<const _Float16*>(array)[index]);
+  if (element == Element::float16) return to_float(static_cast<const Half*>(array)[index]);
   return to_float(static_cast<const Bfloat16*>(array)[index]);
 }
 __device__ __forceinline__ void store_element(void* array, Element element, std::int64_t index,
@@ -60,7 +59,7 @@ __device__ __forceinline__ void store_element(void* array, Element element, std:
   if (element == Element::float32) {
     static_cast<float*>(array)[index] = x;
   } else if (element == Element::float16) {
-    static_cast<_Float16*>(array)[index] = static_cast<_Float16>(x);
+    static_cast<Half*>(array)[index] = static_cast<Half>(x);
   } else {
     static_cast<Bfloat16*>(array)[index] = to_bfloat16(x);
   }

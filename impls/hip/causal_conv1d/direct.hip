@@ -106,7 +106,7 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
     windows<Token>(p);                                                                         \
   }
 GDN_CONV(f32, float)
-GDN_CONV(f16, _Float16)
+GDN_CONV(f16, Half)
 GDN_CONV(bf16, Bfloat16)
 
 }  // namespace gdn::hip

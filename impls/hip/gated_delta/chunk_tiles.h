@@ -52,8 +52,8 @@ struct ChunkThread {
 };
 __device__ __forceinline__ ChunkThread chunk_thread() {
   const int lane = static_cast<int>(threadIdx.x) % kWave;
-  const int wave = __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / kWave);
-  return {lane, wave, lane % 8, wave * 32 + lane / 8 * 4};
+  const int wave = uniform(static_cast<int>(threadIdx.x) / kWave);
+  return {lane, wave, lane % 8, wave * (kWave / 2) + lane / 8 * 4};
 }
 
 /// Over the 8 lanes of equal lane / 8: neighbours, pairs, then the two quads. Every lane has the
@@ -138,15 +138,15 @@ __device__ __forceinline__ void load_gates(const GatedDeltaParams& p, std::int64
   int resets = reset ? 1 : 0;
 #pragma unroll
   for (int distance = 1; distance < C; distance *= 2) {
-    const double earlier = __shfl_up(cumulative, distance, kWave);
-    const int earlier_resets = __shfl_up(resets, distance, kWave);
+    const double earlier = shuffle_up(cumulative, distance);
+    const int earlier_resets = shuffle_up(resets, distance);
     if (lane >= distance) {
       cumulative += earlier;
       resets += earlier_resets;
     }
   }
-  const double last = __shfl(cumulative, C - 1, kWave);
-  const int all_resets = __shfl(resets, C - 1, kWave);
+  const double last = shuffle(cumulative, C - 1);
+  const int all_resets = shuffle(resets, C - 1);
   if (lane < C) {
     tiles.cumulative[lane] = cumulative;
     tiles.resets[lane] = resets;
@@ -205,7 +205,7 @@ template <int D, int C>
 __device__ __forceinline__ void solve_column(const ChunkTiles<D, C>& tiles, float (&x)[C]) {
   // L is read again for every column: hoisted out of a loop over columns it would not fit in
   // registers.
-  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  compiler_fence();
 #pragma unroll
   for (int i = 1; i < C; ++i) {
 #pragma unroll

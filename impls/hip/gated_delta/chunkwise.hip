@@ -52,7 +52,7 @@ __device__ __forceinline__ std::int64_t slot_head(const GatedDeltaParams& p, std
 /// Grid: x = slot, y = value head.
 template <int D, int C>
 __device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
-  __shared__ ChunkTiles<D, C> tiles;
+  GDN_LDS(tiles, ChunkTiles<D, C>);
   const GatedDeltaParams& p = params.delta;
   const std::int64_t slot = blockIdx.x;
   const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
@@ -95,7 +95,7 @@ __device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
 /// Grid: x = tiles of 128 columns, y = value head, z = sequence.
 template <int D, int C>
 __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
-  __shared__ ChunkTiles<D, C> tiles;
+  GDN_LDS(tiles, ChunkTiles<D, C>);
   const GatedDeltaParams& p = params.delta;
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
@@ -157,7 +157,7 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
 /// Grid: x = slot, y = value head, z = tiles of 128 columns.
 template <int D, int C>
 __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
-  __shared__ ChunkTiles<D, C> tiles;
+  GDN_LDS(tiles, ChunkTiles<D, C>);
   const GatedDeltaParams& p = params.delta;
   const std::int64_t slot = blockIdx.x;
   const int head = static_cast<int>(blockIdx.y);

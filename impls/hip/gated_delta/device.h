@@ -2,15 +2,13 @@
 // Included by .hip files only.
 #pragma once
 
-#include <hip/hip_runtime.h>
-
 #include "hip/element_device.h"
 #include "hip/gated_delta/params.h"
+#include "hip/lanes_device.h"
 
 namespace gdn::hip {
 
 constexpr float kNormEpsilon = 1e-6f;
-constexpr int kWave = 64;
 
 // ---- gates (contract section 1.1)
 // -------------------------------------------------------------------
@@ -109,36 +107,30 @@ __device__ __forceinline__ void store_state(const GatedDeltaParams& p, std::int6
   store_element(p.state_pool, p.state_element, state_index(p, row, head, k, v), x);
 }
 
-// ---- sums over the 64 lanes of a wave
+// ---- sums over the lanes of a wave
 // ---------------------------------------------------------------
 
 /// Butterfly of shuffles: each goes through the LDS crossbar (ds_bpermute). Every lane has the sum.
 struct ShuffleSum {
   static __device__ __forceinline__ float sum(float x) {
 #pragma unroll
-    for (int distance = kWave / 2; distance > 0; distance /= 2) x += __shfl_xor(x, distance, kWave);
+    for (int distance = kWave / 2; distance > 0; distance /= 2) x += shuffle_xor(x, distance);
     return x;
   }
 };
 
-template <int control, int row_mask>
-__device__ __forceinline__ float dpp_moved(float x) {
-  return __builtin_bit_cast(float, __builtin_amdgcn_update_dpp(0, __builtin_bit_cast(int, x),
-                                                               control, row_mask, 0xf, true));
-}
-
 /// Data-parallel primitives: the addend's lanes move inside the VALU. Sums of 16-lane rows by
-/// shifts of 1, 2, 4 and 8, then across rows by the two broadcasts; lane 63 ends with the sum and
-/// is read into a scalar register, from which every lane takes it.
+/// shifts of 1, 2, 4 and 8, then across rows by the two broadcasts; the last lane ends with the
+/// sum and is read into a scalar register, from which every lane takes it.
 struct DppSum {
   static __device__ __forceinline__ float sum(float x) {
-    x += dpp_moved<0x111, 0xf>(x);  // row_shr:1
-    x += dpp_moved<0x112, 0xf>(x);  // row_shr:2
-    x += dpp_moved<0x114, 0xf>(x);  // row_shr:4
-    x += dpp_moved<0x118, 0xf>(x);  // row_shr:8
-    x += dpp_moved<0x142, 0xa>(x);  // row_bcast:15 into rows 1 and 3
-    x += dpp_moved<0x143, 0xc>(x);  // row_bcast:31 into rows 2 and 3
-    return __builtin_bit_cast(float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, x), 63));
+    x += dpp_moved<0x111, 0xf>(x);                             // row_shr:1
+    x += dpp_moved<0x112, 0xf>(x);                             // row_shr:2
+    x += dpp_moved<0x114, 0xf>(x);                             // row_shr:4
+    x += dpp_moved<0x118, 0xf>(x);                             // row_shr:8
+    x += dpp_moved<0x142, 0xa>(x);                             // row_bcast:15 into rows 1 and 3
+    if constexpr (kWave == 64) x += dpp_moved<0x143, 0xc>(x);  // row_bcast:31 into rows 2 and 3
+    return read_lane<kWave - 1>(x);
   }
 };
 

@@ -18,7 +18,7 @@ namespace {
 /// Grid: x = tiles of 128 columns, y = value head, z = sequence.
 template <int D, int C>
 __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
-  __shared__ ChunkTiles<D, C> tiles;
+  GDN_LDS(tiles, ChunkTiles<D, C>);
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
   const int key_head = key_head_of(p, head);

@@ -11,12 +11,14 @@
 namespace gdn::hip {
 namespace {
 
+constexpr int kThreads = 64;
+
 /// Grid: x = tiles of 64 columns, y = value head, z = sequence.
 template <typename Token>
 __device__ __forceinline__ void naive(const GatedDeltaParams& p) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int key_head = key_head_of(p, head);
-  const int v = static_cast<int>(blockIdx.x) * kWave + static_cast<int>(threadIdx.x);
+  const int v = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const Span span = span_of(p, sequence);
   if (v >= p.value_head_dim || span.length == 0) return;
   const int Dk = p.key_head_dim, Dv = p.value_head_dim;
@@ -72,9 +74,9 @@ __device__ __forceinline__ void naive(const GatedDeltaParams& p) {
 }  // namespace
 
 extern "C" {
-__global__ __launch_bounds__(kWave) void naive_f32(GatedDeltaParams p) { naive<float>(p); }
-__global__ __launch_bounds__(kWave) void naive_f16(GatedDeltaParams p) { naive<_Float16>(p); }
-__global__ __launch_bounds__(kWave) void naive_bf16(GatedDeltaParams p) { naive<Bfloat16>(p); }
+__global__ __launch_bounds__(kThreads) void naive_f32(GatedDeltaParams p) { naive<float>(p); }
+__global__ __launch_bounds__(kThreads) void naive_f16(GatedDeltaParams p) { naive<Half>(p); }
+__global__ __launch_bounds__(kThreads) void naive_bf16(GatedDeltaParams p) { naive<Bfloat16>(p); }
 }
 
 }  // namespace gdn::hip

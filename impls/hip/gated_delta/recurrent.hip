@@ -4,7 +4,7 @@
 // A lane holds rows lane, lane + 64, ... of its wave's columns: S^T k and S^T q are C dot products
 // over the lanes, one wave-wide sum each per token and column. The sum is the cost: six dependent
 // steps. Three versions of it, side by side:
-//     shuffle   butterfly of __shfl_xor, which this card sends through the LDS crossbar
+//     shuffle   butterfly of shuffles, which this card sends through the LDS crossbar
 //     dpp       lane moves inside the VALU, then one readlane; one column per wave
 //     columns   the same with four columns per wave: four independent chains hide each other's
 //     latency,
@@ -19,7 +19,7 @@
 namespace gdn::hip {
 namespace {
 
-constexpr int kWaves = 4;
+constexpr int kWaves = 256 / kWave;
 
 /// Grid: x = tiles of kWaves * columns state columns, y = value head, z = sequence. rows =
 /// ceil(Dk/64).
@@ -28,7 +28,7 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int lane = static_cast<int>(threadIdx.x) % kWave;
   // The wave number as a scalar: everything derived from it stays in scalar registers.
-  const int wave = __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / kWave);
+  const int wave = uniform(static_cast<int>(threadIdx.x) / kWave);
   const int first_column = (static_cast<int>(blockIdx.x) * kWaves + wave) * columns;
   const int key_head = key_head_of(p, head);
   const Span span = span_of(p, sequence);
@@ -135,9 +135,9 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
   GDN_RECURRENT(sum, Sum, columns, 64, suffix, Token)        \
   GDN_RECURRENT(sum, Sum, columns, 128, suffix, Token)       \
   GDN_RECURRENT(sum, Sum, columns, 256, suffix, Token)
-#define GDN_RECURRENT_TOKENS(sum, Sum, columns)        \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, f32, float)    \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, f16, _Float16) \
+#define GDN_RECURRENT_TOKENS(sum, Sum, columns)     \
+  GDN_RECURRENT_DIMS(sum, Sum, columns, f32, float) \
+  GDN_RECURRENT_DIMS(sum, Sum, columns, f16, Half)  \
   GDN_RECURRENT_DIMS(sum, Sum, columns, bf16, Bfloat16)
 
 GDN_RECURRENT_TOKENS(shuffle, ShuffleSum, 1)
