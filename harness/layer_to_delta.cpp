@@ -60,6 +60,8 @@ Case layer_to_delta(const Case& layer) {
 
   Case convolution = layer;
   convolution.problem.operation = Operation::causal_conv1d;
+  convolution.problem.update = UpdateRule::delta;  // variants are of the recurrence
+  convolution.problem.decay = DecayPer::head;
   const std::vector<double> channels = reference::evaluate<double>(convolution).conv_output;
   const bool by_time = layer.problem.conv_layout == ConvLayout::time;
   const std::int64_t token_stride = by_time ? 1 : p.conv_channels();

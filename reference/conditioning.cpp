@@ -40,13 +40,15 @@ class Measurement {
       result.readout = readout(first, end, pair.value_head);
     }
     if (index % pair_step_ != 0) return result;
-    const std::int64_t chunks = (end - first + chunk_ - 1) / chunk_;
+    const std::int64_t rows = (end - first) * p_.steps;
+    const std::int64_t chunks = (rows + chunk_ - 1) / chunk_;
     const std::int64_t looked_at = std::min(chunks, systems_per_pair_);
     double growth = 0;
     double cancellation_squares = 0;
     for (std::int64_t i = 0; i < looked_at; ++i) {
-      const std::int64_t begin = first + i * chunks / looked_at * chunk_;
-      const ChunkSystem one = solve(begin, std::min(end, begin + chunk_), pair.value_head);
+      const std::int64_t begin = first * p_.steps + i * chunks / looked_at * chunk_;
+      const ChunkSystem one =
+          solve(begin, std::min(end * p_.steps, begin + chunk_), pair.value_head);
       growth += one.inverse_growth;
       cancellation_squares += one.cancellation * one.cancellation;
     }
@@ -62,31 +64,54 @@ class Measurement {
     double cancellation = 1;
   };
 
-  double log_decay(std::int64_t token, std::int64_t head) const {
-    return gates_.log_decay[static_cast<std::size_t>(token * p_.num_value_heads + head)];
+  // Rows are Householder steps: row = token * steps + step, over the whole batch.
+
+  double log_decay(std::int64_t token, std::int64_t head, std::int64_t channel) const {
+    return gates_.log_decay[static_cast<std::size_t>(token * p_.gates_per_token() +
+                                                     head * p_.gates_per_head() + channel)];
   }
-  double beta(std::int64_t token, std::int64_t head) const {
-    return gates_.beta[static_cast<std::size_t>(token * p_.num_value_heads + head)];
+  double beta(std::int64_t row, std::int64_t head) const {
+    return gates_.beta[static_cast<std::size_t>(row * p_.num_value_heads + head)];
+  }
+  // log_decay of what happens just before `row`: nothing but for a token's first step.
+  double row_log_decay(std::int64_t row, std::int64_t head, std::int64_t channel) const {
+    return row % p_.steps == 0 ? log_decay(row / p_.steps, head, channel) : 0;
+  }
+  // exp of it, one per key channel.
+  Eigen::ArrayXd decays(std::int64_t row, std::int64_t head) const {
+    if (p_.decay == DecayPer::head) {
+      return Eigen::ArrayXd::Constant(p_.key_head_dim, std::exp(row_log_decay(row, head, 0)));
+    }
+    Eigen::ArrayXd result(p_.key_head_dim);
+    for (Eigen::Index d = 0; d < result.size(); ++d) {
+      result[d] = std::exp(row_log_decay(row, head, d));
+    }
+    return result;
   }
 
   void scan_gates(std::int64_t first, std::int64_t end, std::int64_t head,
                   Conditioning& result) const {
-    double memory = 0;
+    const std::int64_t tokens_per_chunk = std::max<std::int64_t>(1, chunk_ / p_.steps);
     double squares = 0;
-    double in_chunk = 0;
-    for (std::int64_t t = first; t < end; ++t) {
-      if ((t - first) % chunk_ == 0) in_chunk = 0;
-      const double g = log_decay(t, head);
-      in_chunk += std::min(-g, kZeroDecay);
-      const double decay = std::exp(g);
-      memory = decay * decay * memory + 1;
-      squares += decay * in_chunk * decay * in_chunk;
-      result.memory_tokens = std::max(result.memory_tokens, memory);
+    for (std::int64_t channel = 0; channel < p_.gates_per_head(); ++channel) {
+      double memory = 0;
+      double in_chunk = 0;
+      for (std::int64_t t = first; t < end; ++t) {
+        if ((t - first) % tokens_per_chunk == 0) in_chunk = 0;
+        const double g = log_decay(t, head, channel);
+        in_chunk += std::min(-g, kZeroDecay);
+        const double decay = std::exp(g);
+        memory = decay * decay * memory + static_cast<double>(p_.steps);
+        squares += decay * in_chunk * decay * in_chunk;
+        result.memory_tokens = std::max(result.memory_tokens, memory);
+      }
     }
-    result.chunk_log_decay = std::sqrt(squares / static_cast<double>(end - first));
+    result.chunk_log_decay =
+        std::sqrt(squares / static_cast<double>((end - first) * p_.gates_per_head()));
   }
 
-  // `width` channels from `channel` on of a layer's convolution, tokens begin..end-1, one per row.
+  // `width` channels from `channel` on of a layer's convolution, rows begin..end-1 (a layer has one
+  // step per token).
   Eigen::MatrixXd conv_channels(std::int64_t begin, std::int64_t end, std::int64_t channel,
                                 std::int64_t width) const {
     const bool by_time = p_.conv_layout == ConvLayout::time;
@@ -102,7 +127,7 @@ class Measurement {
     return rows;
   }
 
-  // The same of a [T, heads, width] array of the inputs.
+  // The same of a [rows, heads, width] array of the inputs.
   static Eigen::MatrixXd head_rows(const std::vector<float>& values, std::int64_t begin,
                                    std::int64_t end, std::int64_t heads, std::int64_t head,
                                    std::int64_t width) {
@@ -141,17 +166,21 @@ class Measurement {
   // Scaling q changes both norms alike, so neither its normalisation nor the scale matter here.
   double readout(std::int64_t begin, std::int64_t end, std::int64_t head) const {
     const Eigen::MatrixXd q = queries(begin, end, head);
-    const Eigen::MatrixXd k = keys(begin, end, head);
-    const Eigen::MatrixXd v = values(begin, end, head);
+    const Eigen::MatrixXd k = keys(begin * p_.steps, end * p_.steps, head);
+    const Eigen::MatrixXd v = values(begin * p_.steps, end * p_.steps, head);
     Eigen::MatrixXd state = Eigen::MatrixXd::Zero(k.cols(), v.cols());
     double product_squares = 0;
     double output_squares = 0;
-    for (Eigen::Index t = 0; t < k.rows(); ++t) {
-      state *= std::exp(log_decay(begin + t, head));
-      const Eigen::RowVectorXd correction = v.row(t) - k.row(t) * state;
-      state += beta(begin + t, head) * k.row(t).transpose() * correction;
-      product_squares += (q.row(t).transpose().asDiagonal() * state).squaredNorm();
-      output_squares += (q.row(t) * state).squaredNorm();
+    for (Eigen::Index i = 0; i < k.rows(); ++i) {
+      const std::int64_t row = begin * p_.steps + i;
+      state.array().colwise() *= decays(row, head);
+      Eigen::RowVectorXd update = v.row(i);
+      if (p_.update == UpdateRule::delta) update -= k.row(i) * state;
+      state += beta(row, head) * k.row(i).transpose() * update;
+      if ((row + 1) % p_.steps != 0) continue;
+      const Eigen::RowVectorXd query = q.row(i / p_.steps);
+      product_squares += (query.transpose().asDiagonal() * state).squaredNorm();
+      output_squares += (query * state).squaredNorm();
     }
     if (product_squares == 0) return 1;
     return std::max(1.0, std::sqrt(product_squares / output_squares));
@@ -165,18 +194,42 @@ class Measurement {
     return head_rows(inputs_.value, begin, end, p_.num_value_heads, head, dim);
   }
 
+  // K K^T * D below the diagonal, D the decays between two rows; elsewhere anything.
+  Eigen::MatrixXd decayed_products(const Eigen::MatrixXd& k, std::int64_t begin,
+                                   std::int64_t head) const {
+    const Eigen::Index n = k.rows();
+    const Eigen::MatrixXd key_columns = k.transpose();
+    Eigen::MatrixXd products = k * key_columns;
+    if (p_.decay == DecayPer::head) {
+      for (Eigen::Index i = 0; i < n; ++i) {
+        double log_ratio = 0;
+        for (Eigen::Index j = i - 1; j >= 0; --j) {
+          log_ratio += row_log_decay(begin + j + 1, head, 0);
+          products(i, j) *= std::exp(log_ratio);
+        }
+      }
+      return products;
+    }
+    Eigen::ArrayXXd decay_columns(k.cols(), n);
+    for (Eigen::Index i = 0; i < n; ++i) decay_columns.col(i) = decays(begin + i, head);
+    for (Eigen::Index i = 0; i < n; ++i) {
+      Eigen::ArrayXd decayed_key = key_columns.col(i);  // k_i times the decays from row j to row i
+      for (Eigen::Index j = i - 1; j >= 0; --j) {
+        decayed_key *= decay_columns.col(j + 1);
+        products(i, j) = decayed_key.matrix().dot(key_columns.col(j));
+      }
+    }
+    return products;
+  }
+
   ChunkSystem solve(std::int64_t begin, std::int64_t end, std::int64_t head) const {
     const Eigen::MatrixXd k = keys(begin, end, head);
     const Eigen::Index n = k.rows();
-    const Eigen::MatrixXd gram = k * k.transpose();
     Eigen::MatrixXd system = Eigen::MatrixXd::Identity(n, n);
+    if (p_.update == UpdateRule::delta) system += decayed_products(k, begin, head);
     Eigen::MatrixXd updates = values(begin, end, head);
     for (Eigen::Index i = 0; i < n; ++i) {
-      double log_ratio = 0;  // of the decays between token j and token i
-      for (Eigen::Index j = i - 1; j >= 0; --j) {
-        log_ratio += log_decay(begin + j + 1, head);
-        system(i, j) = beta(begin + i, head) * gram(i, j) * std::exp(log_ratio);
-      }
+      system.row(i).head(i) *= beta(begin + i, head);
       updates.row(i) *= beta(begin + i, head);
     }
     const auto lower = system.triangularView<Eigen::UnitLower>();
@@ -186,14 +239,15 @@ class Measurement {
 
     ChunkSystem result;
     result.inverse_growth = inverse.cwiseAbs().sum() / static_cast<double>(n);
-    double log_ratio = 0;  // of the decays between token i and the chunk's end
+    Eigen::MatrixXd decayed_keys = k;
+    Eigen::ArrayXd ratios = Eigen::ArrayXd::Ones(k.cols());  // decays between row i and the end
     double update_squares = 0;
     for (Eigen::Index i = n - 1; i >= 0; --i) {
-      updates.row(i) *= std::exp(log_ratio);
-      update_squares += k.row(i).squaredNorm() * updates.row(i).squaredNorm();
-      log_ratio += log_decay(begin + i, head);
+      decayed_keys.row(i).array() *= ratios.transpose();
+      update_squares += decayed_keys.row(i).squaredNorm() * updates.row(i).squaredNorm();
+      ratios *= decays(begin + i, head);
     }
-    const double state_norm = (k.transpose() * updates).norm();
+    const double state_norm = (decayed_keys.transpose() * updates).norm();
     if (update_squares > 0) result.cancellation = std::sqrt(update_squares) / state_norm;
     return result;
   }

@@ -3,10 +3,12 @@
 // (error_limits.cpp). They are properties of the problem and of its chunk size, not of any
 // implementation's result.
 //
-// With the notation of contract section 2, in a chunk of C tokens:
+// With the notation of contract section 2, in a chunk of C rows (a row is one Householder step of a
+// token: one token where steps = 1; the token's decay belongs to its first row):
 //     L = I + strict_lower(diag(beta) (K K^T * D)),   V' = L^-1 diag(beta) V,
 //     S = (diag(gamma_C / gamma) K)^T V'
-// V' and S being what the chunk makes of a zero state.
+// V' and S being what the chunk makes of a zero state. With one decay per key channel, (K K^T *
+// D)_ij is sum_d k_id k_jd D_ijd. The additive update has no coupling: L = I.
 #pragma once
 
 #include "reference/reference.h"
@@ -24,14 +26,16 @@ struct Conditioning {
   /// state they add up to. Rounding them to 16 bits is wrong by this many roundings of the state.
   /// About 1 for keys in random directions; sqrt(2C) for equal keys and beta = 1.
   double cancellation = 1;
-  /// Tokens whose rounding errors are still in the state together: the largest value of
-  /// m <- exp(2 g_t) m + 1 over a sequence. T without decay. Errors of independent roundings grow
-  /// with its square root.
+  /// Updates whose rounding errors are still in the state together: the largest value of
+  /// m <- exp(2 g_t) m + n over a sequence (n steps per token) and, with one decay per channel,
+  /// over the channels. n T without decay. Errors of independent roundings grow with its square
+  /// root.
   double memory_tokens = 1;
   /// Root mean square over a sequence of exp(g_t) G_t, G_t the sum of |g| since the chunk began, t
   /// included. Forms that keep G in float32 have it wrong by G unit roundoffs, hence every decay
   /// exp(G_j - G_i) by as much, relatively; exp(g_t) is the largest of them that is not exactly 1.
-  /// Each |g| counts up to 104 (exp(-104) is zero in float32, and such forms may clamp there).
+  /// Each |g| counts up to 104 (exp(-104) is zero in float32, and such forms may clamp there). With
+  /// one decay per channel the mean is over the channels too.
   double chunk_log_decay = 0;
   /// |q * S| / |o| over a sequence's tokens, |q * S| the norm of the products q_d S_de that an
   /// output element sums: how much smaller the output is than what it is the sum of. Looked at
@@ -39,11 +43,11 @@ struct Conditioning {
   /// state (the output of the first token is v times beta q.k, and q.k may be as good as zero).
   /// About 1 elsewhere.
   double readout = 1;
-  /// Tokens in a chunk.
+  /// Rows in a chunk.
   double chunk = 64;
 };
 
-/// Chunks of Problem::chunk tokens (64 if 0). The gates of every pair are read; of the triangular
+/// Chunks of Problem::chunk rows (64 if 0). The gates of every pair are read; of the triangular
 /// systems at most 256, evenly spread over the pairs and their chunks. `wide` supplies the keys of
 /// a gated_delta_layer (its conv_output). causal_conv1d: the defaults.
 Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>& wide,

@@ -9,8 +9,9 @@ template <typename Scalar>
 using Vector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1>;
 
 template <typename Element, typename Scalar>
-void load(const VectorsView<Element>& view, std::int64_t token, Vector<Scalar>& destination) {
-  const Element* source = view.data + token * view.token_stride;
+void load(const VectorsView<Element>& view, std::int64_t token, std::int64_t step,
+          Vector<Scalar>& destination) {
+  const Element* source = view.data + token * view.token_stride + step * view.step_stride;
   for (Eigen::Index e = 0; e < destination.size(); ++e) {
     destination[e] = static_cast<Scalar>(source[e * view.element_stride]);
   }
@@ -21,44 +22,55 @@ void normalize(Vector<Scalar>& x) {
   x /= std::sqrt(x.squaredNorm() + Scalar(1e-6L));
 }
 
+/// S <- diag(exp(g)) S, g being log_decay: one number for all rows, or one per row.
+template <typename Scalar>
+void apply_decay(const Vector<Scalar>& log_decay, HeadState<Scalar>& state) {
+  const Vector<Scalar> decays = log_decay.unaryExpr([](Scalar g) { return std::exp(g); });
+  const Vector<Scalar> decay =
+      decays.size() == 1 ? Vector<Scalar>::Constant(state.rows(), decays[0]) : decays;
+  // A full reset forgets whatever the state held, infinities included (0 * inf is NaN).
+  for (Eigen::Index i = 0; i < state.rows(); ++i) {
+    if (decay[i] == Scalar(0)) state.row(i).setZero();
+  }
+  state.array().colwise() *= decay.array();
+}
+
 }  // namespace
 
 template <typename Element, typename Scalar>
-void gated_delta_head(std::int64_t num_tokens, VectorsView<Element> query, VectorsView<Element> key,
-                      VectorsView<Element> value, const Scalar* log_decay, const Scalar* beta,
-                      std::int64_t gate_token_stride, const HeadOptions<Scalar>& options,
+void gated_delta_head(const HeadInputs<Element, Scalar>& inputs, const HeadOptions<Scalar>& options,
                       HeadState<Scalar>& state, Scalar* output, std::int64_t output_token_stride) {
   Vector<Scalar> q(state.rows());
   Vector<Scalar> k(state.rows());
   Vector<Scalar> v(state.cols());
-  for (std::int64_t t = 0; t < num_tokens; ++t) {
-    load(query, t, q);
-    load(key, t, k);
-    load(value, t, v);
-    if (options.normalize_qk) {
-      normalize(q);
-      normalize(k);
+  Vector<Scalar> beta(1);
+  Vector<Scalar> log_decay(options.decay == DecayPer::channel ? state.rows() : 1);
+  for (std::int64_t t = 0; t < inputs.num_tokens; ++t) {
+    load(inputs.log_decay, t, 0, log_decay);
+    apply_decay(log_decay, state);
+    for (std::int64_t step = 0; step < inputs.steps; ++step) {
+      load(inputs.key, t, step, k);
+      load(inputs.value, t, step, v);
+      load(inputs.beta, t, step, beta);
+      if (options.normalize_qk) normalize(k);
+      // The equations never mix columns of S: column j is the recurrence of value element j alone.
+      for (Eigen::Index j = 0; j < state.cols(); ++j) {
+        auto s = state.col(j);
+        const Scalar r = options.update == UpdateRule::delta ? v[j] - s.dot(k) : v[j];
+        s += (beta[0] * r) * k;
+      }
     }
-    const Scalar decay = std::exp(log_decay[t * gate_token_stride]);
-    const Scalar beta_t = beta[t * gate_token_stride];
-    // A full reset forgets whatever the state held, infinities included (0 * inf is NaN).
-    if (decay == Scalar(0)) state.setZero();
-    // The equations never mix columns of S: column j is the recurrence of value element j alone.
+    load(inputs.query, t, 0, q);
+    if (options.normalize_qk) normalize(q);
     for (Eigen::Index j = 0; j < state.cols(); ++j) {
-      auto s = state.col(j);
-      s *= decay;
-      const Scalar r = v[j] - s.dot(k);
-      s += (beta_t * r) * k;
-      output[t * output_token_stride + j] = options.scale * s.dot(q);
+      output[t * output_token_stride + j] = options.scale * state.col(j).dot(q);
     }
   }
 }
 
-#define GDN_INSTANTIATE(Element, Scalar)                                                           \
-  template void gated_delta_head(std::int64_t, VectorsView<Element>, VectorsView<Element>,         \
-                                 VectorsView<Element>, const Scalar*, const Scalar*, std::int64_t, \
-                                 const HeadOptions<Scalar>&, HeadState<Scalar>&, Scalar*,          \
-                                 std::int64_t);
+#define GDN_INSTANTIATE(Element, Scalar)                                                         \
+  template void gated_delta_head(const HeadInputs<Element, Scalar>&, const HeadOptions<Scalar>&, \
+                                 HeadState<Scalar>&, Scalar*, std::int64_t);
 GDN_INSTANTIATE(float, float)  // of stored vectors (and, for float, of a layer's convolution)
 GDN_INSTANTIATE(float, double)
 GDN_INSTANTIATE(float, long double)

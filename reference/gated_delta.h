@@ -4,20 +4,37 @@
 #include <Eigen/Core>
 #include <cstdint>
 
+#include "interface/problem.h"
+
 namespace gdn::reference {
 
-/// Where one head's vectors of one sequence lie: element e of token t at
-/// data[t * token_stride + e * element_stride]. Scalar inputs (float as stored; or the wide scalar
-/// that the convolution of a layer left).
+/// Where one head's vectors of one sequence lie: element e of step j of token t at
+/// data[t * token_stride + j * step_stride + e * element_stride]. Scalar inputs (float as stored;
+/// or the wide scalar that the convolution of a layer left).
 template <typename Element>
 struct VectorsView {
   const Element* data = nullptr;
   std::int64_t token_stride = 0;
+  std::int64_t step_stride = 0;
   std::int64_t element_stride = 1;
+};
+
+/// What one head of one sequence is made of, with n = steps of a token (Problem::steps).
+template <typename Element, typename Scalar>
+struct HeadInputs {
+  std::int64_t num_tokens = 0;
+  std::int64_t steps = 1;
+  VectorsView<Element> query;     ///< one per token: step_stride is not used
+  VectorsView<Element> key;       ///< n per token
+  VectorsView<Element> value;     ///< n per token
+  VectorsView<Scalar> log_decay;  ///< one vector per token: of one element, or of Dk
+  VectorsView<Scalar> beta;       ///< n per token, of one element
 };
 
 template <typename Scalar>
 struct HeadOptions {
+  UpdateRule update = UpdateRule::delta;
+  DecayPer decay = DecayPer::head;
   bool normalize_qk = false;  ///< divide q and k by sqrt(sum x^2 + 1e-6) first
   Scalar scale = 1;
 };
@@ -27,12 +44,10 @@ struct HeadOptions {
 template <typename Scalar>
 using HeadState = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic>;
 
-/// Runs `num_tokens` tokens, updating `state` and writing the outputs ([Dv] per token, at
-/// output_token_stride). log_decay and beta: one value per token, at gate_token_stride.
+/// Runs all tokens, updating `state` and writing the outputs ([Dv] per token, at
+/// output_token_stride).
 template <typename Element, typename Scalar>
-void gated_delta_head(std::int64_t num_tokens, VectorsView<Element> query, VectorsView<Element> key,
-                      VectorsView<Element> value, const Scalar* log_decay, const Scalar* beta,
-                      std::int64_t gate_token_stride, const HeadOptions<Scalar>& options,
+void gated_delta_head(const HeadInputs<Element, Scalar>& inputs, const HeadOptions<Scalar>& options,
                       HeadState<Scalar>& state, Scalar* output, std::int64_t output_token_stride);
 
 }  // namespace gdn::reference

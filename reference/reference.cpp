@@ -20,7 +20,8 @@ struct QkvSource {
   const Element* query;
   const Element* key;
   const Element* value;
-  std::int64_t qk_token_stride;
+  std::int64_t query_token_stride;
+  std::int64_t key_token_stride;
   std::int64_t value_token_stride;
   std::int64_t element_stride;
 };
@@ -91,20 +92,29 @@ class GatedDelta {
       }
     }
     const std::int64_t key_head = h / p.value_heads_per_key_head();  // the grouped map
-    const auto view = [&](const Element* data, std::int64_t head, std::int64_t dim,
-                          std::int64_t token_stride) {
+    const auto view = [&](const Element* data, std::int64_t heads, std::int64_t head,
+                          std::int64_t dim, std::int64_t token_stride) {
       return VectorsView<Element>{data + first * token_stride + head * dim * source.element_stride,
-                                  token_stride, source.element_stride};
+                                  token_stride, heads * dim * source.element_stride,
+                                  source.element_stride};
     };
-    const HeadOptions<Scalar> options{p.normalize_qk || p.operation == Operation::gated_delta_layer,
+    HeadInputs<Element, Scalar> head;
+    head.num_tokens = length(n);
+    head.steps = p.steps;
+    head.query =
+        view(source.query, p.num_key_heads, key_head, p.key_head_dim, source.query_token_stride);
+    head.key = view(source.key, p.num_key_heads, key_head, p.key_head_dim, source.key_token_stride);
+    head.value =
+        view(source.value, p.num_value_heads, h, p.value_head_dim, source.value_token_stride);
+    head.log_decay = {
+        gates_.log_decay.data() + first * p.gates_per_token() + h * p.gates_per_head(),
+        p.gates_per_token(), 0, 1};
+    head.beta = {gates_.beta.data() + first * p.betas_per_token() + h, p.betas_per_token(),
+                 p.num_value_heads, 1};
+    const HeadOptions<Scalar> options{p.update, p.decay,
+                                      p.normalize_qk || p.operation == Operation::gated_delta_layer,
                                       effective_scale()};
-    gated_delta_head(length(n),
-                     view(source.query, key_head, p.key_head_dim, source.qk_token_stride),
-                     view(source.key, key_head, p.key_head_dim, source.qk_token_stride),
-                     view(source.value, h, p.value_head_dim, source.value_token_stride),
-                     gates_.log_decay.data() + first * p.num_value_heads + h,
-                     gates_.beta.data() + first * p.num_value_heads + h, p.num_value_heads, options,
-                     state, output, output_stride);
+    gated_delta_head(head, options, state, output, output_stride);
     if (!p.final_state) return;
     for (Eigen::Index i = 0; i < state.rows(); ++i) {
       for (Eigen::Index j = 0; j < state.cols(); ++j) {
@@ -134,14 +144,15 @@ class GatedDelta {
 
 template <typename Scalar>
 Gates<Scalar> decode_gates(const Case& inputs) {
-  const std::int64_t heads = inputs.problem.num_value_heads;
+  const Problem& p = inputs.problem;
   const GateValues& gate = inputs.gate;
   Gates<Scalar> gates;
   gates.log_decay.resize(gate.values.size());
   gates.beta.resize(inputs.beta.values.size());
   for (std::size_t i = 0; i < gate.values.size(); ++i) {
     const Scalar x = Scalar(gate.values[i]);
-    const std::size_t h = i % static_cast<std::size_t>(heads);
+    // Which of a token's gates: dt_bias has one value for each, A_log one per head.
+    const std::size_t of_token = i % static_cast<std::size_t>(p.gates_per_token());
     switch (gate.encoding) {
       case GateEncoding::log_decay:
         gates.log_decay[i] = x;
@@ -153,8 +164,8 @@ Gates<Scalar> decode_gates(const Case& inputs) {
         gates.log_decay[i] = -x;
         break;
       case GateEncoding::logits:
-        gates.log_decay[i] =
-            log_decay_from_logit(Scalar(gate.A_log[h]), x + Scalar(gate.dt_bias[h]));
+        gates.log_decay[i] = log_decay_from_logit(Scalar(gate.A_log[of_token / p.gates_per_head()]),
+                                                  x + Scalar(gate.dt_bias[of_token]));
         break;
     }
   }
@@ -170,11 +181,15 @@ WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& option
   validate(inputs);
   const Problem& p = inputs.problem;
   const std::int64_t key_dims = p.num_key_heads * p.key_head_dim;
-  const std::int64_t value_dims = p.num_value_heads * p.value_head_dim;
   WideOutputs<Scalar> result;
   if (p.operation == Operation::gated_delta) {
-    const QkvSource<float> source{
-        inputs.query.data(), inputs.key.data(), inputs.value.data(), key_dims, value_dims, 1};
+    const QkvSource<float> source{inputs.query.data(),
+                                  inputs.key.data(),
+                                  inputs.value.data(),
+                                  key_dims,
+                                  p.keys_per_token(),
+                                  p.values_per_token(),
+                                  1};
     GatedDelta<Scalar>(inputs, options).run(source, options.threads, result);
     return result;
   }
@@ -191,6 +206,7 @@ WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& option
     const QkvSource<Scalar> source{channels,
                                    channels + key_dims * channel_stride,
                                    channels + 2 * key_dims * channel_stride,
+                                   token_stride,
                                    token_stride,
                                    token_stride,
                                    channel_stride};

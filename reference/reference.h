@@ -4,6 +4,13 @@
 //
 //     S <- exp(g_t) S;   r = v_t - S^T k_t;   S <- S + beta_t k_t r^T;   o_t = scale * S^T q_t
 //
+// and its variants (interface/problem.h: UpdateRule, DecayPer, Problem::steps), in any combination:
+//
+//     additive      r = v_t
+//     n steps       r = v_tj - S^T k_tj;   S <- S + beta_tj k_tj r^T   for j = 1..n, between decay
+//                   and reading
+//     per channel   S <- diag(exp(g_t)) S
+//
 // Eigen, templated over the scalar: double is the reference; long double certifies its error.
 // Nothing here knows chunks, tiles or kernels. Threads over (sequence, value head).
 //
@@ -11,7 +18,8 @@
 //   * gated_delta_layer hands the convolution's output on in the wide scalar: no rounding to the
 //     token dtype between the stages. It always normalises q and k; its activation is
 //     Problem::activation.
-//   * A decay of exactly zero (log_decay = -inf) sets the state to zero, whatever it held.
+//   * A decay of exactly zero (log_decay = -inf) sets the state, or its row, to zero, whatever it
+//     held.
 //   * The final state stays in the wide scalar; its rounding to the pool's dtype is the rounding
 //     floor of the error analysis.
 //   * Gates at the extremes: gates.h. Convolution windows: causal_conv1d.h.
@@ -60,8 +68,8 @@ WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& option
 /// log_decay and beta in the wide scalar from any encoding (softplus exact for large arguments).
 template <typename Scalar>
 struct Gates {
-  std::vector<Scalar> log_decay;  ///< [T, Hv]
-  std::vector<Scalar> beta;       ///< [T, Hv]
+  std::vector<Scalar> log_decay;  ///< [T, Hv], or [T, Hv, Dk] with decay=channel
+  std::vector<Scalar> beta;       ///< [T, Hv], or [T, n, Hv] with n steps per token
 };
 template <typename Scalar>
 Gates<Scalar> decode_gates(const Case& inputs);

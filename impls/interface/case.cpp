@@ -66,7 +66,6 @@ void validate_slots(const Case& c, std::int64_t pool_rows) {
 
 void validate_gates(const Case& c) {
   const Problem& p = c.problem;
-  const std::int64_t count = p.total_tokens() * p.num_value_heads;
   if (c.gate.encoding != p.gate_encoding || c.beta.encoding != p.beta_encoding) {
     throw_bad_input("gate or beta: the encoding of the arrays is not the problem's");
   }
@@ -74,7 +73,7 @@ void validate_gates(const Case& c) {
                      : p.gate_encoding == GateEncoding::decay         ? "decay"
                      : p.gate_encoding == GateEncoding::neg_log_decay ? "neg_log_decay"
                                                                       : "decay_logit";
-  require_size(name, c.gate.values.size(), count);
+  require_size(name, c.gate.values.size(), p.total_tokens() * p.gates_per_token());
   for (std::size_t i = 0; i < c.gate.values.size(); ++i) {
     const float x = c.gate.values[i];
     bool good = false;
@@ -104,12 +103,12 @@ void validate_gates(const Case& c) {
   }
   if (p.gate_encoding == GateEncoding::logits) {
     require_size("A_log", c.gate.A_log.size(), p.num_value_heads);
-    require_size("dt_bias", c.gate.dt_bias.size(), p.num_value_heads);
+    require_size("dt_bias", c.gate.dt_bias.size(), p.gates_per_token());
     require_finite("A_log", c.gate.A_log);
     require_finite("dt_bias", c.gate.dt_bias);
   }
   const char* beta = p.beta_encoding == BetaEncoding::beta ? "beta" : "beta_logit";
-  require_size(beta, c.beta.values.size(), count);
+  require_size(beta, c.beta.values.size(), p.total_tokens() * p.betas_per_token());
   require_finite(beta, c.beta.values);
   if (p.beta_encoding == BetaEncoding::beta) {
     for (std::size_t i = 0; i < c.beta.values.size(); ++i) {
@@ -176,8 +175,8 @@ void validate(const Case& c) {
   if (p.operation == Operation::gated_delta) {
     const std::int64_t tokens = p.total_tokens();
     require_size("q", c.query.size(), tokens * p.num_key_heads * p.key_head_dim);
-    require_size("k", c.key.size(), tokens * p.num_key_heads * p.key_head_dim);
-    require_size("v", c.value.size(), tokens * p.num_value_heads * p.value_head_dim);
+    require_size("k", c.key.size(), tokens * p.keys_per_token());
+    require_size("v", c.value.size(), tokens * p.values_per_token());
     require_finite("q", c.query);
     require_finite("k", c.key);
     require_finite("v", c.value);

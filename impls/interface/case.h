@@ -11,17 +11,18 @@
 
 namespace gdn {
 
-/// The gate array and what it encodes; A_log and dt_bias ([Hv]) only with GateEncoding::logits.
+/// The gate array and what it encodes; A_log and dt_bias only with GateEncoding::logits. With
+/// decay=channel there is one gate per key channel of a value head.
 struct GateValues {
   GateEncoding encoding = GateEncoding::log_decay;
-  std::vector<float> values;   ///< [T, Hv]
+  std::vector<float> values;   ///< [T, Hv], or [T, Hv, Dk] with decay=channel
   std::vector<float> A_log;    ///< [Hv]
-  std::vector<float> dt_bias;  ///< [Hv]
+  std::vector<float> dt_bias;  ///< [Hv], or [Hv, Dk] with decay=channel
 };
 
 struct BetaValues {
   BetaEncoding encoding = BetaEncoding::beta;
-  std::vector<float> values;  ///< [T, Hv]
+  std::vector<float> values;  ///< [T, Hv], or [T, n, Hv] with n Householder steps per token
 };
 
 struct Case {
@@ -29,10 +30,10 @@ struct Case {
   std::vector<std::int64_t> sequence_offsets;  ///< [N + 1], exclusive prefix sums
   std::vector<std::int64_t> slot_index;        ///< [N] or empty (identity); -1 = padding
 
-  // gated_delta (empty for the other operations)
+  // gated_delta (empty for the other operations); n = Problem::steps
   std::vector<float> query;  ///< [T, Hk, Dk]
-  std::vector<float> key;    ///< [T, Hk, Dk]
-  std::vector<float> value;  ///< [T, Hv, Dv]
+  std::vector<float> key;    ///< [T, Hk, Dk], or [T, n, Hk, Dk]
+  std::vector<float> value;  ///< [T, Hv, Dv], or [T, n, Hv, Dv]
 
   // gated_delta and gated_delta_layer
   GateValues gate;

@@ -35,7 +35,8 @@ void require_supported(const Implementation& implementation, const Problem& prob
                                             to_string(implementation.description().operation) +
                                             ", not " + to_string(problem.operation));
   }
-  const Support support = implementation.supports(problem);
+  Support support = variant_support(implementation.description(), problem);
+  if (support) support = implementation.supports(problem);
   if (!support) {
     throw Error(ErrorKind::unsupported, implementation.description().name + ": " + support.reason);
   }

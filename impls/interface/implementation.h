@@ -26,6 +26,7 @@ namespace gdn {
 
 // ---- typed gates and betas: one cannot be passed where another is meant
 // ---------------------------
+// With decay=channel gates are [T, Hv, Dk]; with n steps per token betas are [T, n, Hv].
 
 struct LogDecay {
   const float* values;  ///< g = ln alpha <= 0, [T, Hv]; -inf allowed
@@ -39,7 +40,7 @@ struct NegLogDecay {
 struct DecayLogits {
   const float* values;   ///< a, [T, Hv]; g = -exp(A_log) * softplus(a + dt_bias)
   const float* A_log;    ///< [Hv]
-  const float* dt_bias;  ///< [Hv]
+  const float* dt_bias;  ///< [Hv]; with decay=channel [Hv, Dk]
 };
 using Gate = std::variant<LogDecay, Decay, NegLogDecay, DecayLogits>;
 
@@ -56,9 +57,9 @@ using Beta = std::variant<BetaDirect, BetaLogit>;
 
 struct GatedDeltaArguments {
   const void* query = nullptr;  ///< [T, Hk, Dk] token dtype
-  const void* key = nullptr;    ///< [T, Hk, Dk]
-  const void* value = nullptr;  ///< [T, Hv, Dv]
-  /// Elements from one token to the next (heads of a token are contiguous); 0 = dense.
+  const void* key = nullptr;    ///< [T, Hk, Dk]; with n steps per token [T, n, Hk, Dk]
+  const void* value = nullptr;  ///< [T, Hv, Dv]; with n steps per token [T, n, Hv, Dv]
+  /// Elements from one token to the next (steps and heads of a token are contiguous); 0 = dense.
   std::int64_t query_token_stride = 0;
   std::int64_t key_token_stride = 0;
   std::int64_t value_token_stride = 0;
@@ -122,6 +123,17 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
+/// Variants of the recurrence (Problem::update, steps, decay) that an implementation computes
+/// beside the gated delta rule with one step and one decay per head. supports() is asked only about
+/// problems within them; it may still refuse some.
+struct Variants {
+  bool additive_update = false;
+  std::int64_t most_steps = 1;
+  bool decay_per_channel = false;
+
+  static Variants all();
+};
+
 struct Description {
   std::string name;  ///< "cuda/fused": backend, then form (and variant)
   Operation operation = Operation::gated_delta;
@@ -133,13 +145,15 @@ struct Description {
   int exact_compute_capability = 0;  ///< CUDA: only this one (90 for sm_90a code); 0 = any above
   bool bitwise_repeatable = true;    ///< two runs of the same inputs give the same bits
   bool batch_invariant = true;       ///< a sequence alone gives the same bits as in a batch
+  Variants variants = {};            ///< what is not named here is refused (variant_support)
 };
 
 class Implementation {
  public:
   virtual ~Implementation() = default;
   virtual const Description& description() const = 0;
-  /// Device-independent: shapes, dtypes, options. Never throws.
+  /// Device-independent: shapes, dtypes, options. Never throws. Implementations in the registry
+  /// need not think of variants: those their description does not name are refused before this.
   virtual Support supports(const Problem& problem) const = 0;
   /// Upper estimate of the device memory a plan allocates, known before allocating anything.
   virtual std::int64_t workspace_bytes(const Problem& problem) const = 0;
@@ -155,6 +169,13 @@ const std::vector<const Implementation*>& all_implementations();
 const Implementation& find_implementation(Operation operation, const std::string& name);
 /// Whether the device can run it: backend and compute capability; the reason if not.
 Support runs_on(const Implementation& implementation, const DeviceInfo& device);
+
+/// Whether the description names the problem's variant; the reason if not.
+Support variant_support(const Description& description, const Problem& problem);
+/// The same implementations, each behind one whose supports() and plan() ask variant_support()
+/// first. all_implementations() is made of these.
+std::vector<std::unique_ptr<const Implementation>> refusing_other_variants(
+    const std::vector<const Implementation*>& implementations);
 
 /// Throws Error(unsupported) unless `implementation.supports(problem)`. For use inside plan().
 void require_supported(const Implementation& implementation, const Problem& problem);

@@ -66,6 +66,9 @@ Enum parse_name(const NameTable<Enum>& table, std::string_view text, std::string
 const NameTable<Operation> kOperations = {{"gated_delta", Operation::gated_delta},
                                           {"causal_conv1d", Operation::causal_conv1d},
                                           {"gated_delta_layer", Operation::gated_delta_layer}};
+const NameTable<UpdateRule> kUpdateRules = {{"delta", UpdateRule::delta},
+                                            {"additive", UpdateRule::additive}};
+const NameTable<DecayPer> kDecays = {{"head", DecayPer::head}, {"channel", DecayPer::channel}};
 const NameTable<StateLayout> kStateLayouts = {{"kv", StateLayout::kv}, {"vk", StateLayout::vk}};
 const NameTable<GateEncoding> kGateEncodings = {{"log_decay", GateEncoding::log_decay},
                                                 {"decay", GateEncoding::decay},
@@ -198,9 +201,17 @@ std::vector<ProblemField> make_fields() {
          p.scale = value;
        },
        [](const Problem& p) { return p.scale ? shortest_double(*p.scale) : "auto"; }});
+  fields.push_back(
+      named_field("update", "update rule; additive: gated linear attention, Mamba2 (no delta term)",
+                  kUpdateRules, &Problem::update));
+  fields.push_back(integer_field("steps",
+                                 "Householder steps per token, 1..16; more than 1: DeltaProduct", 1,
+                                 &Problem::steps));
+  fields.push_back(named_field("decay", "one decay per value head, or per key channel too (KDA)",
+                               kDecays, &Problem::decay));
   fields.push_back(named_field("gate", "gate encoding", kGateEncodings, &Problem::gate_encoding));
   fields.push_back(named_field("beta", "beta encoding", kBetaEncodings, &Problem::beta_encoding));
-  fields.push_back({"chunk", "chunk size in tokens, or auto", false,
+  fields.push_back({"chunk", "chunk size in tokens (with steps: in steps), or auto", false,
                     [](Problem& p, std::string_view text) {
                       p.chunk = text == "auto" ? 0 : parse_integer(text, "chunk", 1);
                     },
@@ -215,8 +226,11 @@ std::vector<ProblemField> make_fields() {
       named_field("conv_layout", "convolution token layout", kConvLayouts, &Problem::conv_layout));
   fields.push_back(named_field("conv_in_place", "convolution window updated in place", kSwitch,
                                &Problem::conv_state_in_place));
-  fields.push_back(named_field("gates", "distribution of log_decay", kGates, &Problem::gates));
-  fields.push_back(named_field("betas", "distribution of beta", kBetas, &Problem::betas));
+  fields.push_back(
+      named_field("gates", "distribution of log_decay (none: DeltaNet)", kGates, &Problem::gates));
+  fields.push_back(named_field("betas",
+                               "distribution of beta (two, wide: above 1, negative eigenvalues)",
+                               kBetas, &Problem::betas));
   fields.push_back(named_field("keys", "distribution of keys", kKeys, &Problem::keys));
   fields.push_back({"seed", "seed of the generated inputs", false,
                     [](Problem& p, std::string_view text) {
@@ -380,6 +394,13 @@ void Problem::validate() const {
   require(key_head_dim <= 4096 && value_head_dim <= 4096, "dim: Dk and Dv must be at most 4096");
   require(num_value_heads <= 65536, "heads: at most 65536 value heads");
   require(!sequences.lengths.empty(), "seq: at least one sequence is needed");
+  require(steps >= 1 && steps <= 16, "steps=" + std::to_string(steps) + ": expected 1..16");
+  require(steps == 1 || operation != Operation::gated_delta_layer,
+          "steps=" + std::to_string(steps) +
+              ": the qkv of gated_delta_layer holds one key and value per token");
+  require(operation != Operation::causal_conv1d ||
+              (update == UpdateRule::delta && steps == 1 && decay == DecayPer::head),
+          "update, steps and decay: causal_conv1d has no recurrence");
   require(conv_width >= 2 && conv_width <= 15,
           "width=" + std::to_string(conv_width) + ": expected 2..15");
   require(pool_row_padding >= 0, "pool_pad: must not be negative");

@@ -21,11 +21,28 @@ namespace gdn {
 
 enum class Operation { gated_delta, causal_conv1d, gated_delta_layer };
 
+/// How a token changes the state S [Dk, Dv], after its decay (both in float32 or wider):
+///   delta     r = v - S^T k;  S <- S + beta k r^T     the delta rule (Schlag et al. 2021, arXiv
+///             2102.11174; with a decay, Yang et al. 2024, arXiv 2412.06464, eq. 10). Without decay
+///             (gates=none) it is DeltaNet.
+///   additive  S <- S + beta k v^T                     gated linear attention: with one decay per
+///             head Mamba2 (Dao, Gu 2024, arXiv 2405.21060), with one per channel GLA (Yang et al.
+///             2023, arXiv 2312.06635, section 4)
+enum class UpdateRule { delta, additive };
+
+/// What one log decay g is of:
+///   head     one per token and value head, S <- exp(g) S
+///   channel  one per key channel too, [Dk] of them, S <- diag(exp(g)) S: row d of S decays by
+///            exp(g_d). With the delta rule this is Kimi Delta Attention (Kimi Team 2025, arXiv
+///            2510.26692, eq. 1).
+enum class DecayPer { head, channel };
+
 /// Memory order of one head's state: kv = [Dk, Dv] (Dv fastest, default), vk = [Dv, Dk].
 enum class StateLayout { kv, vk };
 
-/// Which quantity the gate array holds. g = log decay per token and value head, alpha = exp(g).
-/// logits: g = -exp(A_log) * softplus(decay_logit + dt_bias), all float32.
+/// Which quantity the gate array holds. g = log decay per token and value head (and key channel,
+/// DecayPer), alpha = exp(g). logits: g = -exp(A_log) * softplus(decay_logit + dt_bias), all
+/// float32; A_log [Hv], dt_bias [Hv] or [Hv, Dk].
 enum class GateEncoding { log_decay, decay, neg_log_decay, logits };
 
 /// Whether the beta array holds beta itself or its logit (beta = sigmoid(beta_logit)).
@@ -104,6 +121,15 @@ struct Problem {
   std::int64_t key_head_dim = 128;    ///< Dk
   std::int64_t value_head_dim = 128;  ///< Dv
   SequenceLengths sequences;
+
+  // ---- variants of the recurrence; the defaults are the gated delta rule
+  UpdateRule update = UpdateRule::delta;
+  /// Householder steps n per token: DeltaProduct, state transition exp(g) prod_j (I - beta_j k_j
+  /// k_j^T) (Siems et al. 2025, arXiv 2502.10297, section 3). A token has n keys, values and betas;
+  /// its one decay comes before the first step, its output is read after the last.
+  std::int64_t steps = 1;
+  DecayPer decay = DecayPer::head;
+
   DType token_dtype = DType::float32;
   std::optional<DType> output_dtype;  ///< absent: the token dtype
   DType state_dtype = DType::float32;
@@ -117,8 +143,9 @@ struct Problem {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
 
-  std::int64_t chunk =
-      0;  ///< tokens per chunk for chunkwise forms; 0 = the implementation's choice
+  /// Tokens per chunk for chunkwise forms (Householder steps where a token has several); 0 = the
+  /// implementation's choice.
+  std::int64_t chunk = 0;
 
   std::int64_t conv_width = 4;  ///< causal_conv1d and gated_delta_layer
   bool conv_bias = false;
@@ -138,6 +165,12 @@ struct Problem {
   std::int64_t value_heads_per_key_head() const { return num_value_heads / num_key_heads; }
   std::int64_t num_sequences() const { return sequences.num_sequences(); }
   std::int64_t total_tokens() const { return sequences.total_tokens(); }
+  /// Values per token of the arrays whose shape depends on the variant.
+  std::int64_t keys_per_token() const { return steps * num_key_heads * key_head_dim; }
+  std::int64_t values_per_token() const { return steps * num_value_heads * value_head_dim; }
+  std::int64_t betas_per_token() const { return steps * num_value_heads; }
+  std::int64_t gates_per_token() const { return num_value_heads * gates_per_head(); }
+  std::int64_t gates_per_head() const { return decay == DecayPer::channel ? key_head_dim : 1; }
   /// Channels of qkv for gated_delta_layer and causal_conv1d: 2 * Hk * Dk + Hv * Dv.
   std::int64_t conv_channels() const;
   /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.

@@ -44,6 +44,11 @@ Problem random_problem(std::uint64_t seed) {
     p.sequences.lengths.insert(p.sequences.lengths.end(),
                                static_cast<std::size_t>(1 + draw.below(3)), length);
   }
+  if (p.operation == Operation::gated_delta) {
+    p.update = draw.one_of({UpdateRule::delta, UpdateRule::additive});
+    p.steps = 1 + draw.below(4);
+    p.decay = draw.one_of({DecayPer::head, DecayPer::channel});
+  }
   p.token_dtype = draw.one_of({DType::float32, DType::bfloat16, DType::float16});
   if (draw.below(2) == 0) p.output_dtype = DType::float32;
   p.state_dtype = draw.one_of({DType::float32, DType::bfloat16, DType::float16});
@@ -115,6 +120,22 @@ TEST(Problem, DefaultsAreLeftOutOfTheCanonicalString) {
             "gated_delta:heads=1/1,dim=128x128,seq=1x64,dtype=f32");
 }
 
+TEST(Problem, VariantsArePartOfTheCanonicalStringOnlyWhereTheyDifferFromTheGatedDeltaRule) {
+  EXPECT_EQ(Problem::parse("gated_delta:update=delta,steps=1,decay=head").to_string(),
+            "gated_delta:heads=1/1,dim=128x128,seq=1x64,dtype=f32");
+  EXPECT_EQ(Problem::parse("gated_delta:decay=channel,steps=2,update=additive").to_string(),
+            "gated_delta:heads=1/1,dim=128x128,seq=1x64,dtype=f32,update=additive,steps=2,"
+            "decay=channel");
+}
+
+TEST(Problem, ArrayExtentsFollowTheVariant) {
+  const Problem p = Problem::parse("gated_delta:heads=2/6,dim=8x5,steps=3,decay=channel");
+  EXPECT_EQ(p.keys_per_token(), 3 * 2 * 8);
+  EXPECT_EQ(p.values_per_token(), 3 * 6 * 5);
+  EXPECT_EQ(p.betas_per_token(), 3 * 6);
+  EXPECT_EQ(p.gates_per_token(), 6 * 8);
+}
+
 TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"", "operation"},
@@ -139,6 +160,13 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:scale=1e", "scale"},
       {"gated_delta:gates=sometimes", "gates"},
       {"gated_delta:ht=yes", "ht"},
+      {"gated_delta:update=add", "did you mean 'additive'"},
+      {"gated_delta:steps=0", "steps"},
+      {"gated_delta:steps=17", "steps=17: expected 1..16"},
+      {"gated_delta:decay=token", "decay"},
+      {"gated_delta_layer:steps=2", "one key and value per token"},
+      {"causal_conv1d:update=additive", "no recurrence"},
+      {"causal_conv1d:decay=channel", "no recurrence"},
       {"gated_delta:width=1", "width"},
       {"gated_delta:width=16", "width"},
       {"gated_delta:chunk=0", "chunk"},
