@@ -160,7 +160,7 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:scale=1e", "scale"},
       {"gated_delta:gates=sometimes", "gates"},
       {"gated_delta:ht=yes", "ht"},
-      {"gated_delta:update=add", "did you mean 'additive'"},
+      {"gated_delta:update=additiv", "did you mean 'additive'"},
       {"gated_delta:steps=0", "steps"},
       {"gated_delta:steps=17", "steps=17: expected 1..16"},
       {"gated_delta:decay=token", "decay"},
