@@ -20,7 +20,7 @@ The diff's removed and context lines must occur exactly once in the file, wherev
 that moved is found, code that changed is an error. Needs no git and no patch program.
 
 A test that fails before the fault is planted proves nothing: every command first runs on the sound
-copy and must pass there, with at least one test in it. CUDA mutants are compiled, and run where there
+copy and must pass there, with at least one test that was not skipped. CUDA mutants are compiled, and run where there
 is a GPU. Exit 0: no unexplained survivor; 1: one, or an error; 2: usage.
 """
 import argparse
@@ -229,11 +229,11 @@ class Build:
         done = self.execute(["ninja", "-j", str(self.jobs), *sorted(set(targets))], self.folder)
         if done.returncode == 0:
             return ""
-        errors = [line for line in done.stdout.splitlines() if "error" in line.lower()]
+        errors = [line for line in done.stdout.splitlines() if "error: " in line]
         return first_line("\n".join(errors) or done.stdout + done.stderr)
 
     def run(self, test):
-        """('', number of tests) or (what failed, number): a test's name, else the program and how it ended."""
+        """('', tests that passed) or (what failed, 0): a test's name, else the program and how it ended."""
         command = [str(self.folder / test[0]), *test[1:]]
         gtest = any(argument.startswith("--gtest") for argument in test)
         if gtest:
@@ -243,16 +243,15 @@ class Build:
                                   errors="replace", timeout=TEST_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return f"{test[0]} ran past {TEST_TIMEOUT_S} s", 0
-        count = re.search(r"^\[=+\] Running (\d+) test", done.stdout, re.MULTILINE)
-        count = int(count[1]) if count else 0 if gtest else 1
         if done.returncode == 0:
-            return "", count
+            passed = re.search(r"^\[  PASSED  \] (\d+) test", done.stdout, re.MULTILINE)  # without those skipped
+            return "", int(passed[1]) if passed else 0 if gtest else 1
         failed = re.search(r"^\[  FAILED  \] ([^\s,]+)", done.stdout, re.MULTILINE)
         if failed:
-            return failed[1], count
+            return failed[1], 0
         running = re.findall(r"^\[ RUN      \] (\S+)", done.stdout, re.MULTILINE)
         ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit {done.returncode}"
-        return f"{running[-1] if running else test[0]} ({ended})", count
+        return f"{running[-1] if running else test[0]} ({ended})", 0
 
 
 def first_line(text):
@@ -289,8 +288,8 @@ class Laboratory:
             if wrong:
                 wrong = "the sound copy does not build: " + wrong
             else:
-                failed, count = build.run(test)
-                wrong = f"fails without the fault: {failed}" if failed else "" if count else f"'{' '.join(test)}' holds no test"
+                failed, passed = build.run(test)
+                wrong = f"fails without the fault: {failed}" if failed else "" if passed else f"'{' '.join(test)}': no test ran"
             self.sound[key] = wrong
         if self.sound[key]:
             raise MutantError(self.sound[key])

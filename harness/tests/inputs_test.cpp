@@ -163,6 +163,25 @@ TEST(Inputs, OnlyResetGivesInfiniteLogDecay) {
   }
 }
 
+// The initialisation of published models: A ~ U(0, 16), dt ~ logU(1e-3, 0.1), of every head.
+TEST(Inputs, RealGatesHaveTheRatesOfPublishedInitialisations) {
+  const Case c = generated("gated_delta:heads=1/4096,dim=1,seq=1,gates=real,gate=logits,seed=9");
+  double mean_rate = 0, largest_rate = 0, mean_log_step = 0;
+  for (std::size_t h = 0; h < 4096; ++h) {
+    const double rate = std::exp(static_cast<double>(c.gate.A_log[h]));
+    const double step = std::log1p(std::exp(static_cast<double>(c.gate.dt_bias[h])));
+    EXPECT_GE(step, 1e-3 * 0.999) << h;
+    EXPECT_LE(step, 0.1 * 1.001) << h;
+    mean_rate += rate / 4096;
+    largest_rate = std::max(largest_rate, rate);
+    mean_log_step += std::log(step) / 4096;
+  }
+  // Four standard deviations of the means: 16 / sqrt(12 * 4096) and ln(100) / sqrt(12 * 4096).
+  EXPECT_NEAR(mean_rate, 8, 0.29);
+  EXPECT_NEAR(largest_rate, 16, 0.1);
+  EXPECT_NEAR(mean_log_step, std::log(1e-2), 0.084);
+}
+
 TEST(Inputs, BetaLogitAndBetaAgree) {
   for (const char* betas : {"sigmoid", "zero", "one"}) {
     const std::string base = "gated_delta:heads=1/2,dim=4,seq=200,betas=" + std::string(betas);

@@ -154,6 +154,38 @@ TEST(Verify, FindsAnUnwrittenElementOfTheLastToken) {
                  "output of sequence 3, head 1: 1 values not finite");
 }
 
+// Workspaces start as NaN, so that a kernel which counts on zeros there is found.
+TEST(Verify, FindsAReadOfWorkspaceThatNobodyWrote) {
+  expect_failure(
+      [](const Problem&, const GatedDeltaArguments& a, char* workspace) {
+        static_cast<float*>(a.output)[0] += *reinterpret_cast<const float*>(workspace);
+      },
+      "1 values not finite");
+}
+
+// Without updates and without a state every output is exactly zero: memory that happened to hold
+// zeros would pass for a result, were it not filled with NaN before the run.
+TEST(Verify, FindsAKernelThatWritesNothingWhereZerosAreRight) {
+  class WritesNothing : public Tampering {
+   public:
+    WritesNothing() : Tampering([](const Problem&, const GatedDeltaArguments&, char*) {}) {}
+    std::unique_ptr<Plan> plan(const Problem&, const Arguments&, Device&) const override {
+      class NoPlan : public Plan {
+        const PlanInfo& info() const override { return info_; }
+        void run() override {}
+        PlanInfo info_;
+      };
+      return std::make_unique<NoPlan>();
+    }
+  };
+  const std::string problem = "gated_delta:heads=1/2,dim=16x8,seq=1x40,dtype=f32,betas=zero,ht=0";
+  const auto nothing = [](const Problem&, const GatedDeltaArguments&, char*) {};
+  ASSERT_TRUE(verified(Tampering(nothing), problem).passed());
+  const VerifyResult result = verified(WritesNothing(), problem);
+  EXPECT_EQ(result.verdict, Verdict::failed);
+  EXPECT_NE(result.reason.find("320 values not finite"), std::string::npos) << result.reason;
+}
+
 // One unit in the last place: far below every error limit, and yet not the same bits.
 void nudge(void* output) {
   float& x = static_cast<float*>(output)[0];

@@ -147,6 +147,18 @@ TEST_P(GatedDelta, NormAndScale) {
                     "gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,scale=-0.25,norm=1"});
 }
 
+// Vectors as short as the epsilon's root: added to the sum of squares it is half of it, added to
+// the root (or left out) it gives another result by far.
+TEST_P(GatedDelta, NormOfShortVectors) {
+  Case inputs = generate_case(
+      Problem::parse("gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,norm=1,h0=normal"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  for (auto* vectors : {&inputs.query, &inputs.key}) {
+    for (float& x : *vectors) x *= 1e-3f;
+  }
+  expect_agrees(inputs);
+}
+
 TEST_P(GatedDelta, EveryChunkSize) {
   const std::vector<std::string> chunks = {"16",  "24",  "32",  "48", "64",
                                            "100", "128", "255", "256"};
