@@ -81,11 +81,14 @@ struct CausalConv1dArguments {
   const std::int64_t* slot_index = nullptr;
   const void* state_in = nullptr;  ///< [rows, channels, width - 1], state dtype, oldest first
   void* state_out = nullptr;       ///< the same pointer as state_in when updated in place
-  void* output = nullptr;          ///< as input
+  void* output = nullptr;          ///< as input; may be nullptr if `intermediate` is given
+  /// Optional: the result before its rounding to the token dtype, [T, channels] in any conv_layout,
+  /// for an operation that goes on from it.
+  float* intermediate = nullptr;
 };
 
 struct GatedDeltaLayerArguments {
-  CausalConv1dArguments conv;  ///< conv.output may be nullptr: an intermediate the plan allocates
+  CausalConv1dArguments conv;  ///< conv.output may be nullptr; conv.intermediate is the plan's own
   GatedDeltaArguments delta;   ///< query, key and value are ignored: they come from the convolution
 };
 

@@ -1,6 +1,5 @@
-// The causal convolution of one block of channels of one sequence (contract section 1.2), behind
-// both the operation causal_conv1d and the first pass of gated_delta_layer: it reads token and
-// window dtypes, layouts and slots, computes in float32, and writes one or two outputs.
+// The causal convolution of one block of channels of one sequence (contract section 1.2): it reads
+// token and window dtypes, layouts and slots, computes in float32, and writes one or two outputs.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,8 @@ struct ConvolutionOutput {
 class Convolution {
  public:
   /// Throws Error(bad_input) for null or misaligned pointers, and for window pointers that do not
-  /// fit the problem's choice of in place or out of place. arguments.output is not looked at.
+  /// fit the problem's choice of in place or out of place. arguments.output and
+  /// arguments.intermediate are not looked at.
   Convolution(const Problem& problem, const CausalConv1dArguments& arguments,
               std::vector<ConvolutionOutput> outputs);
 

@@ -13,11 +13,23 @@ namespace {
 
 using cpu::Convolution;
 
+// The caller's rounded output, the float32 one for a second pass, or both.
+std::vector<cpu::ConvolutionOutput> outputs_of(const Problem& problem,
+                                               const CausalConv1dArguments& arguments) {
+  std::vector<cpu::ConvolutionOutput> outputs;
+  if (arguments.intermediate != nullptr) {
+    outputs.push_back({arguments.intermediate, DType::float32, ConvLayout::channels});
+  }
+  if (arguments.output != nullptr || outputs.empty()) {
+    outputs.push_back({arguments.output, problem.token_dtype, problem.conv_layout});
+  }
+  return outputs;
+}
+
 class DirectPlan final : public Plan {
  public:
   DirectPlan(const Problem& problem, const CausalConv1dArguments& arguments, Device& device)
-      : convolution_(problem, arguments,
-                     {{arguments.output, problem.token_dtype, problem.conv_layout}}),
+      : convolution_(problem, arguments, outputs_of(problem, arguments)),
         workers_(static_cast<int>(
             std::min<std::int64_t>(cpu::thread_count(), convolution_.num_items()))),
         worker_floats_(Convolution::workspace_floats(problem)) {

@@ -1,12 +1,15 @@
-// cuda/recurrent of gated_delta_layer: the two-pass layer around cuda/recurrent of gated_delta.
-#include "cuda/gated_delta_layer/two_pass.h"
+// cuda/recurrent of gated_delta_layer: cuda/direct of causal_conv1d, then cuda/recurrent of
+// gated_delta.
+#include "gated_delta_layer/two_pass.h"
 
 namespace gdn {
 
+const Implementation& cuda_causal_conv1d_direct();
 const Implementation& cuda_gated_delta_recurrent();
 
 const Implementation& cuda_gated_delta_layer_recurrent() {
-  static const cuda::TwoPassLayer implementation(cuda_gated_delta_recurrent());
+  static const TwoPassLayer implementation(cuda_causal_conv1d_direct(),
+                                           cuda_gated_delta_recurrent());
   return implementation;
 }
 

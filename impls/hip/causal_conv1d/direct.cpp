@@ -1,10 +1,73 @@
 // Plans hip/direct (direct.hip).
-#include "hip/causal_conv1d/convolution.h"
+#include <algorithm>
+
+#include "hip/causal_conv1d/params.h"
+#include "hip/kernel_launcher.h"
+#include "hip/require.h"
 #include "interface/error.h"
 
 namespace gdn {
 namespace hip {
 namespace {
+
+constexpr int kLaunches = 2;  // outputs, then windows
+
+// Throws Error(bad_input) naming the argument.
+LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArguments& arguments) {
+  const std::size_t token_bytes = size_of(problem.token_dtype);
+  if (problem.total_tokens() > 0) {
+    require_pointer(arguments.input, token_bytes, "conv input");
+    if (arguments.intermediate == nullptr) {
+      require_pointer(arguments.output, token_bytes, "conv output");
+    }
+  }
+  require_pointer(arguments.weight, token_bytes, "conv weight");
+  if (problem.conv_bias) require_pointer(arguments.bias, token_bytes, "conv bias");
+  require_pointer(arguments.sequence_offsets, 8, "conv sequence_offsets");
+  if (problem.slots != SlotMap::identity) {
+    require_pointer(arguments.slot_index, 8, "conv slot_index");
+  }
+  require_pointer(arguments.state_in, size_of(problem.state_dtype), "conv state_in");
+  require_pointer(arguments.state_out, size_of(problem.state_dtype), "conv state_out");
+  if ((arguments.state_in == arguments.state_out) != problem.conv_state_in_place) {
+    throw_bad_input(problem.conv_state_in_place
+                        ? "conv state_out: expected state_in, as the window is updated in place"
+                        : "conv state_out: is state_in, but the window is updated out of place");
+  }
+  ConvParams params{};
+  params.input = arguments.input;
+  params.weight = arguments.weight;
+  params.bias = problem.conv_bias ? arguments.bias : nullptr;
+  params.sequence_offsets = arguments.sequence_offsets;
+  params.slot_index = arguments.slot_index;
+  params.state_in = arguments.state_in;
+  params.state_out = arguments.state_out;
+  params.output = arguments.output;
+  params.intermediate = arguments.intermediate;
+  params.tokens = problem.total_tokens();
+  params.channels = problem.conv_channels();
+  // As many tiles as the longest planned sequence has; a longer one is strided over.
+  const std::int64_t longest = std::max<std::int64_t>(1, problem.sequences.longest());
+  params.token_tiles = static_cast<std::int32_t>((longest + kConvTileTokens - 1) / kConvTileTokens);
+  params.width = static_cast<std::int32_t>(problem.conv_width);
+  params.silu = problem.activation == Activation::silu ? 1 : 0;
+  params.time_fastest = problem.conv_layout == ConvLayout::time ? 1 : 0;
+  params.in_place = problem.conv_state_in_place ? 1 : 0;
+  params.token_element = element_of(problem.token_dtype);
+  params.state_element = element_of(problem.state_dtype);
+  const auto sequences = static_cast<std::uint32_t>(problem.num_sequences());
+  const auto tiles = [&](std::int64_t tile) {
+    return static_cast<std::uint32_t>((params.channels + tile - 1) / tile);
+  };
+  const Extent output_grid{tiles(kConvTileChannels), static_cast<std::uint32_t>(params.token_tiles),
+                           sequences};
+  const Extent window_grid{tiles(256), 1, sequences};
+  const std::string suffix = short_name(problem.token_dtype);
+  return [params, output_grid, window_grid, suffix](KernelLauncher& launcher) {
+    launcher.launch("conv_outputs_" + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
+    launcher.launch("conv_windows_" + suffix, window_grid, {256, 1, 1}, &params, sizeof(params));
+  };
+}
 
 class Direct final : public Implementation {
  public:
@@ -29,10 +92,10 @@ class Direct final : public Implementation {
     const auto* given = std::get_if<CausalConv1dArguments>(&arguments);
     if (given == nullptr) throw_bad_input("arguments: those of causal_conv1d are expected");
     PlanInfo info;
-    info.launches = kConvLaunches;
+    info.launches = kLaunches;
     info.choice = "tile=64x64";
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        convolution(problem, *given, nullptr));
+                                        launches_of(problem, *given));
   }
 };
 

@@ -1,12 +1,13 @@
-// hip/fused of gated_delta_layer: two passes (two_pass.h).
-#include "hip/gated_delta_layer/two_pass.h"
+// hip/fused of gated_delta_layer: hip/direct of causal_conv1d, then hip/fused of gated_delta.
+#include "gated_delta_layer/two_pass.h"
 
 namespace gdn {
 
+const Implementation& hip_causal_conv1d_direct();
 const Implementation& hip_gated_delta_fused();
 
 const Implementation& hip_gated_delta_layer_fused() {
-  static const hip::TwoPassLayer implementation(hip_gated_delta_fused());
+  static const TwoPassLayer implementation(hip_causal_conv1d_direct(), hip_gated_delta_fused());
   return implementation;
 }
 

@@ -1,12 +1,14 @@
-// hip/recurrent of gated_delta_layer: two passes (two_pass.h).
-#include "hip/gated_delta_layer/two_pass.h"
+// hip/recurrent of gated_delta_layer: hip/direct of causal_conv1d, then hip/recurrent of
+// gated_delta.
+#include "gated_delta_layer/two_pass.h"
 
 namespace gdn {
 
+const Implementation& hip_causal_conv1d_direct();
 const Implementation& hip_gated_delta_recurrent();
 
 const Implementation& hip_gated_delta_layer_recurrent() {
-  static const hip::TwoPassLayer implementation(hip_gated_delta_recurrent());
+  static const TwoPassLayer implementation(hip_causal_conv1d_direct(), hip_gated_delta_recurrent());
   return implementation;
 }
 
