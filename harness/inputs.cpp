@@ -156,8 +156,9 @@ std::vector<float> make_key(const Problem& p) {
     fill_unit(CounterStream(p.seed, "key common"), static_cast<std::uint64_t>(head),
               common.data() + head * width, width);
   }
-  constexpr float kCosine = 0.9f;
-  constexpr float kSine = 0.435889894f;  // sqrt(1 - 0.9^2)
+  const bool near_equal = p.keys == KeyDistribution::near_equal;
+  const float cosine = near_equal ? 0.99f : 0.9f;
+  const float sine = near_equal ? 0.141067360f : 0.435889894f;  // sqrt(1 - cosine^2)
   parallel_ranges(rows, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       float* out = values.data() + row * width;
@@ -168,10 +169,19 @@ std::vector<float> make_key(const Problem& p) {
           fill_unit(stream, counter, out, width);
           break;
         case KeyDistribution::correlated:
+        case KeyDistribution::near_equal:
           fill_unit(stream, counter, out, width);
-          for (std::int64_t i = 0; i < width; ++i) out[i] = kCosine * shared[i] + kSine * out[i];
+          for (std::int64_t i = 0; i < width; ++i) out[i] = cosine * shared[i] + sine * out[i];
           normalise(out, width);
           break;
+        case KeyDistribution::lengths: {
+          fill_unit(stream, counter, out, width);
+          // The square of the length is 10^u, u ~ U(-1, 1).
+          const auto length =
+              static_cast<float>(portable_exp(portable_ln(10) * (choice.uniform(counter) - 0.5)));
+          for (std::int64_t i = 0; i < width; ++i) out[i] *= length;
+          break;
+        }
         case KeyDistribution::equal:
           std::copy(shared, shared + width, out);
           break;
@@ -221,14 +231,32 @@ double standard_normal(const CounterStream& stream, std::uint64_t counter) {
   return static_cast<double>(first);
 }
 
-// log_decay of every distribution but "real".
-double draw_log_decay(GateDistribution gates, const CounterStream& stream, std::uint64_t i) {
+// Token and head a gate belongs to: the token counted from its sequence's start.
+struct GatePlace {
+  std::int64_t token = 0;
+  std::int64_t head = 0;
+};
+
+bool is_edge(const GatePlace& at) {
+  if (at.head % 2 == 0) return at.token == 0 || at.token == 63 || at.token == 128;
+  return at.token == 37 || at.token == 64 || at.token == 127;
+}
+
+double draw_uniform(const ValueRange& range, double u) {
+  return range.low == range.high ? range.low : range.low + (range.high - range.low) * u;
+}
+
+// log_decay of every distribution that is not made from logits.
+double draw_log_decay(const Problem& p, GateDistribution gates, const GatePlace& at,
+                      const CounterStream& stream, std::uint64_t i) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const auto log_sigmoid_normal = [&](double mean) {
     return -softplus(-(standard_normal(stream, 2 * i) + mean));
   };
   const double mid = portable_ln(0.8 + 0.2 * stream.uniform(2 * i));
   switch (gates) {
     case GateDistribution::real:  // made from logits in make_gate
+    case GateDistribution::far:
     case GateDistribution::none:
       return 0;
     case GateDistribution::weak:
@@ -240,11 +268,51 @@ double draw_log_decay(GateDistribution gates, const CounterStream& stream, std::
     case GateDistribution::mid:
       return mid;
     case GateDistribution::reset:
-      return stream.below(2 * i + 1, 50) == 0 ? -std::numeric_limits<double>::infinity() : mid;
+      return stream.below(2 * i + 1, 50) == 0 ? -kInfinity : mid;
     case GateDistribution::tiny:
       return stream.below(2 * i + 1, 10) == 0 ? portable_ln(1e-12) : mid;
+    case GateDistribution::masked:
+      return stream.below(2 * i + 1, 2) == 0 ? 0
+                                             : draw_uniform({-0.69, -0.31}, stream.uniform(2 * i));
+    case GateDistribution::decay_uniform:
+      return portable_ln(stream.uniform(2 * i));
+    case GateDistribution::edges:
+      return is_edge(at) ? -kInfinity : mid;
+    case GateDistribution::step:
+      return at.token % 32 < 9 ? 0 : -5;
+    case GateDistribution::mixture: {
+      constexpr GateDistribution kTurn[] = {GateDistribution::none,     GateDistribution::mid,
+                                            GateDistribution::strong,   GateDistribution::tiny,
+                                            GateDistribution::near_one, GateDistribution::reset};
+      const std::int64_t turn = at.head % 7;
+      return turn == 6 ? -20 : draw_log_decay(p, kTurn[turn], at, stream, i);
+    }
+    case GateDistribution::uniform:
+      return draw_uniform(p.gate_range, stream.uniform(2 * i));
   }
   return 0;
+}
+
+// Logits whose exponential or softplus is out of float32's range though log_decay may not be.
+constexpr float kFarRates[] = {-8, 100, 0, 5, 88};
+constexpr float kFarLogits[] = {300, -300, -200, 100, -100, 89, -89, 20, -20, 0};
+
+// A double beyond float's range is an infinity.
+float to_float(double x) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (x < -kLargest) return -std::numeric_limits<float>::infinity();
+  if (x > kLargest) return std::numeric_limits<float>::infinity();
+  return static_cast<float>(x);
+}
+
+// The token of each position, counted from its sequence's start.
+std::vector<std::int64_t> tokens_in_sequence(const SequenceLengths& sequences) {
+  std::vector<std::int64_t> tokens;
+  tokens.reserve(static_cast<std::size_t>(sequences.total_tokens()));
+  for (const std::int64_t length : sequences.lengths) {
+    for (std::int64_t t = 0; t < length; ++t) tokens.push_back(t);
+  }
+  return tokens;
 }
 
 GateValues make_gate(const Problem& p) {
@@ -254,6 +322,9 @@ GateValues make_gate(const Problem& p) {
   gate.encoding = p.gate_encoding;
   std::vector<float> A_log(static_cast<std::size_t>(heads), 0.0f);
   std::vector<float> dt_bias(static_cast<std::size_t>(heads), 0.0f);
+  const bool far = p.gates == GateDistribution::far;
+  const bool from_logits = far || p.gates == GateDistribution::real;
+  for (std::int64_t h = 0; far && h < heads; ++h) A_log[h] = kFarRates[h % 5];
   if (p.gates == GateDistribution::real) {
     const CounterStream head_stream(p.seed, "gate head");
     for (std::int64_t h = 0; h < heads; ++h) {
@@ -268,30 +339,33 @@ GateValues make_gate(const Problem& p) {
   }
   gate.values.resize(static_cast<std::size_t>(count));
   const CounterStream stream(p.seed, "gate");
+  const std::vector<std::int64_t> token_in_sequence = tokens_in_sequence(p.sequences);
   parallel_ranges(p.total_tokens(), 16 * heads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * heads; i < end * heads; ++i) {
       const auto counter = static_cast<std::uint64_t>(i);
       const auto h = static_cast<std::size_t>(i % heads);
       double log_decay = 0;
       float logit = 0;
-      if (p.gates == GateDistribution::real) {
-        logit = static_cast<float>(0.1 * standard_normal(stream, 2 * counter));
+      if (from_logits) {
+        logit = far ? kFarLogits[stream.below(2 * counter, 10)]
+                    : static_cast<float>(0.1 * standard_normal(stream, 2 * counter));
         log_decay = -portable_exp(static_cast<double>(A_log[h])) *
                     softplus(static_cast<double>(logit) + static_cast<double>(dt_bias[h]));
       } else {
-        log_decay = draw_log_decay(p.gates, stream, counter);
+        const GatePlace at{token_in_sequence[static_cast<std::size_t>(i / heads)], i % heads};
+        log_decay = draw_log_decay(p, p.gates, at, stream, counter);
         logit = static_cast<float>(inverse_softplus(-log_decay));
       }
       float& out = gate.values[static_cast<std::size_t>(i)];
       switch (p.gate_encoding) {
         case GateEncoding::log_decay:
-          out = static_cast<float>(log_decay);
+          out = to_float(log_decay);
           break;
         case GateEncoding::decay:
           out = static_cast<float>(portable_exp(log_decay));
           break;
         case GateEncoding::neg_log_decay:
-          out = log_decay == 0 ? 0.0f : static_cast<float>(-log_decay);
+          out = log_decay == 0 ? 0.0f : to_float(-log_decay);
           break;
         case GateEncoding::logits:
           out = logit;
@@ -306,11 +380,24 @@ GateValues make_gate(const Problem& p) {
   return gate;
 }
 
+bool may_pass_one(const Problem& p) {
+  return p.betas == BetaDistribution::two || p.betas == BetaDistribution::wide ||
+         p.betas == BetaDistribution::mixture || p.beta_range.high > 1;
+}
+
+// The logit b with sigmoid(b) = x, saturated at 0 and 1.
+float inverse_sigmoid(double x) {
+  if (x <= 0) return -static_cast<float>(kSaturatedLogit);
+  if (x >= 1) return static_cast<float>(kSaturatedLogit);
+  return static_cast<float>(portable_ln(x) - portable_log1p(-x));
+}
+
 BetaValues make_beta(const Problem& p) {
   const bool logit = p.beta_encoding == BetaEncoding::logit;
-  if (logit && (p.betas == BetaDistribution::two || p.betas == BetaDistribution::wide)) {
+  if (logit && may_pass_one(p)) {
     throw_bad_input(
-        "problem: beta=logit cannot hold the values above 1 of betas=two and betas=wide");
+        "problem: beta=logit cannot hold values above 1: betas=two, wide, mixture or "
+        "a range beyond 1");
   }
   BetaValues beta;
   beta.encoding = p.beta_encoding;
@@ -336,6 +423,14 @@ BetaValues make_beta(const Problem& p) {
       case BetaDistribution::wide:
         out = static_cast<float>(2 * stream.uniform(i));
         break;
+      case BetaDistribution::mixture:
+        out = static_cast<float>(stream.below(i, 3));
+        break;
+      case BetaDistribution::uniform: {
+        const double x = draw_uniform(p.beta_range, stream.uniform(i));
+        out = logit ? inverse_sigmoid(x) : static_cast<float>(x);
+        break;
+      }
     }
   }
   return beta;
@@ -351,7 +446,8 @@ std::vector<float> make_state_pool(const Problem& p) {
     return std::vector<float>(static_cast<std::size_t>(rows * stride),
                               std::numeric_limits<float>::quiet_NaN());
   }
-  const double factor = p.initial_state == InitialState::large
+  const double factor = p.initial_state == InitialState::huge ? 1e5
+                        : p.initial_state == InitialState::large
                             ? 1e3
                             : 1 / std::sqrt(static_cast<double>(p.key_head_dim));
   return normal_rows(CounterStream(p.seed, "state"), rows, stride - p.pool_row_padding, stride,

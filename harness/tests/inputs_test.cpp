@@ -110,6 +110,10 @@ TEST(Inputs, KeyDistributions) {
   const Case alternating = generated(base + "alternating");
   const Case zero = generated(base + "zero");
   const Case long_keys = generated(base + "unnormalised,norm=1");
+  const Case near_equal = generated(base + "near_equal");
+  const Case lengths = generated(base + "lengths");
+  double shortest = 100;
+  double longest = 0;
   double mean_cosine = 0;
   int zero_rows = 0;
   double mean_square = 0;
@@ -119,11 +123,16 @@ TEST(Inputs, KeyDistributions) {
     EXPECT_EQ(row(equal, t), row(equal, t + 1));
     EXPECT_NEAR(dot(row(alternating, t), row(alternating, t + 1)), -1, 1e-6);
     zero_rows += dot(row(zero, t), row(zero, t)) == 0 ? 1 : 0;
+    EXPECT_NEAR(dot(row(near_equal, t), row(near_equal, t + 1)), 0.98, 0.02);
+    shortest = std::min(shortest, dot(row(lengths, t), row(lengths, t)));
+    longest = std::max(longest, dot(row(lengths, t), row(lengths, t)));
     mean_square += dot(row(long_keys, t), row(long_keys, t)) / 399;
   }
   EXPECT_NEAR(mean_cosine, 0.81, 0.03);  // 0.9 with the common direction, twice
   EXPECT_NEAR(zero_rows, 50, 25);
   EXPECT_NEAR(mean_square, 64, 3);
+  EXPECT_NEAR(shortest, 0.1, 0.01);
+  EXPECT_NEAR(longest, 10, 0.5);
 }
 
 class GateDistributions : public ::testing::TestWithParam<const char*> {};
@@ -147,7 +156,8 @@ TEST_P(GateDistributions, EveryEncodingDescribesTheSameDecay) {
 }
 INSTANTIATE_TEST_SUITE_P(All, GateDistributions,
                          ::testing::Values("real", "none", "weak", "near_one", "strong", "mid",
-                                           "reset", "tiny"));
+                                           "reset", "tiny", "masked", "decay_uniform", "step",
+                                           "-20..-0.0001", "-5"));
 
 TEST(Inputs, OnlyResetGivesInfiniteLogDecay) {
   for (const char* gates : {"real", "none", "weak", "near_one", "strong", "mid", "tiny", "reset"}) {
@@ -182,8 +192,60 @@ TEST(Inputs, RealGatesHaveTheRatesOfPublishedInitialisations) {
   EXPECT_NEAR(mean_log_step, std::log(1e-2), 0.084);
 }
 
+TEST(Inputs, EdgesAndStepsLieWhereTheyAreSaidToLie) {
+  const Case edges = generated("gated_delta:heads=1/2,dim=4,seq=70+200,gates=edges");
+  const Case step = generated("gated_delta:heads=1/1,dim=4,seq=40+20,gates=step");
+  const auto is_reset = [&](std::size_t t, std::size_t h) {
+    return std::isinf(edges.gate.values[2 * t + h]);
+  };
+  for (const std::size_t t : {0, 63, 70, 70 + 63, 70 + 128}) EXPECT_TRUE(is_reset(t, 0)) << t;
+  for (const std::size_t t : {37, 64, 70 + 37, 70 + 64, 70 + 127}) EXPECT_TRUE(is_reset(t, 1)) << t;
+  EXPECT_EQ(std::count_if(edges.gate.values.begin(), edges.gate.values.end(),
+                          [](float g) { return std::isinf(g); }),
+            10);
+  EXPECT_EQ(step.gate.values[8], 0.0f);
+  EXPECT_EQ(step.gate.values[9], -5.0f);
+  EXPECT_EQ(step.gate.values[32], 0.0f);
+  EXPECT_EQ(step.gate.values[40 + 8], 0.0f);  // the second sequence starts over
+  EXPECT_EQ(step.gate.values[40 + 9], -5.0f);
+}
+
+// The product of far logits, whose factors overflow or vanish in float32, is what the reference
+// makes of them.
+TEST(Inputs, FarLogitsDescribeTheSameDecayInEveryEncoding) {
+  const std::string base = "gated_delta:heads=5/5,dim=4,seq=200,gates=far";
+  const auto logits = reference::decode_gates<double>(generated(base + ",gate=logits")).log_decay;
+  const Case direct = generated(base);
+  bool finite_product_of_extremes = false;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double alpha = std::exp(logits[i]);
+    EXPECT_NEAR(std::exp(static_cast<double>(direct.gate.values[i])), alpha, 1e-5 * alpha) << i;
+    finite_product_of_extremes |= i % 5 == 1 && logits[i] < 0 && logits[i] > -1e-30;
+  }
+  EXPECT_TRUE(finite_product_of_extremes);  // exp(100) softplus(-200)
+}
+
+TEST(Inputs, HeadsOfAMixtureAndRangesOfUniformOnes) {
+  const Case mixture = generated("gated_delta:heads=7/7,dim=4,seq=50,gates=mixture,betas=mixture");
+  const std::set<float> betas(mixture.beta.values.begin(), mixture.beta.values.end());
+  EXPECT_EQ(betas, (std::set<float>{0, 1, 2}));
+  for (std::size_t t = 0; t < 50; ++t) {
+    EXPECT_EQ(mixture.gate.values[7 * t], 0.0f);
+    EXPECT_EQ(mixture.gate.values[7 * t + 6], -20.0f);
+  }
+  const Case range = generated("gated_delta:dim=4,seq=900,gates=-20..-1,betas=0.5..0.75");
+  const auto [lowest, highest] =
+      std::minmax_element(range.gate.values.begin(), range.gate.values.end());
+  EXPECT_NEAR(*lowest, -20, 0.2);
+  EXPECT_NEAR(*highest, -1, 0.2);
+  const auto [least, most] =
+      std::minmax_element(range.beta.values.begin(), range.beta.values.end());
+  EXPECT_NEAR(*least, 0.5, 0.01);
+  EXPECT_NEAR(*most, 0.75, 0.01);
+}
+
 TEST(Inputs, BetaLogitAndBetaAgree) {
-  for (const char* betas : {"sigmoid", "zero", "one"}) {
+  for (const char* betas : {"sigmoid", "zero", "one", "0.1..0.9", "0.835"}) {
     const std::string base = "gated_delta:heads=1/2,dim=4,seq=200,betas=" + std::string(betas);
     const auto direct = reference::decode_gates<double>(generated(base)).beta;
     const auto logit = reference::decode_gates<double>(generated(base + ",beta=logit")).beta;

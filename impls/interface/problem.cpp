@@ -80,19 +80,26 @@ const NameTable<GateDistribution> kGates = {
     {"real", GateDistribution::real},     {"none", GateDistribution::none},
     {"weak", GateDistribution::weak},     {"near_one", GateDistribution::near_one},
     {"strong", GateDistribution::strong}, {"mid", GateDistribution::mid},
-    {"reset", GateDistribution::reset},   {"tiny", GateDistribution::tiny}};
-const NameTable<BetaDistribution> kBetas = {{"sigmoid", BetaDistribution::sigmoid},
-                                            {"zero", BetaDistribution::zero},
-                                            {"one", BetaDistribution::one},
-                                            {"two", BetaDistribution::two},
-                                            {"wide", BetaDistribution::wide}};
-const NameTable<KeyDistribution> kKeys = {
-    {"unit", KeyDistribution::unit},   {"correlated", KeyDistribution::correlated},
-    {"equal", KeyDistribution::equal}, {"alternating", KeyDistribution::alternating},
-    {"zero", KeyDistribution::zero},   {"unnormalised", KeyDistribution::unnormalised}};
+    {"reset", GateDistribution::reset},   {"tiny", GateDistribution::tiny},
+    {"masked", GateDistribution::masked}, {"decay_uniform", GateDistribution::decay_uniform},
+    {"edges", GateDistribution::edges},   {"step", GateDistribution::step},
+    {"far", GateDistribution::far},       {"mixture", GateDistribution::mixture}};
+const NameTable<BetaDistribution> kBetas = {
+    {"sigmoid", BetaDistribution::sigmoid}, {"zero", BetaDistribution::zero},
+    {"one", BetaDistribution::one},         {"two", BetaDistribution::two},
+    {"wide", BetaDistribution::wide},       {"mixture", BetaDistribution::mixture}};
+const NameTable<KeyDistribution> kKeys = {{"unit", KeyDistribution::unit},
+                                          {"correlated", KeyDistribution::correlated},
+                                          {"equal", KeyDistribution::equal},
+                                          {"alternating", KeyDistribution::alternating},
+                                          {"zero", KeyDistribution::zero},
+                                          {"unnormalised", KeyDistribution::unnormalised},
+                                          {"near_equal", KeyDistribution::near_equal},
+                                          {"lengths", KeyDistribution::lengths}};
 const NameTable<InitialState> kInitialStates = {{"absent", InitialState::absent},
                                                 {"normal", InitialState::normal},
-                                                {"large", InitialState::large}};
+                                                {"large", InitialState::large},
+                                                {"huge", InitialState::huge}};
 const NameTable<SlotMap> kSlotMaps = {{"identity", SlotMap::identity},
                                       {"permuted", SlotMap::permuted},
                                       {"padding", SlotMap::padding}};
@@ -116,6 +123,43 @@ ProblemField named_field(std::string key, std::string help, const NameTable<Enum
             p.*member = parse_name(table, text, key);
           },
           [&table, member](const Problem& p) { return name_of(table, p.*member); }};
+}
+
+double parse_number(std::string_view text, std::string_view whole, const std::string& expected) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || std::isnan(value)) {
+    throw_bad_input("'" + std::string(whole) + "'; expected " + expected);
+  }
+  return value;
+}
+
+// A distribution by name, or LOW..HIGH (one number: a constant), which stands for `uniform`.
+template <typename Enum>
+ProblemField distribution_field(std::string key, std::string help, const NameTable<Enum>& table,
+                                Enum uniform, Enum Problem::*member, ValueRange Problem::*range) {
+  const std::string expected = all_names(table) + "|LOW..HIGH|NUMBER";
+  return {key, help + ": " + expected, false,
+          [=, &table](Problem& p, std::string_view text) {
+            const bool number = !text.empty() && std::string_view("-.0123456789").find(text[0]) !=
+                                                     std::string_view::npos;
+            if (!number) {
+              p.*member = parse_name(table, text, key);
+              return;
+            }
+            const auto dots = text.find("..");
+            const bool constant = dots == std::string_view::npos;
+            const std::string wanted = key + "=" + expected;
+            const double low = parse_number(text.substr(0, dots), text, wanted);
+            p.*member = uniform;
+            p.*range = {low, constant ? low : parse_number(text.substr(dots + 2), text, wanted)};
+          },
+          [=, &table](const Problem& p) {
+            if (p.*member != uniform) return name_of(table, p.*member);
+            const ValueRange& r = p.*range;
+            const std::string low = shortest_double(r.low);
+            return r.low == r.high ? low : low + ".." + shortest_double(r.high);
+          }};
 }
 
 ProblemField integer_field(std::string key, std::string help, std::int64_t lowest,
@@ -226,11 +270,12 @@ std::vector<ProblemField> make_fields() {
       named_field("conv_layout", "convolution token layout", kConvLayouts, &Problem::conv_layout));
   fields.push_back(named_field("conv_in_place", "convolution window updated in place", kSwitch,
                                &Problem::conv_state_in_place));
+  fields.push_back(distribution_field("gates", "distribution of log_decay (none: DeltaNet)", kGates,
+                                      GateDistribution::uniform, &Problem::gates,
+                                      &Problem::gate_range));
   fields.push_back(
-      named_field("gates", "distribution of log_decay (none: DeltaNet)", kGates, &Problem::gates));
-  fields.push_back(named_field("betas",
-                               "distribution of beta (two, wide: above 1, negative eigenvalues)",
-                               kBetas, &Problem::betas));
+      distribution_field("betas", "distribution of beta (two, wide: negative eigenvalues)", kBetas,
+                         BetaDistribution::uniform, &Problem::betas, &Problem::beta_range));
   fields.push_back(named_field("keys", "distribution of keys", kKeys, &Problem::keys));
   fields.push_back({"seed", "seed of the generated inputs", false,
                     [](Problem& p, std::string_view text) {
@@ -406,6 +451,10 @@ void Problem::validate() const {
   require(pool_row_padding >= 0, "pool_pad: must not be negative");
   require(chunk >= 0, "chunk: must not be negative");
   require(!scale || std::isfinite(*scale), "scale: must be finite");
+  require(gate_range.low <= gate_range.high && gate_range.high <= 0,
+          "gates: LOW..HIGH must rise and not pass 0");
+  require(0 <= beta_range.low && beta_range.low <= beta_range.high && beta_range.high <= 2,
+          "betas: LOW..HIGH must rise, within 0..2");
   require(case_file.find(',') == std::string::npos, "case: a comma in the file name");
 }
 

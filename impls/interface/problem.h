@@ -58,14 +58,23 @@ enum class GateDistribution {
   mid,       ///< alpha ~ U(0.8, 1): shows chunk-boundary faults
   reset,     ///< mid, with log_decay = -inf at about one token in 50
   tiny,      ///< alpha = 1e-12 at about one token in 10, otherwise mid
+  masked,    ///< 0 at about every other token, otherwise U(-0.69, -0.31)
+  decay_uniform,  ///< alpha ~ U(0, 1)
+  edges,          ///< mid, with -inf at tokens 0, 63, 128 (even heads) or 37, 64, 127 (odd heads)
+  step,           ///< 0 for 9 tokens, then -5 for 23, and so on: steps inside blocks of 16
+  mixture,        ///< heads in turn: none, mid, strong, tiny, near_one, reset, -20
+  far,      ///< A_log up to 100, decay_logit up to +-300: where exp and softplus overflow alone
+  uniform,  ///< U(low, high) of Problem::gate_range, written gates=-20..-1e-4, or gates=-5
 };
 
 enum class BetaDistribution {
   sigmoid,  ///< sigmoid(N(0,1))
   zero,
   one,
-  two,   ///< beta = 2: reflections
-  wide,  ///< U(0, 2): negative eigenvalues allowed
+  two,      ///< beta = 2: reflections
+  wide,     ///< U(0, 2): negative eigenvalues allowed
+  mixture,  ///< 0, 1 or 2, at random
+  uniform,  ///< U(low, high) of Problem::beta_range, written betas=0.5..0.73, or betas=0.835
 };
 
 /// Distribution of the key vectors in generated inputs. Queries are always unit * N(0,1)
@@ -77,12 +86,22 @@ enum class KeyDistribution {
   alternating,   ///< +u, -u, +u, ...
   zero,          ///< unit, with an exactly zero row at about one token in 8
   unnormalised,  ///< N(0,1) entries: length about sqrt(Dk); pair it with norm=1
+  near_equal,    ///< unit length, cosine about 0.99 with one common direction per head
+  lengths,       ///< squared lengths log-uniform in 0.1 .. 10, uniform direction
 };
 
 enum class InitialState {
   absent,  ///< no initial state: zeros
   normal,  ///< N(0,1) entries / sqrt(Dk)
   large,   ///< N(0,1) entries * 1e3
+  huge,    ///< N(0,1) entries * 1e5: beyond float16
+};
+
+/// Bounds of a uniform distribution; low = high is a constant.
+struct ValueRange {
+  double low = 0;
+  double high = 0;
+  bool operator==(const ValueRange&) const = default;
 };
 
 /// How sequences are mapped to rows of the state pool.
@@ -154,7 +173,9 @@ struct Problem {
   bool conv_state_in_place = true;
 
   GateDistribution gates = GateDistribution::real;
+  ValueRange gate_range;  ///< of log_decay, at most 0; with GateDistribution::uniform
   BetaDistribution betas = BetaDistribution::sigmoid;
+  ValueRange beta_range;  ///< within 0..2; with BetaDistribution::uniform
   KeyDistribution keys = KeyDistribution::unit;
   std::uint64_t seed = 1;
   /// Inputs read from a case file "FILE.h5:/group" instead of generated; empty = generated.

@@ -159,6 +159,12 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:scale=nan", "scale"},
       {"gated_delta:scale=1e", "scale"},
       {"gated_delta:gates=sometimes", "gates"},
+      {"gated_delta:gates=-1..1", "gates"},
+      {"gated_delta:gates=-1..-2", "gates"},
+      {"gated_delta:gates=0.5", "gates"},
+      {"gated_delta:gates=-1..", "gates"},
+      {"gated_delta:betas=0..3", "betas"},
+      {"gated_delta:betas=-1", "betas"},
       {"gated_delta:ht=yes", "ht"},
       {"gated_delta:update=additiv", "did you mean 'additive'"},
       {"gated_delta:steps=0", "steps"},
@@ -178,6 +184,17 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
         << "'" << text << "' gave '" << message << "', expected it to name '" << expected << "'";
     EXPECT_EQ(message.find('\n'), std::string::npos) << "more than one line: " << message;
   }
+}
+
+TEST(Problem, DistributionsMayBeRangesOrConstants) {
+  const std::string text =
+      "gated_delta:heads=1/1,dim=8x8,seq=1x64,dtype=f32,gates=-20..-0.0001,betas=0.835";
+  const Problem problem = Problem::parse(text);
+  EXPECT_EQ(problem.gates, GateDistribution::uniform);
+  EXPECT_EQ(problem.gate_range, (ValueRange{-20, -0.0001}));
+  EXPECT_EQ(problem.beta_range, (ValueRange{0.835, 0.835}));
+  EXPECT_EQ(problem.to_string(), text);
+  EXPECT_EQ(Problem::parse(problem.to_string()), problem);
 }
 
 TEST(SequenceLengths, RunLengthEncodingAndOffsetsAgree) {
