@@ -1,5 +1,6 @@
 # gdn_test(NAME SOURCES a.cpp ... LIBRARIES x ... [TIMEOUT seconds]): one GoogleTest executable,
-# each of its tests a ctest test. gdn_header_checks(NAME ROOT headers... LIBRARIES ...): every public
+# each of its tests a ctest test, parametrised ones under the names their suites give them (not the
+# printed parameters, which may be addresses). gdn_header_checks(NAME ROOT headers... LIBRARIES ...): every public
 # header compiles alone.
 if(GDN_TESTS)
   find_package(GTest REQUIRED)
@@ -14,7 +15,7 @@ function(gdn_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} gdn_warnings GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE GDN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GDN_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 

@@ -23,13 +23,26 @@ const OpenedDevice& opened_device(const std::string& backend) {
   const auto found = devices.find(backend);
   if (found != devices.end()) return found->second;
   OpenedDevice& opened = devices[backend];
-  try {
-    opened.device = open_device(backend);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::device_unavailable) throw;
-    opened.why_not = error.what();
+  std::vector<std::string> names = {backend};
+  if (backend == "hip") names.push_back("gfx906-emulator");  // the same machine code, on the host
+  for (const std::string& name : names) {
+    try {
+      opened.device = open_device(name);
+      return opened;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::device_unavailable) throw;
+      opened.why_not += (opened.why_not.empty() ? "" : "; ") + std::string(error.what());
+    }
   }
   return opened;
+}
+
+/// Lengths above 128 cut to 96..127 tokens, at the same place in a chunk of 32.
+Problem shortened(Problem problem) {
+  for (std::int64_t& length : problem.sequences.lengths) {
+    if (length > 128) length = 96 + length % 32;
+  }
+  return problem;
 }
 
 void append_range(std::vector<float>& to, const std::vector<float>& from, std::int64_t begin,
@@ -55,6 +68,10 @@ std::string test_name(const testing::TestParamInfo<const Implementation*>& info)
   return name;
 }
 
+void PrintTo(const Implementation* implementation, std::ostream* out) {
+  *out << implementation->description().name;
+}
+
 void ImplementationTest::SetUp() {
   const OpenedDevice& opened = opened_device(implementation().description().backend);
   if (opened.device == nullptr) GTEST_SKIP() << opened.why_not;
@@ -62,6 +79,8 @@ void ImplementationTest::SetUp() {
   if (!support) GTEST_SKIP() << support.reason;
   device_ = opened.device.get();
 }
+
+bool ImplementationTest::emulated() const { return device().info().modelled_time; }
 
 void ImplementationTest::expect_agrees(const Case& inputs) {
   SCOPED_TRACE(implementation().description().name + " on " + inputs.problem.to_string());
@@ -75,7 +94,7 @@ void ImplementationTest::expect_agrees(const Case& inputs) {
 }
 
 void ImplementationTest::expect_agrees(const Problem& problem) {
-  expect_agrees(generate_case(problem));
+  expect_agrees(generate_case(emulated() ? shortened(problem) : problem));
 }
 
 void ImplementationTest::expect_all_agree(const std::vector<std::string>& problems) {

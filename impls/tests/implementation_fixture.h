@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -14,18 +15,21 @@ namespace gdn {
 
 std::vector<const Implementation*> implementations_of(Operation operation);
 
-/// Skips, with the reason, where no device of the implementation's backend is present or the device
-/// cannot run it.
+/// On a device of the implementation's backend; HIP implementations on the gfx906 emulator where
+/// there is no card. Skips, with the reason, where there is neither or the device cannot run it.
 class ImplementationTest : public testing::TestWithParam<const Implementation*> {
  protected:
   void SetUp() override;
 
   const Implementation& implementation() const { return *GetParam(); }
   Device& device() const { return *device_; }
+  /// On an emulator: a token costs a thousand times what it does elsewhere, so tests use few.
+  bool emulated() const;
 
   /// Runs the problem's generated case and expects every output within the limits the reference
   /// library sets for it, nothing touched that must not be, and zeros for padding sequences. A
-  /// problem that is not supported must come with a reason, and only counts towards `skipped`.
+  /// problem that is not supported must come with a reason, and only counts towards `skipped`. Long
+  /// sequences are cut where the device is emulated.
   void expect_agrees(const Problem& problem);
   void expect_agrees(const Case& inputs);
   /// As expect_agrees for each Problem string; skips the test if none of them is supported.
@@ -34,6 +38,9 @@ class ImplementationTest : public testing::TestWithParam<const Implementation*> 
  private:
   Device* device_ = nullptr;  ///< opened once per backend and process
 };
+
+/// What GoogleTest prints of a parameter: the implementation's name.
+void PrintTo(const Implementation* implementation, std::ostream* out);
 
 /// "cpu_chunkwise": a test name from an implementation's.
 std::string test_name(const testing::TestParamInfo<const Implementation*>& info);
