@@ -10,7 +10,7 @@
 
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
-#include "harness/cli/json.h"
+#include "harness/json.h"
 #include "harness/cli/measure_options.h"
 #include "harness/row_store.h"
 #include "interface/error.h"

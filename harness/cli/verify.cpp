@@ -8,7 +8,7 @@
 #include "harness/case_file.h"
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
-#include "harness/cli/json.h"
+#include "harness/json.h"
 #include "harness/inputs.h"
 #include "harness/suites.h"
 #include "harness/sweep.h"
