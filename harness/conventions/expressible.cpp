@@ -97,6 +97,10 @@ class Requirements {
   }
 
   void check_delta() const {
+    const Problem plain;
+    require(p_.update == plain.update && p_.steps == plain.steps && p_.decay == plain.decay,
+            "is that of the gated delta rule, one decay per head and one step per token; the case "
+            "is a variant");
     require(!convention_.square_state || p_.key_head_dim == p_.value_head_dim,
             "has square states, Dk = Dv; the case has dim=" + std::to_string(p_.key_head_dim) +
                 "x" + std::to_string(p_.value_head_dim));
