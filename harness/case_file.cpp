@@ -21,6 +21,9 @@ const Names<Operation> kOperations = {{"gated_delta", Operation::gated_delta},
                                       {"gated_delta_layer", Operation::gated_delta_layer}};
 const Names<DType> kDTypes = {
     {"float32", DType::float32}, {"float16", DType::float16}, {"bfloat16", DType::bfloat16}};
+const Names<UpdateRule> kUpdateRules = {{"delta", UpdateRule::delta},
+                                        {"additive", UpdateRule::additive}};
+const Names<DecayPer> kDecays = {{"head", DecayPer::head}, {"channel", DecayPer::channel}};
 const Names<StateLayout> kLayouts = {{"kv", StateLayout::kv}, {"vk", StateLayout::vk}};
 const Names<Activation> kActivations = {{"none", Activation::none}, {"silu", Activation::silu}};
 const Names<ConvLayout> kConvLayouts = {{"channels", ConvLayout::channels},
@@ -85,6 +88,32 @@ Enum encoding_present(const GroupReader& file, const Names<Enum>& names) {
   return encoding;
 }
 
+// Shapes that follow the variant: a token's steps are a dimension only where there are several.
+struct NamedShape {
+  Shape extents;
+  const char* meaning;
+};
+NamedShape key_shape(const Problem& p) {
+  if (p.steps == 1) return {{p.total_tokens(), p.num_key_heads, p.key_head_dim}, "[T, Hk, Dk]"};
+  return {{p.total_tokens(), p.steps, p.num_key_heads, p.key_head_dim}, "[T, steps, Hk, Dk]"};
+}
+NamedShape value_shape(const Problem& p) {
+  if (p.steps == 1) return {{p.total_tokens(), p.num_value_heads, p.value_head_dim}, "[T, Hv, Dv]"};
+  return {{p.total_tokens(), p.steps, p.num_value_heads, p.value_head_dim}, "[T, steps, Hv, Dv]"};
+}
+NamedShape beta_shape(const Problem& p) {
+  if (p.steps == 1) return {{p.total_tokens(), p.num_value_heads}, "[T, Hv]"};
+  return {{p.total_tokens(), p.steps, p.num_value_heads}, "[T, steps, Hv]"};
+}
+NamedShape gate_shape(const Problem& p) {
+  if (p.decay == DecayPer::head) return {{p.total_tokens(), p.num_value_heads}, "[T, Hv]"};
+  return {{p.total_tokens(), p.num_value_heads, p.key_head_dim}, "[T, Hv, Dk]"};
+}
+NamedShape dt_bias_shape(const Problem& p) {
+  if (p.decay == DecayPer::head) return {{p.num_value_heads}, "[Hv]"};
+  return {{p.num_value_heads, p.key_head_dim}, "[Hv, Dk]"};
+}
+
 // Reading a case: first the problem, from attributes and extents; then the arrays.
 class CaseReader {
  public:
@@ -140,6 +169,9 @@ class CaseReader {
     p.value_head_dim = file_.integer_attribute("value_head_dim", 1);
     p.token_dtype = named_attribute(file_, "token_dtype", kDTypes);
     p.state_dtype = named_attribute_or(file_, "state_dtype", kDTypes, DType::float32);
+    p.update = named_attribute_or(file_, "update", kUpdateRules, UpdateRule::delta);
+    p.steps = file_.integer_attribute_or("steps", 1, 1);
+    p.decay = named_attribute_or(file_, "decay", kDecays, DecayPer::head);
     p.conv_layout = named_attribute_or(file_, "conv_layout", kConvLayouts, ConvLayout::channels);
     if (p.num_value_heads % p.num_key_heads != 0) {
       file_.fail("attribute 'num_value_heads' is " + std::to_string(p.num_value_heads) +
@@ -241,28 +273,28 @@ class CaseReader {
     return values;
   }
 
+  std::vector<float> floats(const std::string& name, const NamedShape& shape) const {
+    return file_.floats(name, shape.extents, shape.meaning);
+  }
+
   void read_tokens(Case& c) const {
     const Problem& p = problem_;
-    const std::int64_t tokens = p.total_tokens();
-    const Shape keys = {tokens, p.num_key_heads, p.key_head_dim};
-    c.query = rounded(file_.floats("q", keys, "[T, Hk, Dk]"), p.token_dtype);
-    c.key = rounded(file_.floats("k", keys, "[T, Hk, Dk]"), p.token_dtype);
-    c.value =
-        rounded(file_.floats("v", {tokens, p.num_value_heads, p.value_head_dim}, "[T, Hv, Dv]"),
-                p.token_dtype);
+    const Shape queries = {p.total_tokens(), p.num_key_heads, p.key_head_dim};
+    c.query = rounded(file_.floats("q", queries, "[T, Hk, Dk]"), p.token_dtype);
+    c.key = rounded(floats("k", key_shape(p)), p.token_dtype);
+    c.value = rounded(floats("v", value_shape(p)), p.token_dtype);
   }
 
   void read_gates(Case& c) const {
     const Problem& p = problem_;
-    const Shape per_token = {p.total_tokens(), p.num_value_heads};
     c.gate.encoding = p.gate_encoding;
-    c.gate.values = file_.floats(name_of(kGates, p.gate_encoding), per_token, "[T, Hv]");
+    c.gate.values = floats(name_of(kGates, p.gate_encoding), gate_shape(p));
     if (p.gate_encoding == GateEncoding::logits) {
       c.gate.A_log = file_.floats("A_log", {p.num_value_heads}, "[Hv]");
-      c.gate.dt_bias = file_.floats("dt_bias", {p.num_value_heads}, "[Hv]");
+      c.gate.dt_bias = floats("dt_bias", dt_bias_shape(p));
     }
     c.beta.encoding = p.beta_encoding;
-    c.beta.values = file_.floats(name_of(kBetas, p.beta_encoding), per_token, "[T, Hv]");
+    c.beta.values = floats(name_of(kBetas, p.beta_encoding), beta_shape(p));
   }
 
   void read_state(Case& c) const {
@@ -344,6 +376,9 @@ void write_problem(GroupWriter& file, const Case& c) {
   file.attribute("value_head_dim", p.value_head_dim);
   file.attribute("token_dtype", long_name(p.token_dtype));
   file.attribute("state_dtype", long_name(p.state_dtype));
+  if (p.update != defaults.update) file.attribute("update", name_of(kUpdateRules, p.update));
+  if (p.steps != defaults.steps) file.attribute("steps", p.steps);
+  if (p.decay != defaults.decay) file.attribute("decay", name_of(kDecays, p.decay));
   if (p.output_dtype) file.attribute("output_dtype", long_name(*p.output_dtype));
   if (p.scale) file.attribute("scale", *p.scale);
   file.attribute("normalize_qk", std::int64_t{p.normalize_qk});
@@ -422,16 +457,16 @@ void write_case(const Case& c, const std::string& path) {
   if (!c.slot_index.empty()) file.dataset("slot_index", c.slot_index);
   if (p.operation == Operation::gated_delta) {
     file.dataset("q", {tokens, p.num_key_heads, p.key_head_dim}, c.query);
-    file.dataset("k", {tokens, p.num_key_heads, p.key_head_dim}, c.key);
-    file.dataset("v", {tokens, p.num_value_heads, p.value_head_dim}, c.value);
+    file.dataset("k", key_shape(p).extents, c.key);
+    file.dataset("v", value_shape(p).extents, c.value);
   }
   if (p.operation != Operation::causal_conv1d) {
-    file.dataset(name_of(kGates, p.gate_encoding), {tokens, p.num_value_heads}, c.gate.values);
+    file.dataset(name_of(kGates, p.gate_encoding), gate_shape(p).extents, c.gate.values);
     if (p.gate_encoding == GateEncoding::logits) {
       file.dataset("A_log", {p.num_value_heads}, c.gate.A_log);
-      file.dataset("dt_bias", {p.num_value_heads}, c.gate.dt_bias);
+      file.dataset("dt_bias", dt_bias_shape(p).extents, c.gate.dt_bias);
     }
-    file.dataset(name_of(kBetas, p.beta_encoding), {tokens, p.num_value_heads}, c.beta.values);
+    file.dataset(name_of(kBetas, p.beta_encoding), beta_shape(p).extents, c.beta.values);
     if (p.initial_state != InitialState::absent) {
       const std::int64_t stride = p.state_row_stride();
       file.dataset("initial_state", pool_shape(c),
@@ -450,24 +485,6 @@ void write_case(const Case& c, const std::string& path) {
 // ---- outputs
 // --------------------------------------------------------------------------------------
 
-void write_origin(GroupWriter& file, const OutputsOrigin& origin) {
-  file.attribute("implementation", origin.implementation);
-  file.attribute("device", origin.device);
-  file.attribute("chunk_size", origin.chunk);
-  file.attribute("library_version", origin.library_version);
-  file.attribute("command", origin.command);
-}
-
-OutputsOrigin read_origin(const GroupReader& file) {
-  OutputsOrigin origin;
-  origin.implementation = file.string_attribute_or("implementation", "");
-  origin.device = file.string_attribute_or("device", "");
-  origin.chunk = file.integer_attribute_or("chunk_size", 0, 0);
-  origin.library_version = file.string_attribute_or("library_version", "");
-  origin.command = file.string_attribute_or("command", "");
-  return origin;
-}
-
 void write_outputs(const Case& inputs, const Outputs& outputs, const OutputsOrigin& origin,
                    const std::string& path) {
   const Problem& p = inputs.problem;
@@ -475,7 +492,11 @@ void write_outputs(const Case& inputs, const Outputs& outputs, const OutputsOrig
   require_other_file(inputs, target.file);
   GroupWriter file(target.file, target.group, GroupWriter::Mode::replace_file);
   write_problem(file, inputs);
-  write_origin(file, origin);
+  file.attribute("implementation", origin.implementation);
+  file.attribute("device", origin.device);
+  file.attribute("chunk_size", origin.chunk);
+  file.attribute("library_version", origin.library_version);
+  file.attribute("command", origin.command);
   if (p.operation != Operation::causal_conv1d) {
     file.dataset("output", {p.total_tokens(), p.num_value_heads, p.value_head_dim}, outputs.output);
     if (p.final_state) {
@@ -518,7 +539,11 @@ StoredOutputs read_outputs(const Case& inputs, const std::string& path) {
     stored.conv_state =
         file.doubles("conv_state", window_shape(inputs), "[slots, channels, width - 1]");
   }
-  stored.origin = read_origin(file);
+  stored.origin.implementation = file.string_attribute_or("implementation", "");
+  stored.origin.device = file.string_attribute_or("device", "");
+  stored.origin.chunk = file.integer_attribute_or("chunk_size", 0, 0);
+  stored.origin.library_version = file.string_attribute_or("library_version", "");
+  stored.origin.command = file.string_attribute_or("command", "");
   return stored;
 }
 

@@ -6,6 +6,12 @@
 // Beside the contract's attributes these are written when they differ from their defaults, so that
 // every Case reads back as it was: conv_layout ("channels"|"time"), conv_state_in_place (0/1),
 // final_state (0/1), output_dtype, pool_row_padding, pool_rows.
+//
+// Variants of the recurrence (interface/problem.h) are attributes too, absent in files of the gated
+// delta rule: update ("delta"|"additive"), steps (n, 1..16), decay ("head"|"channel"). Datasets
+// that change shape with them:
+//     n > 1              k [T, n, Hk, Dk], v [T, n, Hv, Dv], beta or beta_logit [T, n, Hv]
+//     decay "channel"    the gate [T, Hv, Dk]; with decay_logit also dt_bias [Hv, Dk], A_log [Hv]
 #pragma once
 
 #include <string>
@@ -41,12 +47,6 @@ struct OutputsOrigin {
   std::string library_version;
   std::string command;
 };
-
-class GroupReader;
-class GroupWriter;
-void write_origin(GroupWriter& file, const OutputsOrigin& origin);
-/// Attributes absent from the file are empty.
-OutputsOrigin read_origin(const GroupReader& file);
 
 /// The outputs of the case's operation; replaces the file. State pools are stored without padding,
 /// as [slots, Hv, Dk, Dv] (or [.., Dv, Dk]) under the name final_state.

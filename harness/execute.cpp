@@ -114,12 +114,10 @@ ElementCounts element_counts(const Problem& p) {
   const long double tokens = static_cast<long double>(p.total_tokens());
   const long double rows = static_cast<long double>(p.num_pool_rows());
   const long double channels = static_cast<long double>(p.conv_channels());
-  const long double values = tokens * static_cast<long double>(p.num_value_heads) *
-                             static_cast<long double>(p.value_head_dim);
   if (p.operation == Operation::gated_delta) {
-    n.query_and_key = 2 * tokens * static_cast<long double>(p.num_key_heads) *
-                      static_cast<long double>(p.key_head_dim);
-    n.value = values;
+    n.query_and_key = tokens * (static_cast<long double>(p.num_key_heads * p.key_head_dim) +
+                                static_cast<long double>(p.keys_per_token()));
+    n.value = tokens * static_cast<long double>(p.values_per_token());
   } else {
     n.qkv = tokens * channels;
     n.conv_weights = channels * static_cast<long double>(p.conv_width + (p.conv_bias ? 1 : 0));
@@ -128,9 +126,9 @@ ElementCounts element_counts(const Problem& p) {
   if (p.operation == Operation::causal_conv1d) {
     n.conv_output = n.qkv;
   } else {
-    n.gates = 2 * tokens * static_cast<long double>(p.num_value_heads);
+    n.gates = tokens * static_cast<long double>(p.gates_per_token() + p.betas_per_token());
     n.state_pool = rows * static_cast<long double>(p.state_row_stride());
-    n.output = values;
+    n.output = tokens * static_cast<long double>(p.num_value_heads * p.value_head_dim);
   }
   return n;
 }

@@ -6,9 +6,11 @@
 //   value        N(0, 1) entries
 //   gate, beta   GateDistribution and BetaDistribution, made in float64, then encoded. With "real"
 //                the logits come first (A ~ U(0, 16) and dt ~ logU(1e-3, 0.1), at least 1e-4, per
-//                head; dt_bias = ln(exp(dt) - 1); decay_logit ~ N(0, 1) * 0.1) and are rounded to
-//                float32 before the other encodings are computed from them. Otherwise the logits
-//                are made from log_decay with A_log = 0, dt_bias = 0.
+//                head; with decay=channel dt per channel; dt_bias = ln(exp(dt) - 1); decay_logit ~
+//                N(0, 1) * 0.1) and are rounded to float32 before the other encodings are computed
+//                from them. Otherwise the logits are made from log_decay with A_log = 0, dt_bias =
+//                0. Every gate (with decay=channel every channel's) and every step's beta is drawn
+//                by itself.
 //   state        InitialState; rows are NaN where the initial state is absent, and the padding
 //                after each row is NaN always: neither may be read
 //   qkv          N(0, 1) entries; conv_weight N(0, 1) / sqrt(width); conv_bias N(0, 1) * 0.1;
@@ -145,7 +147,7 @@ std::vector<float> make_query(const Problem& p) {
 
 std::vector<float> make_key(const Problem& p) {
   const std::int64_t heads = p.num_key_heads;
-  const std::int64_t rows = p.total_tokens() * heads;
+  const std::int64_t rows = p.total_tokens() * p.steps * heads;
   const std::int64_t width = p.key_head_dim;
   std::vector<float> values(static_cast<std::size_t>(rows * width));
   const CounterStream stream(p.seed, "key");
@@ -317,42 +319,50 @@ std::vector<std::int64_t> tokens_in_sequence(const SequenceLengths& sequences) {
 
 GateValues make_gate(const Problem& p) {
   const std::int64_t heads = p.num_value_heads;
-  const std::int64_t count = p.total_tokens() * heads;
+  const std::int64_t per_token = p.gates_per_token();
   GateValues gate;
   gate.encoding = p.gate_encoding;
   std::vector<float> A_log(static_cast<std::size_t>(heads), 0.0f);
-  std::vector<float> dt_bias(static_cast<std::size_t>(heads), 0.0f);
+  std::vector<float> dt_bias(static_cast<std::size_t>(per_token), 0.0f);
   const bool far = p.gates == GateDistribution::far;
   const bool from_logits = far || p.gates == GateDistribution::real;
   for (std::int64_t h = 0; far && h < heads; ++h) A_log[h] = kFarRates[h % 5];
   if (p.gates == GateDistribution::real) {
     const CounterStream head_stream(p.seed, "gate head");
+    const CounterStream channel_stream(p.seed, "gate channel");
+    const bool per_head = p.decay == DecayPer::head;
+    const double log_low = portable_ln(1e-3);
+    const double log_high = portable_ln(0.1);
     for (std::int64_t h = 0; h < heads; ++h) {
-      const auto counter = static_cast<std::uint64_t>(2 * h);
-      const double log_low = portable_ln(1e-3);
-      const double log_high = portable_ln(0.1);
-      const double dt = std::max(
-          1e-4, portable_exp(log_low + (log_high - log_low) * head_stream.uniform(counter + 1)));
-      A_log[h] = static_cast<float>(portable_ln(16 * head_stream.uniform(counter)));
-      dt_bias[h] = static_cast<float>(inverse_softplus(dt));
+      A_log[h] = static_cast<float>(
+          portable_ln(16 * head_stream.uniform(static_cast<std::uint64_t>(2 * h))));
+    }
+    for (std::int64_t i = 0; i < per_token; ++i) {
+      const auto counter = static_cast<std::uint64_t>(i);
+      const double u =
+          per_head ? head_stream.uniform(2 * counter + 1) : channel_stream.uniform(counter);
+      const double dt = std::max(1e-4, portable_exp(log_low + (log_high - log_low) * u));
+      dt_bias[i] = static_cast<float>(inverse_softplus(dt));
     }
   }
-  gate.values.resize(static_cast<std::size_t>(count));
+  gate.values.resize(static_cast<std::size_t>(p.total_tokens() * per_token));
   const CounterStream stream(p.seed, "gate");
   const std::vector<std::int64_t> token_in_sequence = tokens_in_sequence(p.sequences);
-  parallel_ranges(p.total_tokens(), 16 * heads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin * heads; i < end * heads; ++i) {
+  parallel_ranges(p.total_tokens(), 16 * per_token, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * per_token; i < end * per_token; ++i) {
       const auto counter = static_cast<std::uint64_t>(i);
-      const auto h = static_cast<std::size_t>(i % heads);
+      const auto of_token = static_cast<std::size_t>(i % per_token);
+      const auto h = of_token / static_cast<std::size_t>(p.gates_per_head());
       double log_decay = 0;
       float logit = 0;
       if (from_logits) {
         logit = far ? kFarLogits[stream.below(2 * counter, 10)]
                     : static_cast<float>(0.1 * standard_normal(stream, 2 * counter));
         log_decay = -portable_exp(static_cast<double>(A_log[h])) *
-                    softplus(static_cast<double>(logit) + static_cast<double>(dt_bias[h]));
+                    softplus(static_cast<double>(logit) + static_cast<double>(dt_bias[of_token]));
       } else {
-        const GatePlace at{token_in_sequence[static_cast<std::size_t>(i / heads)], i % heads};
+        const GatePlace at{token_in_sequence[static_cast<std::size_t>(i / per_token)],
+                           static_cast<std::int64_t>(h)};
         log_decay = draw_log_decay(p, p.gates, at, stream, counter);
         logit = static_cast<float>(inverse_softplus(-log_decay));
       }
@@ -401,7 +411,7 @@ BetaValues make_beta(const Problem& p) {
   }
   BetaValues beta;
   beta.encoding = p.beta_encoding;
-  beta.values.resize(static_cast<std::size_t>(p.total_tokens() * p.num_value_heads));
+  beta.values.resize(static_cast<std::size_t>(p.total_tokens() * p.betas_per_token()));
   const CounterStream stream(p.seed, "beta");
   for (std::size_t i = 0; i < beta.values.size(); ++i) {
     float& out = beta.values[i];
@@ -499,8 +509,9 @@ Case generate_case(const Problem& p) {
   if (p.operation == Operation::gated_delta) {
     c.query = make_query(p);
     c.key = make_key(p);
-    c.value = normal_rows(CounterStream(p.seed, "value"), p.total_tokens() * p.num_value_heads,
-                          p.value_head_dim, p.value_head_dim, 1, p.token_dtype);
+    c.value =
+        normal_rows(CounterStream(p.seed, "value"), p.total_tokens() * p.steps * p.num_value_heads,
+                    p.value_head_dim, p.value_head_dim, 1, p.token_dtype);
   }
   if (p.operation != Operation::causal_conv1d) {
     c.gate = make_gate(p);

@@ -94,6 +94,28 @@ Texts convolutions_and_layers(const std::string& seq, const std::string& dim) {
   return texts;
 }
 
+// Variants of the recurrence: DeltaProduct, gated linear attention, one decay per channel. DeltaNet
+// and negative eigenvalues are gates=none and betas above 1, in the lists above.
+Texts variants(const std::string& shape, const Texts& dtypes) {
+  const Texts variants = {"update=additive",        "update=additive,decay=channel",
+                          "decay=channel",          "decay=channel,gates=reset",
+                          "steps=2,betas=wide",     "steps=3,decay=channel,keys=correlated",
+                          "update=additive,steps=2"};
+  const Texts options = {"", ",h0=normal", ",h0=normal,layout=vk,slots=padding", ",norm=1"};
+  Texts texts;
+  for (const std::string& variant : variants) {
+    for (const std::string& dtype : dtypes) {
+      const std::size_t i = texts.size();
+      texts.push_back("gated_delta:" + shape + ",dtype=" + dtype + turn(options, i, 1) + "," +
+                      variant + ",seed=" + std::to_string(i + 1));
+    }
+  }
+  for (const char* variant : {"update=additive", "decay=channel"}) {
+    texts.push_back("gated_delta_layer:" + shape + ",dtype=bf16,gate=logits,beta=logit," + variant);
+  }
+  return texts;
+}
+
 Texts quick_texts() {
   Texts texts = {
       "gated_delta:heads=2/4,dim=64,seq=1x200,dtype=f32,gates=mid",
@@ -149,13 +171,17 @@ std::vector<Problem> parsed(std::initializer_list<Texts> lists) {
 
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> all = [] {
+    const Texts small_variants = variants("heads=1/2,dim=64,seq=1x130+1x0+1x5", {"f32"});
+    const Texts more_variants =
+        variants("heads=2/4,dim=128x96,seq=1x200+1x1+1x65", {"f32", "bf16", "f16"});
     const Texts mixed = convolutions_and_layers("1x130+1x3+1x0+1x1+1x64", "128");
     return std::vector<Suite>{
-        {"quick", "every operation and option, small", parsed({quick_texts()})},
-        {"full", "every length, dtype, head ratio and size, option and distribution",
-         parsed({gated_delta_grid(), hard_inputs(), mixed})},
+        {"quick", "every operation, variant and option, small",
+         parsed({quick_texts(), small_variants})},
+        {"full", "every length, dtype, head ratio and size, option, variant and distribution",
+         parsed({gated_delta_grid(), hard_inputs(), more_variants, mixed})},
         {"gpu", "full, and batches that fill a GPU",
-         parsed({gated_delta_grid(), hard_inputs(), mixed, gpu_texts()})},
+         parsed({gated_delta_grid(), hard_inputs(), more_variants, mixed, gpu_texts()})},
         {"sanitizer", "few and small, for compute-sanitizer", parsed({sanitizer_texts()})},
     };
   }();

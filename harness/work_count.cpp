@@ -46,13 +46,21 @@ void add_recurrence(const Case& inputs, const ActiveWork& active, std::int64_t p
 
   work.count_chunk = plan_chunk > 0 ? plan_chunk : kNominalChunk;
   const double chunk = static_cast<double>(work.count_chunk);
-  work.flops_recurrent += tokens * value_heads * 7 * key_dim * value_dim;
-  work.flops_chunkwise +=
-      tokens * value_heads * 2 * (3 * key_dim * value_dim + 2 * chunk * (key_dim + value_dim));
+  const double steps = static_cast<double>(problem.steps);
+  // Of the steps, those whose key meets the state and the other keys: none without the delta term.
+  const double corrected = problem.update == UpdateRule::delta ? steps : 0;
+  work.flops_recurrent +=
+      tokens * value_heads * (3 + 2 * steps + 2 * corrected) * key_dim * value_dim;
+  work.flops_chunkwise += tokens * value_heads * 2 *
+                          ((1 + steps + corrected) * key_dim * value_dim +
+                           (1 + corrected) * chunk * (key_dim + value_dim));
 
-  work.bytes_read += tokens * value_heads * 2 * kGateBytes;
-  if (problem.gate_encoding == GateEncoding::logits)
-    work.bytes_read += 2 * value_heads * kGateBytes;
+  const double gates = static_cast<double>(problem.gates_per_token());
+  const double betas = static_cast<double>(problem.betas_per_token());
+  work.bytes_read += tokens * (gates + betas) * kGateBytes;
+  if (problem.gate_encoding == GateEncoding::logits) {
+    work.bytes_read += (value_heads + gates) * kGateBytes;  // A_log, dt_bias
+  }
   const double state_bytes = static_cast<double>(active.states) * value_heads * key_dim *
                              value_dim * static_cast<double>(size_of(problem.state_dtype));
   if (problem.initial_state != InitialState::absent) work.bytes_read += state_bytes;
@@ -105,9 +113,10 @@ WorkCount count_work(const Case& inputs, std::int64_t plan_chunk) {
   work.bytes_read = index_bytes(inputs);
   switch (problem.operation) {
     case Operation::gated_delta: {
-      const double keys = static_cast<double>(problem.num_key_heads * problem.key_head_dim);
-      const double values = static_cast<double>(problem.num_value_heads * problem.value_head_dim);
-      work.bytes_read += static_cast<double>(active.tokens) * (2 * keys + values) *
+      const double queries = static_cast<double>(problem.num_key_heads * problem.key_head_dim);
+      const double keys = static_cast<double>(problem.keys_per_token());
+      const double values = static_cast<double>(problem.values_per_token());
+      work.bytes_read += static_cast<double>(active.tokens) * (queries + keys + values) *
                          static_cast<double>(size_of(problem.token_dtype));
       add_recurrence(inputs, active, plan_chunk, work);
       break;

@@ -12,8 +12,15 @@
 //                                    token; K K^T and Q K^T are 2 C Dk; L^-1 V' and (Q K^T) V' are
 //                                    2 C Dv. Full squares; the inverse itself, norms, gates and
 //                                    exponentials are not counted.
-// With Dk = Dv = D the second is 2 (3 D^2 + 4 C D). causal_conv1d counts 2 width (+ 1 with a bias)
-// per token and channel; activations are not counted. A layer is the sum of both.
+// With Dk = Dv = D the second is 2 (3 D^2 + 4 C D).
+//
+// Variants: with n steps per token K, V and their products have n rows per token: (4n + 3) Dk Dv,
+// and 2 ((2n + 1) Dk Dv + (n + 1) C (Dk + Dv)). Without the delta term (update=additive) S^T k, K
+// S, K K^T and L^-1 are left out: (2n + 3) Dk Dv, and 2 ((n + 1) Dk Dv + C (Dk + Dv)). A decay per
+// channel multiplies elements and is not counted.
+//
+// causal_conv1d counts 2 width (+ 1 with a bias) per token and channel; activations are not
+// counted. A layer is the sum of both.
 //
 // Tokens and states of padding sequences (slot -1) are not work and are not counted.
 #pragma once

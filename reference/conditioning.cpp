@@ -24,7 +24,8 @@ class Measurement {
         p_(inputs.problem),
         wide_(wide),
         gates_(decode_gates<double>(inputs)),
-        chunk_(p_.chunk > 0 ? p_.chunk : kDefaultChunk),
+        chunk_(std::max<std::int64_t>(1, (p_.chunk > 0 ? p_.chunk : kDefaultChunk) / p_.steps) *
+               p_.steps),
         systems_per_pair_(std::max<std::int64_t>(1, kMostSystems / num_pairs)),
         pair_step_(std::max<std::int64_t>(1, num_pairs / kMostSystems)) {}
 
@@ -91,7 +92,7 @@ class Measurement {
 
   void scan_gates(std::int64_t first, std::int64_t end, std::int64_t head,
                   Conditioning& result) const {
-    const std::int64_t tokens_per_chunk = std::max<std::int64_t>(1, chunk_ / p_.steps);
+    const std::int64_t tokens_per_chunk = chunk_ / p_.steps;
     double squares = 0;
     for (std::int64_t channel = 0; channel < p_.gates_per_head(); ++channel) {
       double memory = 0;

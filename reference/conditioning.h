@@ -47,9 +47,9 @@ struct Conditioning {
   double chunk = 64;
 };
 
-/// Chunks of Problem::chunk rows (64 if 0). The gates of every pair are read; of the triangular
-/// systems at most 256, evenly spread over the pairs and their chunks. `wide` supplies the keys of
-/// a gated_delta_layer (its conv_output). causal_conv1d: the defaults.
+/// Chunks of Problem::chunk rows (64 if 0), rounded down to whole tokens. The gates of every pair
+/// are read; of the triangular systems at most 256, evenly spread over the pairs and their chunks.
+/// `wide` supplies the keys of a gated_delta_layer (its conv_output). causal_conv1d: the defaults.
 Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>& wide,
                                   const EvaluationOptions& options = {});
 

@@ -42,7 +42,8 @@ def gates_of(case):
             log_decay = np.log(case["decay"].astype(np.float64))
     else:
         x = case["decay_logit"].astype(np.float64) + case["dt_bias"].astype(np.float64)
-        log_decay = -np.exp(case["A_log"].astype(np.float64)) * np.logaddexp(0, x)
+        rate = np.exp(case["A_log"].astype(np.float64))
+        log_decay = -rate.reshape(rate.shape + (1,) * (x.ndim - 2)) * np.logaddexp(0, x)
     if "beta" in case:
         return log_decay, case["beta"].astype(np.float64)
     return log_decay, 1 / (1 + np.exp(-case["beta_logit"].astype(np.float64)))
@@ -74,11 +75,19 @@ def convolve(case, attributes):
 
 
 def recurrence(q, k, v, case, attributes, normalise):
-    """Outputs and the state pool after the call, all heads of a sequence at once."""
+    """Outputs and the state pool after the call, all heads of a sequence at once.
+
+    k, v and beta have a row per step, [T, n, heads, dim] and [T, n, heads]; log_decay is [T, heads]
+    or, one per key channel, [T, heads, Dk].
+    """
     log_decay, beta = gates_of(case)
-    value_heads, value_dim = v.shape[1:]
+    if log_decay.ndim == 2:
+        log_decay = log_decay[:, :, None]
+    beta = beta.reshape(len(beta), -1, v.shape[-2])
+    additive = attributes.get("update") == "additive"
+    value_heads, value_dim = v.shape[-2:]
     group = value_heads // q.shape[1]
-    q, k = np.repeat(q, group, axis=1), np.repeat(k, group, axis=1)
+    q, k = np.repeat(q, group, axis=1), np.repeat(k, group, axis=-2)
     if normalise:
         q = q / np.sqrt((q * q).sum(-1, keepdims=True) + 1e-6)
         k = k / np.sqrt((k * k).sum(-1, keepdims=True) + 1e-6)
@@ -92,7 +101,7 @@ def recurrence(q, k, v, case, attributes, normalise):
     else:
         stored = (shape[0], shape[2], shape[1]) if transposed else shape
         pool = np.full((max(slots) + 1,) + stored, np.nan)
-    output = np.zeros_like(v)
+    output = np.zeros(v.shape[:1] + v.shape[-2:])
     for n, slot in enumerate(slots):
         if slot < 0 or offsets[n] == offsets[n + 1]:
             continue
@@ -100,9 +109,12 @@ def recurrence(q, k, v, case, attributes, normalise):
         if "initial_state" in case:
             state = pool[slot].swapaxes(1, 2) if transposed else pool[slot]
         for t in range(offsets[n], offsets[n + 1]):
-            state = np.exp(log_decay[t])[:, None, None] * state
-            residual = v[t] - np.einsum("hij,hi->hj", state, k[t])
-            state = state + np.einsum("h,hi,hj->hij", beta[t], k[t], residual)
+            state = np.exp(log_decay[t])[:, :, None] * state
+            for step in range(k.shape[1]):
+                residual = v[t, step]
+                if not additive:
+                    residual = residual - np.einsum("hij,hi->hj", state, k[t, step])
+                state = state + np.einsum("h,hi,hj->hij", beta[t, step], k[t, step], residual)
             output[t] = scale * np.einsum("hij,hi->hj", state, q[t])
         pool[slot] = state.swapaxes(1, 2) if transposed else state
     return output, pool
@@ -128,6 +140,8 @@ def evaluate(case, attributes):
         v = conv[:, 2 * width:].reshape(
             -1, attributes["num_value_heads"], attributes["value_head_dim"])
         normalise = True
+    if attributes.get("steps", 1) == 1:
+        k, v = k[:, None], v[:, None]
     result["output"], pool = recurrence(q, k, v, case, attributes, normalise)
     if attributes.get("final_state", 1):
         result["final_state"] = pool
@@ -136,7 +150,8 @@ def evaluate(case, attributes):
 
 def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32", layout="kv",
           norm=0, scale=None, gate="log_decay", beta="beta", initial=False, slots=None, rows=None,
-          reset=(), final=1, width=4, bias=False, activation="silu", conv_layout="channels"):
+          reset=(), final=1, width=4, bias=False, activation="silu", conv_layout="channels",
+          update="delta", steps=1, decay="head"):
     """One case: attributes and inputs, rounded to their element types."""
     rng = np.random.default_rng(seed)
     T, channels = sum(lengths), 2 * Hk * Dk + Hv * Dv
@@ -151,16 +166,23 @@ def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32"
         attributes["final_state"] = 0
     if conv_layout != "channels":
         attributes["conv_layout"] = conv_layout
+    for name, value, usual in (("update", update, "delta"), ("steps", steps, 1),
+                               ("decay", decay, "head")):
+        if value != usual:
+            attributes[name] = value
+    per_step = (T,) if steps == 1 else (T, steps)
+    per_gate = (Hv,) if decay == "head" else (Hv, Dk)
     case = {"sequence_offsets": np.cumsum([0] + list(lengths)).astype(np.int64)}
     if slots is not None:
         case["slot_index"] = np.array(slots, np.int64)
     if op == "gated_delta":
-        q, k = rng.standard_normal((2, T, Hk, Dk))
+        q = rng.standard_normal((T, Hk, Dk))
+        k = rng.standard_normal(per_step + (Hk, Dk))
         if not norm:
             q /= np.linalg.norm(q, axis=-1, keepdims=True)
             k /= np.linalg.norm(k, axis=-1, keepdims=True)
         case.update(q=round_to(token, q), k=round_to(token, k),
-                    v=round_to(token, rng.standard_normal((T, Hv, Dv))))
+                    v=round_to(token, rng.standard_normal(per_step + (Hv, Dv))))
     else:
         qkv = rng.standard_normal((T, channels))
         case["qkv"] = round_to(token, qkv if conv_layout == "channels" else qkv.T.copy())
@@ -169,17 +191,18 @@ def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32"
         if bias:
             case["conv_bias"] = round_to(token, 0.1 * rng.standard_normal(channels))
     if op != "causal_conv1d":
-        log_decay = np.log(rng.uniform(0.8, 1, (T, Hv)))
+        log_decay = np.log(rng.uniform(0.8, 1, (T,) + per_gate))
         log_decay[list(reset)] = -np.inf
         if gate == "decay_logit":
-            case["decay_logit"] = rng.standard_normal((T, Hv)).astype(np.float32)
+            case["decay_logit"] = rng.standard_normal((T,) + per_gate).astype(np.float32)
             case["A_log"] = np.log(rng.uniform(0.1, 4, Hv)).astype(np.float32)
-            case["dt_bias"] = rng.uniform(-5, -1, Hv).astype(np.float32)
+            case["dt_bias"] = rng.uniform(-5, -1, per_gate).astype(np.float32)
         else:
             encoded = {"log_decay": log_decay, "neg_log_decay": -log_decay,
                        "decay": np.exp(log_decay)}[gate]
             case[gate] = encoded.astype(np.float32)
-        b = rng.standard_normal((T, Hv)) if beta == "beta_logit" else rng.uniform(0, 2, (T, Hv))
+        shape = per_step + (Hv,)
+        b = rng.standard_normal(shape) if beta == "beta_logit" else rng.uniform(0, 2, shape)
         case[beta] = b.astype(np.float32)
         if initial:
             shape = (Hv, Dk, Dv) if layout == "kv" else (Hv, Dv, Dk)
@@ -206,6 +229,23 @@ CASES = {
                    beta="beta_logit", initial=True, slots=[2, 0, 1], rows=4, token="bfloat16"),
     "layer_by_time": build("gated_delta_layer", [17], 1, 2, 8, 6, seed=9, gate="decay_logit",
                            beta="beta_logit", layout="vk", conv_layout="time", bias=True, width=3),
+    "additive": build("gated_delta", [30, 4], 1, 2, 8, 6, seed=10, update="additive", initial=True),
+    "additive_channel": build("gated_delta", [40], 2, 2, 6, 5, seed=11, update="additive",
+                              decay="channel", gate="decay"),
+    "channel": build("gated_delta", [25, 0, 9], 2, 4, 8, 6, seed=12, decay="channel", initial=True,
+                     layout="vk", reset=(3, 11), token="bfloat16"),
+    "channel_logits": build("gated_delta", [50], 1, 3, 12, 4, seed=13, decay="channel",
+                            gate="decay_logit", beta="beta_logit", norm=1),
+    "steps_2": build("gated_delta", [20, 3], 2, 4, 8, 6, seed=14, steps=2, initial=True,
+                     slots=[2, 0], rows=3, norm=1),
+    "steps_3_channel": build("gated_delta", [15], 1, 2, 6, 4, seed=15, steps=3, decay="channel",
+                             gate="neg_log_decay", beta="beta_logit"),
+    "steps_2_additive": build("gated_delta", [12], 1, 1, 5, 4, seed=16, steps=2, update="additive",
+                              token="float16", final=0),
+    "layer_channel": build("gated_delta_layer", [17, 3], 1, 2, 8, 6, seed=17, decay="channel",
+                           gate="decay_logit", beta="beta_logit", initial=True),
+    "layer_additive": build("gated_delta_layer", [11], 2, 2, 4, 6, seed=18, update="additive",
+                            gate="decay_logit", beta="beta_logit"),
 }
 
 

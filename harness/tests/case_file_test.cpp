@@ -95,6 +95,11 @@ INSTANTIATE_TEST_SUITE_P(
         "gated_delta:heads=1/1,dim=8x4,seq=2x5,dtype=bf16,h0=normal,pool_pad=3,out=f32,ht=0",
         "gated_delta:heads=1/2,dim=8,seq=5,dtype=f32,gate=decay,scale=0.3,norm=1",
         "gated_delta:heads=1/2,dim=8,seq=5,dtype=f32,gate=neg_log_decay",
+        "gated_delta:heads=1/2,dim=8,seq=5,dtype=bf16,update=additive",
+        "gated_delta:heads=2/4,dim=8x6,seq=5+0+3,dtype=bf16,steps=3,beta=logit,h0=normal",
+        "gated_delta:heads=2/4,dim=8x6,seq=5+0+3,dtype=f32,decay=channel,gates=reset,layout=vk",
+        "gated_delta:heads=1/2,dim=8x6,seq=5,steps=2,decay=channel,gate=logits,update=additive",
+        "gated_delta_layer:heads=1/2,dim=8,seq=5,gate=logits,beta=logit,decay=channel",
         "gated_delta:heads=1/2,dim=8,seq=3x5,dtype=f32,gate=logits,beta=logit,slots=permuted",
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=bf16,width=3,bias=1,act=none,"
         "slots=permuted",
@@ -102,6 +107,45 @@ INSTANTIATE_TEST_SUITE_P(
         "gated_delta_layer:heads=1/"
         "2,dim=8,seq=1x5+1x1+1x2,dtype=bf16,gate=logits,beta=logit,norm=1,"
         "h0=normal,state=f16,slots=padding"));
+
+// Files written before there were variants hold none of their attributes.
+TEST(CaseFile, TheGatedDeltaRuleNeedsNoAttributeOfItsOwn) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("case.h5");
+  write_case(generate_case(Problem::parse("gated_delta:heads=1/2,dim=4,seq=3")), path);
+  const GroupReader file(path, "/");
+  for (const char* name : {"update", "steps", "decay"}) {
+    EXPECT_FALSE(file.has_attribute(name)) << name;
+  }
+  const Problem p = read_case_problem(path);
+  EXPECT_EQ(p.update, UpdateRule::delta);
+  EXPECT_EQ(p.steps, 1);
+  EXPECT_EQ(p.decay, DecayPer::head);
+}
+
+TEST(CaseFile, ArraysOfAVariantMustHaveItsShape) {
+  const TemporaryFolder folder;
+  const auto spoiled = [&](const char* name, const std::string& problem, const char* attribute,
+                           auto value) {
+    const std::string path = folder.file(name);
+    write_case(generate_case(Problem::parse("gated_delta:heads=1/2,dim=4x3,seq=6" + problem)),
+               path);
+    const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    H5Adelete(file.id(), attribute);
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const Hdf5Handle written(
+        H5Acreate2(file.id(), attribute, H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    const std::int64_t stored = value;
+    H5Awrite(written.id(), H5T_NATIVE_INT64, &stored);
+    return path;
+  };
+  const std::string three = spoiled("three.h5", ",steps=2", "steps", 3);
+  expect_words(error_of([&] { read_case(three); }),
+               {three, "dataset 'k'", "[6, 2, 1, 4]", "[6, 3, 1, 4]", "[T, steps, Hk, Dk]"});
+  const std::string none = spoiled("none.h5", ",steps=2", "steps", 17);
+  expect_words(error_of([&] { read_case(none); }), {none, "steps=17", "1..16"});
+}
 
 TEST(CaseFile, RealTraceReads) {
   for (const char* layer : {"/layer0", "/layer1", "/layer2", "/layer3"}) {

@@ -140,17 +140,20 @@ class GateDistributions : public ::testing::TestWithParam<const char*> {};
 // exp of the decoded log decay, from every encoding of one seed, to float32 rounding: each of the
 // encodings' float32 values is off by at most half an ulp of itself.
 TEST_P(GateDistributions, EveryEncodingDescribesTheSameDecay) {
-  const std::string base =
-      "gated_delta:heads=2/4,dim=4,seq=500,seed=3,gates=" + std::string(GetParam());
-  const auto direct = reference::decode_gates<double>(generated(base)).log_decay;
-  for (const char* encoding : {"decay", "neg_log_decay", "logits"}) {
-    const std::string text = base + ",gate=" + encoding;
-    const auto decoded = reference::decode_gates<double>(generated(text)).log_decay;
-    for (std::size_t i = 0; i < direct.size(); ++i) {
-      const double alpha = std::exp(direct[i]);
-      const double bound = 3e-7 * (std::abs(direct[i]) < 100 ? 1 + std::abs(direct[i]) : 1);
-      ASSERT_TRUE(std::abs(std::exp(decoded[i]) - alpha) <= bound * alpha + 1e-50)
-          << text << " at " << i << ": " << std::exp(decoded[i]) << " and " << alpha;
+  for (const char* decay : {"head", "channel"}) {
+    const std::string base =
+        "gated_delta:heads=2/4,dim=4,seq=500,seed=3,decay=" + std::string(decay) +
+        ",gates=" + GetParam();
+    const auto direct = reference::decode_gates<double>(generated(base)).log_decay;
+    for (const char* encoding : {"decay", "neg_log_decay", "logits"}) {
+      const std::string text = base + ",gate=" + encoding;
+      const auto decoded = reference::decode_gates<double>(generated(text)).log_decay;
+      for (std::size_t i = 0; i < direct.size(); ++i) {
+        const double alpha = std::exp(direct[i]);
+        const double bound = 3e-7 * (std::abs(direct[i]) < 100 ? 1 + std::abs(direct[i]) : 1);
+        ASSERT_TRUE(std::abs(std::exp(decoded[i]) - alpha) <= bound * alpha + 1e-50)
+            << text << " at " << i << ": " << std::exp(decoded[i]) << " and " << alpha;
+      }
     }
   }
 }
@@ -277,12 +280,36 @@ TEST(Inputs, SlotsAreAnInjectionWithPaddingWhereAsked) {
   EXPECT_EQ(std::count(padding.slot_index.begin(), padding.slot_index.end(), -1), 6);
 }
 
+// Each channel's gate and each step's key and beta are draws of their own, on their distributions.
+TEST(Inputs, VariantsAreDrawnChannelByChannelAndStepByStep) {
+  const Case channels = generated("gated_delta:heads=1/2,dim=16x4,seq=500,gates=mid,decay=channel");
+  ASSERT_EQ(channels.gate.values.size(), 500u * 2 * 16);
+  const std::set<float> distinct(channels.gate.values.begin(), channels.gate.values.end());
+  EXPECT_GT(distinct.size(), 15000u);
+  double mean = 0;
+  for (const float g : channels.gate.values) mean += std::exp(static_cast<double>(g)) / 16000;
+  EXPECT_NEAR(mean, 0.9, 0.002);
+
+  const Case real = generated("gated_delta:heads=2/4,dim=16,seq=3,gate=logits,decay=channel");
+  EXPECT_EQ(real.gate.A_log.size(), 4u);
+  ASSERT_EQ(real.gate.dt_bias.size(), 4u * 16);
+  EXPECT_EQ(std::set<float>(real.gate.dt_bias.begin(), real.gate.dt_bias.end()).size(), 64u);
+
+  const Case steps = generated("gated_delta:heads=1/2,dim=16x4,seq=100,steps=3");
+  EXPECT_EQ(steps.key.size(), 100u * 3 * 16);
+  EXPECT_EQ(steps.value.size(), 100u * 3 * 2 * 4);
+  EXPECT_EQ(std::set<float>(steps.beta.values.begin(), steps.beta.values.end()).size(), 600u);
+  EXPECT_EQ(std::set<float>(steps.key.begin(), steps.key.end()).size(), 4800u);
+}
+
 TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
   for (const char* text :
        {"gated_delta:heads=2/6,dim=16x24,seq=1x7+1x0+1x33,dtype=f16,state=bf16,h0=large,layout=vk",
         "causal_conv1d:heads=1/2,dim=8,seq=1x9+1x0+1x2,dtype=bf16,bias=1,width=7,slots=padding",
         "causal_conv1d:heads=1/2,dim=8,seq=1x9+1x2,dtype=bf16,conv_layout=time",
         "gated_delta_layer:heads=1/2,dim=8,seq=1x9+1x2,dtype=f16,gate=logits,beta=logit,norm=1",
+        "gated_delta:heads=2/4,dim=8,seq=1x9+1x2,dtype=bf16,steps=3,decay=channel,gates=reset",
+        "gated_delta_layer:heads=1/2,dim=8,seq=9,gate=logits,decay=channel,update=additive",
         "gated_delta:heads=1/1,dim=4,seq=1x0"}) {
     const Case c = generated(text);
     EXPECT_NO_THROW(validate(c)) << text;

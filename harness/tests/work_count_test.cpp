@@ -34,6 +34,38 @@ TEST(WorkCount, ChunkwiseCountGeneralisesToUnequalDims) {
   EXPECT_DOUBLE_EQ(work.flops_chunkwise, 147456.0 * 10);
 }
 
+TEST(WorkCount, StepsRepeatTheCorrectionAndTheUpdateButNotTheReading) {
+  // n = 3, D = 8, C = 16: recurrent (4 * 3 + 3) 64; chunkwise 2 (7 * 64 + 4 * 16 * 16).
+  const WorkCount work =
+      count_work(shapes_of("gated_delta:heads=1/2,dim=8,seq=10,dtype=bf16,steps=3,ht=0"), 16);
+  EXPECT_EQ(work.tokens, 10);
+  EXPECT_DOUBLE_EQ(work.flops_recurrent, 15.0 * 64 * 10 * 2);
+  EXPECT_DOUBLE_EQ(work.flops_chunkwise, 2.0 * (7 * 64 + 4 * 16 * 16) * 10 * 2);
+  // q, three k, three v in 16 bits; one gate and three betas.
+  EXPECT_DOUBLE_EQ(work.bytes_read,
+                   10 * (8 + 3 * 8 + 3 * 2 * 8) * 2.0 + 10 * 2 * (1 + 3) * 4.0 + 2 * 8.0);
+  EXPECT_DOUBLE_EQ(work.bytes_written, 10 * 2 * 8 * 2.0);
+}
+
+TEST(WorkCount, TheAdditiveUpdateHasNoCorrection) {
+  // D = 8, C = 16: recurrent 5 * 64; chunkwise 2 (2 * 64 + 16 * 16).
+  const WorkCount work =
+      count_work(shapes_of("gated_delta:heads=1/1,dim=8,seq=10,update=additive"), 16);
+  EXPECT_DOUBLE_EQ(work.flops_recurrent, 5.0 * 64 * 10);
+  EXPECT_DOUBLE_EQ(work.flops_chunkwise, 2.0 * (2 * 64 + 16 * 16) * 10);
+}
+
+TEST(WorkCount, ChannelDecaysAreReadButTheirProductsAreNotCounted) {
+  const Case per_head = shapes_of("gated_delta:heads=1/2,dim=8,seq=10,gate=logits");
+  const Case per_channel =
+      shapes_of("gated_delta:heads=1/2,dim=8,seq=10,gate=logits,decay=channel");
+  const WorkCount head = count_work(per_head, 16), channel = count_work(per_channel, 16);
+  EXPECT_DOUBLE_EQ(channel.flops_chunkwise, head.flops_chunkwise);
+  EXPECT_DOUBLE_EQ(channel.flops_recurrent, head.flops_recurrent);
+  // Logits and dt_bias have 7 more values per head.
+  EXPECT_DOUBLE_EQ(channel.bytes_read - head.bytes_read, (10 + 1) * 2 * 7 * 4.0);
+}
+
 TEST(WorkCount, UnchunkedPlansAreCountedAtTheNominalChunk) {
   const Case c = shapes_of("gated_delta:heads=1/1,dim=64x64,seq=1x10,dtype=f32");
   EXPECT_EQ(count_work(c, 0).count_chunk, kNominalChunk);

@@ -24,8 +24,8 @@ Case valid_case(const std::string& text) {
   c.sequence_offsets = p.sequences.offsets();
   if (p.operation == Operation::gated_delta) {
     c.query.assign(size(tokens * p.num_key_heads * p.key_head_dim), 0.5f);
-    c.key = c.query;
-    c.value.assign(size(tokens * p.num_value_heads * p.value_head_dim), 0.25f);
+    c.key.assign(size(tokens * p.keys_per_token()), 0.5f);
+    c.value.assign(size(tokens * p.values_per_token()), 0.25f);
   } else {
     c.qkv.assign(size(tokens * p.conv_channels()), 0.5f);
     c.conv_weight.assign(size(p.conv_channels() * p.conv_width), 0.25f);
@@ -33,14 +33,14 @@ Case valid_case(const std::string& text) {
   }
   if (p.operation != Operation::causal_conv1d) {
     c.gate.encoding = p.gate_encoding;
-    c.gate.values.assign(size(tokens * p.num_value_heads),
+    c.gate.values.assign(size(tokens * p.gates_per_token()),
                          p.gate_encoding == GateEncoding::log_decay ? -0.5f : 0.5f);
     if (p.gate_encoding == GateEncoding::logits) {
       c.gate.A_log.assign(size(p.num_value_heads), 0.0f);
-      c.gate.dt_bias.assign(size(p.num_value_heads), 0.0f);
+      c.gate.dt_bias.assign(size(p.gates_per_token()), 0.0f);
     }
     c.beta.encoding = p.beta_encoding;
-    c.beta.values.assign(size(tokens * p.num_value_heads), 0.5f);
+    c.beta.values.assign(size(tokens * p.betas_per_token()), 0.5f);
     c.state_pool.assign(size(p.num_pool_rows() * p.state_row_stride()), 0.0f);
   }
   if (p.slots != SlotMap::identity) {

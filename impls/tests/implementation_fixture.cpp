@@ -84,7 +84,10 @@ bool ImplementationTest::emulated() const { return device().info().modelled_time
 
 void ImplementationTest::expect_agrees(const Case& inputs) {
   SCOPED_TRACE(implementation().description().name + " on " + inputs.problem.to_string());
-  const Outputs outputs = execute(implementation(), inputs, device());
+  expect_outputs_agree(inputs, execute(implementation(), inputs, device()));
+}
+
+void ImplementationTest::expect_outputs_agree(const Case& inputs, const Outputs& outputs) {
   const auto reference = reference::evaluate<double>(inputs);
   const reference::ErrorReport report = reference::compare(inputs, reference, outputs);
   EXPECT_EQ(reference::first_violation(report, report.limits), "");
@@ -125,8 +128,6 @@ Case case_of_pieces(const Case& from, const std::vector<Piece>& pieces) {
                        &made.state_pool, &made.qkv, &made.conv_state}) {
     values->clear();
   }
-  const std::int64_t key_values = p.num_key_heads * p.key_head_dim;
-  const std::int64_t value_values = p.num_value_heads * p.value_head_dim;
   const std::int64_t state_row = p.state_row_stride();
   const std::int64_t window_row = p.conv_channels() * (p.conv_width - 1);
   for (const Piece& piece : pieces) {
@@ -137,11 +138,11 @@ Case case_of_pieces(const Case& from, const std::vector<Piece>& pieces) {
                                    std::int64_t per_token) {
       if (!source.empty()) append_range(to, source, begin * per_token, end * per_token);
     };
-    append_tokens(made.query, from.query, key_values);
-    append_tokens(made.key, from.key, key_values);
-    append_tokens(made.value, from.value, value_values);
-    append_tokens(made.gate.values, from.gate.values, p.num_value_heads);
-    append_tokens(made.beta.values, from.beta.values, p.num_value_heads);
+    append_tokens(made.query, from.query, p.num_key_heads * p.key_head_dim);
+    append_tokens(made.key, from.key, p.keys_per_token());
+    append_tokens(made.value, from.value, p.values_per_token());
+    append_tokens(made.gate.values, from.gate.values, p.gates_per_token());
+    append_tokens(made.beta.values, from.beta.values, p.betas_per_token());
     append_tokens(made.qkv, from.qkv, p.conv_channels());
     if (!from.state_pool.empty()) {
       append_range(made.state_pool, from.state_pool, piece.sequence * state_row,

@@ -32,6 +32,8 @@ class ImplementationTest : public testing::TestWithParam<const Implementation*> 
   /// sequences are cut where the device is emulated.
   void expect_agrees(const Problem& problem);
   void expect_agrees(const Case& inputs);
+  /// The same of outputs already made.
+  void expect_outputs_agree(const Case& inputs, const Outputs& outputs);
   /// As expect_agrees for each Problem string; skips the test if none of them is supported.
   void expect_all_agree(const std::vector<std::string>& problems);
 

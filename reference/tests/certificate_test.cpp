@@ -48,6 +48,10 @@ INSTANTIATE_TEST_SUITE_P(
         // Keys of length about 8 without normalisation: the state grows by up to 63 a token.
         "gated_delta:heads=1/1,dim=64x32,seq=1x48,gates=mid,keys=unnormalised",
         "gated_delta:heads=1/1,dim=64x32,seq=1x2048,gates=real,gate=logits,beta=logit",
+        "gated_delta:heads=1/1,dim=64x32,seq=1x1024,gates=none,betas=two,keys=equal,steps=4",
+        "gated_delta:heads=1/1,dim=64x32,seq=1x2048,gates=none,keys=equal,update=additive,h0=large",
+        "gated_delta:heads=1/1,dim=64x32,seq=1x1024,gates=near_one,betas=wide,keys=correlated,"
+        "decay=channel,h0=large",
         "gated_delta_layer:heads=1/2,dim=64x32,seq=1x1024,gates=real,gate=logits,beta=logit"),
     [](const auto& parameter) { return "Case" + std::to_string(parameter.index); });
 

@@ -63,6 +63,53 @@ TEST(Conditioning, DecayBetweenTheTokensCounts) {
   EXPECT_NEAR(measure(c).inverse_growth, (1 + 1.25) / 2, 1e-5);
 }
 
+TEST(Conditioning, DecaysPerChannelWeighTheChannels) {
+  Case c = generate_case(
+      Problem::parse("gated_delta:heads=1/1,dim=2x4,seq=1x2,gates=none,betas=one,decay=channel"));
+  c.key = {0.6f, 0.8f, 0.6f, 0.8f};
+  c.gate.values = {-7.0f, -9.0f, std::log(0.5f), std::log(0.25f)};
+  // L = [1, 0; 0.36 / 2 + 0.64 / 4, 1].
+  EXPECT_NEAR(measure(c).inverse_growth, (1 + 1 + 0.34) / 2, 1e-6);
+}
+
+TEST(Conditioning, EqualChannelDecaysMeasureAsOneDecayPerHead) {
+  const std::string base = "gated_delta:heads=1/2,dim=8x4,seq=1x100,gates=mid,betas=wide";
+  const Case per_head = generate_case(Problem::parse(base));
+  Case per_channel = generate_case(Problem::parse(base + ",decay=channel"));
+  for (std::size_t i = 0; i < per_channel.gate.values.size(); ++i) {
+    per_channel.gate.values[i] = per_head.gate.values[i / 8];
+  }
+  const Conditioning a = measure(per_head), b = measure(per_channel);
+  EXPECT_NEAR(a.inverse_growth, b.inverse_growth, 1e-12 * a.inverse_growth);
+  EXPECT_NEAR(a.cancellation, b.cancellation, 1e-12 * a.cancellation);
+  EXPECT_NEAR(a.memory_tokens, b.memory_tokens, 1e-12 * a.memory_tokens);
+  EXPECT_NEAR(a.chunk_log_decay, b.chunk_log_decay, 1e-12 * a.chunk_log_decay);
+}
+
+TEST(Conditioning, StepsAreRowsOfTheSystem) {
+  // Equal keys, beta = 2, no decay: rows of the inverse 1, 3, 5, ... over 16 rows, 8 tokens of 2.
+  const auto c = measure(
+      "gated_delta:heads=1/1,dim=32x4,seq=1x24,gates=none,betas=two,keys=equal,chunk=16,steps=2");
+  EXPECT_NEAR(c.inverse_growth, 16, 1e-3);
+  EXPECT_EQ(c.memory_tokens, 48);
+  // Chunks hold whole tokens: 15 rows of 16 with three steps.
+  EXPECT_NEAR(measure("gated_delta:heads=1/1,dim=32x4,seq=1x20,gates=none,betas=two,keys=equal,"
+                      "chunk=16,steps=3")
+                  .inverse_growth,
+              15, 1e-3);
+}
+
+TEST(Conditioning, TheAdditiveUpdateDoesNotCouple) {
+  const auto c = measure(
+      "gated_delta:heads=1/1,dim=32x4,seq=1x48,gates=none,betas=two,keys=equal,update=additive");
+  EXPECT_EQ(c.inverse_growth, 1);
+  // Values that cancel do so in the state: 4 - 3 against 5 (and the third is zero).
+  Case two = generate_case(Problem::parse(
+      "gated_delta:heads=1/1,dim=32x1,seq=1x3,gates=none,betas=one,keys=equal,update=additive"));
+  two.value = {4, -3, 0};
+  EXPECT_NEAR(measure(two).cancellation, 5, 1e-5);
+}
+
 TEST(Conditioning, OverflowIsTheWorstThereIs) {
   Case c = generate_case(
       Problem::parse("gated_delta:heads=1/1,dim=64x4,seq=1x64,gates=none,keys=unnormalised"));

@@ -1,7 +1,8 @@
 // The same operation as reference/, written as differently as it can be: plain loops over dense
 // matrices,
-//     S <- alpha (I - beta k k^T) S + beta k v^T,   o = scale S^T q,
-// no fused form of the residual, no Eigen, every option decoded here again.
+//     S <- (I - beta k k^T) diag(alpha) S + beta k v^T,   o = scale S^T q,
+// (without k k^T for the additive update; alpha = 1 from a token's second step on), no fused form
+// of the residual, no Eigen, every option decoded here again.
 #pragma once
 
 #include <cmath>
@@ -13,8 +14,13 @@
 
 namespace gdn::reference::testing {
 
-inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h) {
-  const auto at = static_cast<std::size_t>(t * c.problem.num_value_heads + h);
+/// Of token t, value head h and key channel i.
+inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h, std::int64_t i) {
+  const bool per_channel = c.problem.decay == DecayPer::channel;
+  const std::int64_t of_token = per_channel ? h * c.problem.key_head_dim + i : h;
+  const std::int64_t per_token =
+      c.problem.num_value_heads * (per_channel ? c.problem.key_head_dim : 1);
+  const auto at = static_cast<std::size_t>(t * per_token + of_token);
   const double x = static_cast<double>(c.gate.values[at]);
   switch (c.gate.encoding) {
     case GateEncoding::log_decay:
@@ -25,7 +31,7 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h) {
       return std::exp(-x);
     case GateEncoding::logits: {
       const auto head = static_cast<std::size_t>(h);
-      const double a = x + static_cast<double>(c.gate.dt_bias[head]);
+      const double a = x + static_cast<double>(c.gate.dt_bias[static_cast<std::size_t>(of_token)]);
       // (1 + e^a) ^ -exp(A_log): exp(-exp(A_log) softplus(a)) with the logarithm taken away.
       return std::pow(1 + std::exp(a), -std::exp(static_cast<double>(c.gate.A_log[head])));
     }
@@ -33,9 +39,10 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-inline double dense_beta(const Case& c, std::int64_t t, std::int64_t h) {
+/// Of row = token * steps + step.
+inline double dense_beta(const Case& c, std::int64_t row, std::int64_t h) {
   const double x = static_cast<double>(
-      c.beta.values[static_cast<std::size_t>(t * c.problem.num_value_heads + h)]);
+      c.beta.values[static_cast<std::size_t>(row * c.problem.num_value_heads + h)]);
   return c.beta.encoding == BetaEncoding::beta ? x : 0.5 * (1 + std::tanh(x / 2));
 }
 
@@ -66,32 +73,33 @@ inline WideOutputs<double> dense_gated_delta(const Case& c) {
         }
       }
       for (std::int64_t t = begin; t < end; ++t) {
-        std::vector<double> q(Dk);
-        std::vector<double> k(Dk);
-        double q_squares = 1e-6;
-        double k_squares = 1e-6;
-        for (std::int64_t i = 0; i < Dk; ++i) {
-          q[i] = c.query.at((t * p.num_key_heads + key_head) * Dk + i);
-          k[i] = c.key.at((t * p.num_key_heads + key_head) * Dk + i);
-          q_squares += q[i] * q[i];
-          k_squares += k[i] * k[i];
-        }
-        for (std::int64_t i = 0; i < Dk && p.normalize_qk; ++i) {
-          q[i] /= std::sqrt(q_squares);
-          k[i] /= std::sqrt(k_squares);
-        }
-        const double alpha = dense_alpha(c, t, h);
-        const double beta = dense_beta(c, t, h);
-        const auto old = S;
-        for (std::int64_t i = 0; i < Dk; ++i) {
-          for (std::int64_t j = 0; j < Dv; ++j) {
-            double sum = beta * k[i] * c.value.at((t * p.num_value_heads + h) * Dv + j);
-            for (std::int64_t m = 0; m < Dk; ++m) {
-              sum += alpha * ((i == m ? 1.0 : 0.0) - beta * k[i] * k[m]) * old[m][j];
+        const auto normalised = [&](std::vector<double> x) {
+          double squares = 1e-6;
+          for (double element : x) squares += element * element;
+          for (double& element : x) element /= p.normalize_qk ? std::sqrt(squares) : 1;
+          return x;
+        };
+        const auto vector_at = [&](const std::vector<float>& values, std::int64_t row) {
+          const auto first = values.begin() + (row * p.num_key_heads + key_head) * Dk;
+          return normalised(std::vector<double>(first, first + Dk));
+        };
+        for (std::int64_t row = t * p.steps; row < (t + 1) * p.steps; ++row) {
+          const std::vector<double> k = vector_at(c.key, row);
+          const double beta = dense_beta(c, row, h);
+          const double coupling = p.update == UpdateRule::delta ? beta : 0;
+          const auto old = S;
+          for (std::int64_t i = 0; i < Dk; ++i) {
+            for (std::int64_t j = 0; j < Dv; ++j) {
+              double sum = beta * k[i] * c.value.at((row * p.num_value_heads + h) * Dv + j);
+              for (std::int64_t m = 0; m < Dk; ++m) {
+                const double alpha = row == t * p.steps ? dense_alpha(c, t, h, m) : 1;
+                sum += ((i == m ? 1.0 : 0.0) - coupling * k[i] * k[m]) * alpha * old[m][j];
+              }
+              S[i][j] = sum;
             }
-            S[i][j] = sum;
           }
         }
+        const std::vector<double> q = vector_at(c.query, t);
         for (std::int64_t j = 0; j < Dv; ++j) {
           double sum = 0;
           for (std::int64_t i = 0; i < Dk; ++i) sum += scale * S[i][j] * q[i];

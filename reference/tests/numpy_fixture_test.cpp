@@ -1,5 +1,6 @@
 // The reference against an independent recurrence in numpy (scripts/make_numpy_fixtures.py), frozen
-// in data/fixtures/numpy_reference.h5: nine small cases over all operations and options.
+// in data/fixtures/numpy_reference.h5: eighteen small cases over all operations, variants and
+// options.
 #include <gtest/gtest.h>
 
 #include "harness/case_file.h"
@@ -35,7 +36,10 @@ TEST_P(NumpyFixture, AgreesTo1e12) {
 INSTANTIATE_TEST_SUITE_P(Cases, NumpyFixture,
                          ::testing::Values("plain", "ragged_slots_vk", "bfloat16_reset", "logits",
                                            "no_final_state", "conv", "conv_by_time", "layer",
-                                           "layer_by_time"),
+                                           "layer_by_time", "additive", "additive_channel",
+                                           "channel", "channel_logits", "steps_2",
+                                           "steps_3_channel", "steps_2_additive", "layer_channel",
+                                           "layer_additive"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace

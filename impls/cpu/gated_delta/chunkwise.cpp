@@ -4,6 +4,9 @@
 // Bound by the float32 rate of the matrix products. Larger chunks give larger products but more
 // work: a further token of chunk size costs each token 2 Dk + 1.5 Dv multiply-adds.
 //
+// With one decay per key channel the decays enter the products of the chunk themselves:
+// chunkwise_channel_kernel.cpp.
+//
 // Reached: 1.8 us of processor time per token and value head where naive takes 10.1 and recurrent
 // 2.6 (Dk = Dv = 128, float32, T = 4096, 16/32 heads, C = 32, on a 2-core Intel Xeon with AVX-512;
 // with AVX2 2.1 us, with neither 5.0, slower than recurrent).
@@ -32,12 +35,23 @@ std::int64_t chunk_of(const Problem& problem) {
 }
 
 std::int64_t workspace_floats(const Problem& problem, std::int64_t C) {
+  return problem.decay == DecayPer::channel ? cpu::chunkwise_channel_workspace_floats(problem, C)
+                                            : cpu::chunkwise_workspace_floats(problem, C);
+}
+
+}  // namespace
+
+std::int64_t cpu::chunkwise_workspace_floats(const Problem& problem, std::int64_t C) {
   const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
   // As laid out in chunkwise_head; a double and an int64 are two floats each.
   return 4 * C + Dk * Dv + 2 * C * Dk + C * Dv + 2 * C * Dv + 2 * C * C + 3 * C;
 }
 
-}  // namespace
+std::int64_t cpu::chunkwise_channel_workspace_floats(const Problem& problem, std::int64_t C) {
+  const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
+  // As laid out in chunkwise_channel_head.
+  return Dk * Dv + 6 * C * Dk + C * Dv + 2 * C * Dv + 2 * C * C + C + 2 * Dk;
+}
 
 const Implementation& cpu_gated_delta_chunkwise() {
   static const cpu::HeadwiseImplementation implementation({
@@ -47,12 +61,15 @@ const Implementation& cpu_gated_delta_chunkwise() {
                       .form = "chunkwise",
                       .summary = "chunkwise-WY (V' form), Eigen products per chunk of any size in "
                                  "16..256; bound by the float32 matrix rate",
-                      .resources = "any CPU"},
+                      .resources = "any CPU",
+                      .variants = Variants::all()},
       .supports = supports,
       .chunk = chunk_of,
       .workspace_floats = workspace_floats,
-      .head_function = [](cpu::InstructionSet set) -> cpu::HeadFunction {
-        return cpu::version_for(set, GDN_CPU_VERSIONS(chunkwise_head));
+      .head_function = [](cpu::InstructionSet set, const Problem& problem) -> cpu::HeadFunction {
+        return problem.decay == DecayPer::channel
+                   ? cpu::version_for(set, GDN_CPU_VERSIONS(chunkwise_channel_head))
+                   : cpu::version_for(set, GDN_CPU_VERSIONS(chunkwise_head));
       },
   });
   return implementation;

@@ -9,22 +9,23 @@
 // V' holds the rows beta_t r_t that the token recurrence would add to the state: substituting the
 // recurrence into itself within the chunk leaves one unit lower triangular system. Everything else
 // is matrix products.
+//
+// With n Householder steps per token (DeltaProduct) the rows of K and V are the steps: g belongs to
+// a token's first step, further steps have g = 0, and Q has a row only for each token's last step.
+// A chunk holds whole tokens. Without the delta term (additive) L is the identity and K S is
+// absent.
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/gated_delta/chunk_solve.h"
 #include "cpu/gated_delta/kernels.h"
 
 namespace gdn::cpu::GDN_ISA {
 namespace {
 
 using Index = std::int64_t;
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using MatrixMap = Eigen::Map<Matrix>;
-using VectorMap = Eigen::Map<Eigen::VectorXf>;
-
-/// Rows of the triangular system solved by substitution between two matrix products.
-constexpr Index kSolveBlock = 16;
+using MatrixMap = Eigen::Map<RowMajorMatrix>;
 
 /// exp(-120) is far below the smallest float: such a decay is the reset that float arithmetic makes
 /// of it, and leaving it out of the sums keeps the differences of the others exact.
@@ -84,28 +85,13 @@ class ChunkDecays {
   Index tokens_ = 0;
 };
 
-/// X <- L^-1 X for a unit lower triangular L [n, n] (its diagonal and upper part are not read) and
-/// X [n, Dv]: blocks of rows by substitution, and a product that takes each solved block out of all
-/// rows below.
-void solve_unit_lower(const MatrixMap& L, MatrixMap& X) {
-  const Index n = L.rows();
-  for (Index first = 0; first < n; first += kSolveBlock) {
-    const Index last = std::min(first + kSolveBlock, n);
-    if (first > 0) {
-      X.middleRows(first, last - first).noalias() -=
-          L.block(first, 0, last - first, first) * X.topRows(first);
-    }
-    for (Index i = first + 1; i < last; ++i) {
-      for (Index j = first; j < i; ++j) X.row(i) -= L(i, j) * X.row(j);
-    }
-  }
-}
-
 }  // namespace
 
 void chunkwise_head(const GatedDeltaOperands& operands, const HeadTask& task, std::int64_t chunk,
                     float* workspace) {
-  const Index Dk = operands.problem().key_head_dim, Dv = operands.problem().value_head_dim;
+  const Problem& problem = operands.problem();
+  const Index Dk = problem.key_head_dim, Dv = problem.value_head_dim, steps = problem.steps;
+  const bool delta_rule = problem.update == UpdateRule::delta;
   const Index C = chunk;
   const float scale = operands.scale();
 
@@ -124,41 +110,52 @@ void chunkwise_head(const GatedDeltaOperands& operands, const HeadTask& task, st
   MatrixMap S(state, Dk, Dv);
   ChunkDecays decays(accumulated, span_start);
   operands.load_state(task, state);
-  for (Index start = 0; start < task.num_tokens; start += C) {
-    const Index n = std::min(C, task.num_tokens - start);  // the last chunk may be short
-    operands.load_queries(task, start, n, queries_keys);
-    operands.load_keys(task, start, n, queries_keys + n * Dk);
-    operands.load_values(task, start, n, values);
-    operands.load_gates(task, start, n, log_decay, beta);
+  const Index tokens_per_chunk = C / steps;
+  for (Index start = 0; start < task.num_tokens; start += tokens_per_chunk) {
+    const Index m = std::min(tokens_per_chunk, task.num_tokens - start);  // tokens: rows of Q
+    const Index n = m * steps;                                            // rows of K and V
+    operands.load_queries(task, start, m, queries_keys);
+    operands.load_keys(task, start * steps, n, queries_keys + m * Dk);
+    operands.load_values(task, start * steps, n, values);
+    operands.load_betas(task, start * steps, n, beta);
+    operands.load_log_decays(task, start, m, D_row);
+    for (Index i = 0; i < n; ++i) log_decay[i] = i % steps == 0 ? D_row[i / steps] : 0.0f;
     decays.accumulate(log_decay, n);
 
-    // Q and K meet S, and K^T, in one product each.
-    const MatrixMap QK(queries_keys, 2 * n, Dk);
-    MatrixMap K(queries_keys + n * Dk, n, Dk);
-    MatrixMap QK_S(outputs, 2 * n, Dv);
-    MatrixMap QK_Kt(scores, 2 * n, n);
+    // Q and K meet S, and K^T, in one product each; without the delta term only Q does.
+    const Index rows = delta_rule ? m + n : m;
+    const MatrixMap QK(queries_keys, rows, Dk);
+    MatrixMap K(queries_keys + m * Dk, n, Dk);
+    MatrixMap QK_S(outputs, rows, Dv);
+    MatrixMap QK_Kt(scores, rows, n);
     QK_S.noalias() = QK * S;
     QK_Kt.noalias() = QK * K.transpose();
 
-    MatrixMap P(scores, n, n);          // lower(Q K^T * D)
-    MatrixMap L(scores + n * n, n, n);  // diag(beta) (K K^T * D), of which strict_lower is used
-    MatrixMap O(outputs, n, Dv);
-    const MatrixMap K_S(outputs + n * Dv, n, Dv);
+    MatrixMap P(scores, m, n);          // lower(Q K^T * D)
+    MatrixMap L(scores + m * n, n, n);  // diag(beta) (K K^T * D), of which strict_lower is used
+    MatrixMap O(outputs, m, Dv);
+    const MatrixMap K_S(outputs + m * Dv, n, Dv);
     MatrixMap V(values, n, Dv);
     for (Index i = 0; i < n; ++i) {
       decays.row(i, D_row);
       const Eigen::Map<const Eigen::RowVectorXf> D_i(D_row, n);
-      P.row(i) = P.row(i).cwiseProduct(D_i);
-      L.row(i) = beta[i] * L.row(i).cwiseProduct(D_i);
       const float gamma = decays.from_initial(i);
-      V.row(i) = beta[i] * (V.row(i) - gamma * K_S.row(i));
-      O.row(i) *= gamma;
+      if (delta_rule) {
+        L.row(i) = beta[i] * L.row(i).cwiseProduct(D_i);
+        V.row(i) = beta[i] * (V.row(i) - gamma * K_S.row(i));
+      } else {
+        V.row(i) *= beta[i];
+      }
+      if ((i + 1) % steps != 0) continue;
+      const Index t = i / steps;
+      P.row(t) = P.row(t).cwiseProduct(D_i);
+      O.row(t) *= gamma;
     }
 
-    solve_unit_lower(L, V);  // V is now V'
+    if (delta_rule) solve_unit_lower(L, V);  // V is now V'
     O.noalias() += P * V;
     O *= scale;
-    operands.store_outputs(task, start, n, outputs);
+    operands.store_outputs(task, start, m, outputs);
 
     for (Index j = 0; j < n; ++j) K.row(j) *= decays.between(n - 1, j);
     S *= decays.from_initial(n - 1);

@@ -24,7 +24,7 @@ class HeadwisePlan final : public Plan {
                const GatedDeltaArguments& arguments, Device& device)
       : operands_(problem, arguments), workers_(workers_for(problem)) {
     const InstructionSet set = instruction_set();
-    head_function_ = form.head_function(set);
+    head_function_ = form.head_function(set, problem);
     info_.chunk = form.chunk(problem);
     // Each worker's part starts on its own cache line.
     const std::int64_t floats = form.workspace_floats(problem, info_.chunk);

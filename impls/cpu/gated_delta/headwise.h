@@ -22,8 +22,8 @@ struct HeadwiseForm {
   /// Tokens per chunk that a plan uses; 0 = not chunked.
   std::int64_t (*chunk)(const Problem& problem);
   std::int64_t (*workspace_floats)(const Problem& problem, std::int64_t chunk);
-  /// The version for an instruction set (the same for all, where there is only one).
-  HeadFunction (*head_function)(InstructionSet set);
+  /// The version for an instruction set (the same for all, where there is only one) and a problem.
+  HeadFunction (*head_function)(InstructionSet set, const Problem& problem);
 };
 
 class HeadwiseImplementation final : public Implementation {

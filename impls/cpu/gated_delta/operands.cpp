@@ -78,9 +78,9 @@ GatedDeltaOperands::GatedDeltaOperands(const Problem& problem, const GatedDeltaA
   arguments_.query_token_stride = require_stride("q", arguments.query_token_stride,
                                                  problem.num_key_heads * problem.key_head_dim);
   arguments_.key_token_stride =
-      require_stride("k", arguments.key_token_stride, problem.num_key_heads * problem.key_head_dim);
-  arguments_.value_token_stride = require_stride("v", arguments.value_token_stride,
-                                                 problem.num_value_heads * problem.value_head_dim);
+      require_stride("k", arguments.key_token_stride, problem.keys_per_token());
+  arguments_.value_token_stride =
+      require_stride("v", arguments.value_token_stride, problem.values_per_token());
 }
 
 HeadTask GatedDeltaOperands::locate(std::int64_t sequence, std::int64_t value_head) const {
@@ -92,20 +92,22 @@ HeadTask GatedDeltaOperands::locate(std::int64_t sequence, std::int64_t value_he
   return task;
 }
 
-void GatedDeltaOperands::load_rows(const void* array, std::int64_t token_stride, std::int64_t head,
-                                   std::int64_t head_dim, std::int64_t first_token,
-                                   std::int64_t count, float* rows) const {
-  for (std::int64_t t = 0; t < count; ++t) {
-    const std::int64_t index = (first_token + t) * token_stride + head * head_dim;
-    decode(problem_.token_dtype, element(array, index, problem_.token_dtype), rows + t * head_dim,
-           head_dim);
+void GatedDeltaOperands::load_rows(const HeadRows& from, std::int64_t first, std::int64_t count,
+                                   float* rows) const {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t token = (first + i) / from.steps, step = (first + i) % from.steps;
+    const std::int64_t index =
+        token * from.token_stride + (step * from.heads + from.head) * from.head_dim;
+    decode(problem_.token_dtype, element(from.array, index, problem_.token_dtype),
+           rows + i * from.head_dim, from.head_dim);
   }
 }
 
 void GatedDeltaOperands::load_queries(const HeadTask& task, std::int64_t first, std::int64_t count,
                                       float* rows) const {
   const std::int64_t key_head = task.value_head / problem_.value_heads_per_key_head();
-  load_rows(arguments_.query, arguments_.query_token_stride, key_head, problem_.key_head_dim,
+  load_rows({arguments_.query, arguments_.query_token_stride, 1, problem_.num_key_heads, key_head,
+             problem_.key_head_dim},
             task.first_token + first, count, rows);
   if (problem_.normalize_qk) normalise_rows(rows, count, problem_.key_head_dim);
 }
@@ -113,42 +115,53 @@ void GatedDeltaOperands::load_queries(const HeadTask& task, std::int64_t first, 
 void GatedDeltaOperands::load_keys(const HeadTask& task, std::int64_t first, std::int64_t count,
                                    float* rows) const {
   const std::int64_t key_head = task.value_head / problem_.value_heads_per_key_head();
-  load_rows(arguments_.key, arguments_.key_token_stride, key_head, problem_.key_head_dim,
-            task.first_token + first, count, rows);
+  load_rows({arguments_.key, arguments_.key_token_stride, problem_.steps, problem_.num_key_heads,
+             key_head, problem_.key_head_dim},
+            task.first_token * problem_.steps + first, count, rows);
   if (problem_.normalize_qk) normalise_rows(rows, count, problem_.key_head_dim);
 }
 
 void GatedDeltaOperands::load_values(const HeadTask& task, std::int64_t first, std::int64_t count,
                                      float* rows) const {
-  load_rows(arguments_.value, arguments_.value_token_stride, task.value_head,
-            problem_.value_head_dim, task.first_token + first, count, rows);
+  load_rows({arguments_.value, arguments_.value_token_stride, problem_.steps,
+             problem_.num_value_heads, task.value_head, problem_.value_head_dim},
+            task.first_token * problem_.steps + first, count, rows);
 }
 
-void GatedDeltaOperands::load_gates(const HeadTask& task, std::int64_t first, std::int64_t count,
-                                    float* log_decay, float* beta) const {
-  const std::int64_t heads = problem_.num_value_heads;
-  const std::int64_t start = (task.first_token + first) * heads + task.value_head;
-  if (const auto* direct = std::get_if<LogDecay>(&arguments_.gate)) {
-    for (std::int64_t t = 0; t < count; ++t) log_decay[t] = direct->values[start + t * heads];
-  } else if (const auto* decay = std::get_if<Decay>(&arguments_.gate)) {
+void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t first,
+                                         std::int64_t count, float* log_decay) const {
+  const std::int64_t width = problem_.gates_per_head();
+  const std::int64_t of_head = task.value_head * width;
+  const auto load = [&](const float* values, const auto& decoded) {
     for (std::int64_t t = 0; t < count; ++t) {
-      log_decay[t] = std::log(decay->values[start + t * heads]);
+      const float* token =
+          values + (task.first_token + first + t) * problem_.gates_per_token() + of_head;
+      for (std::int64_t i = 0; i < width; ++i) log_decay[t * width + i] = decoded(token[i], i);
     }
+  };
+  if (const auto* direct = std::get_if<LogDecay>(&arguments_.gate)) {
+    load(direct->values, [](float g, std::int64_t) { return g; });
+  } else if (const auto* decay = std::get_if<Decay>(&arguments_.gate)) {
+    load(decay->values, [](float alpha, std::int64_t) { return std::log(alpha); });
   } else if (const auto* negated = std::get_if<NegLogDecay>(&arguments_.gate)) {
-    for (std::int64_t t = 0; t < count; ++t) log_decay[t] = -negated->values[start + t * heads];
+    load(negated->values, [](float x, std::int64_t) { return -x; });
   } else {
     const auto& logits = std::get<DecayLogits>(arguments_.gate);
-    for (std::int64_t t = 0; t < count; ++t) {
-      log_decay[t] =
-          log_decay_of_logit(logits.values[start + t * heads], logits.A_log[task.value_head],
-                             logits.dt_bias[task.value_head]);
-    }
+    load(logits.values, [&](float a, std::int64_t i) {
+      return log_decay_of_logit(a, logits.A_log[task.value_head], logits.dt_bias[of_head + i]);
+    });
   }
+}
+
+void GatedDeltaOperands::load_betas(const HeadTask& task, std::int64_t first, std::int64_t count,
+                                    float* beta) const {
+  const std::int64_t heads = problem_.num_value_heads;
+  const std::int64_t start = (task.first_token * problem_.steps + first) * heads + task.value_head;
   if (const auto* direct = std::get_if<BetaDirect>(&arguments_.beta)) {
-    for (std::int64_t t = 0; t < count; ++t) beta[t] = direct->values[start + t * heads];
+    for (std::int64_t i = 0; i < count; ++i) beta[i] = direct->values[start + i * heads];
   } else {
     const auto& logit = std::get<BetaLogit>(arguments_.beta);
-    for (std::int64_t t = 0; t < count; ++t) beta[t] = sigmoid(logit.values[start + t * heads]);
+    for (std::int64_t i = 0; i < count; ++i) beta[i] = sigmoid(logit.values[start + i * heads]);
   }
 }
 

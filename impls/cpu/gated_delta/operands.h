@@ -29,16 +29,20 @@ class GatedDeltaOperands {
   /// Reads sequence_offsets and slot_index as they are now.
   HeadTask locate(std::int64_t sequence, std::int64_t value_head) const;
 
-  /// Tokens [first, first + count) of the task as dense float rows: [count, Dk] or [count, Dv].
-  /// Queries and keys are divided by sqrt(sum x^2 + 1e-6) if the problem asks for it.
+  /// Tokens [first, first + count) of the task as dense float rows [count, Dk]. Queries and keys
+  /// are divided by sqrt(sum x^2 + 1e-6) if the problem asks for it.
   void load_queries(const HeadTask& task, std::int64_t first, std::int64_t count,
                     float* rows) const;
+  /// log_decay (<= 0, -inf for a reset) of those tokens, [count] or, with one decay per channel,
+  /// [count, Dk], from any encoding.
+  void load_log_decays(const HeadTask& task, std::int64_t first, std::int64_t count,
+                       float* log_decay) const;
+
+  /// Steps [first, first + count) of the task as dense float rows: [count, Dk], [count, Dv] and
+  /// [count]. A token has n = problem().steps of them: step j of token t is number t n + j.
   void load_keys(const HeadTask& task, std::int64_t first, std::int64_t count, float* rows) const;
   void load_values(const HeadTask& task, std::int64_t first, std::int64_t count, float* rows) const;
-
-  /// log_decay (<= 0, -inf for a reset) and beta of those tokens, each [count], from any encoding.
-  void load_gates(const HeadTask& task, std::int64_t first, std::int64_t count, float* log_decay,
-                  float* beta) const;
+  void load_betas(const HeadTask& task, std::int64_t first, std::int64_t count, float* beta) const;
 
   /// The initial state as [Dk, Dv] whatever the pool's layout; zeros where the problem has none.
   void load_state(const HeadTask& task, float* state) const;
@@ -52,9 +56,16 @@ class GatedDeltaOperands {
   void store_zero_outputs(const HeadTask& task) const;
 
  private:
-  void load_rows(const void* array, std::int64_t token_stride, std::int64_t head,
-                 std::int64_t head_dim, std::int64_t first_token, std::int64_t count,
-                 float* rows) const;
+  /// Where the rows of one head lie: a token's steps after each other, heads within a step.
+  struct HeadRows {
+    const void* array;
+    std::int64_t token_stride;
+    std::int64_t steps;
+    std::int64_t heads;
+    std::int64_t head;
+    std::int64_t head_dim;
+  };
+  void load_rows(const HeadRows& from, std::int64_t first, std::int64_t count, float* rows) const;
   std::int64_t state_offset(const HeadTask& task) const;
 
   Problem problem_;

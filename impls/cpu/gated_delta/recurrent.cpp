@@ -14,7 +14,8 @@ namespace {
 
 std::int64_t workspace_floats(const Problem& problem, std::int64_t /*chunk*/) {
   const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
-  return Dk * Dv + cpu::kRecurrentTileTokens * (2 * Dk + Dv + 2);
+  const std::int64_t per_token = Dk + problem.gates_per_head() + problem.steps * (Dk + Dv + 1);
+  return Dk * Dv + Dk + cpu::kRecurrentTileTokens * per_token;
 }
 
 }  // namespace
@@ -27,11 +28,12 @@ const Implementation& cpu_gated_delta_recurrent() {
                       .form = "recurrent",
                       .summary = "token recurrence over column blocks of the state in vector "
                                  "registers; bound by streaming the state through cache",
-                      .resources = "any CPU"},
+                      .resources = "any CPU",
+                      .variants = Variants::all()},
       .supports = [](const Problem&) { return Support::yes(); },
       .chunk = [](const Problem&) -> std::int64_t { return 0; },
       .workspace_floats = workspace_floats,
-      .head_function = [](cpu::InstructionSet set) -> cpu::HeadFunction {
+      .head_function = [](cpu::InstructionSet set, const Problem&) -> cpu::HeadFunction {
         return cpu::version_for(set, GDN_CPU_VERSIONS(recurrent_head));
       },
   });

@@ -1,0 +1,231 @@
+// Variants of the recurrence (update, steps, decay) over all implementations: each either agrees
+// with the float64 recurrence or is refused with a reason in words, in every combination.
+#include <cmath>
+#include <limits>
+
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "harness/steps_to_tokens.h"
+#include "implementation_fixture.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+const std::vector<std::string> kVariants = {"update=additive",
+                                            "decay=channel",
+                                            "steps=2",
+                                            "steps=3",
+                                            "update=additive,decay=channel",
+                                            "update=additive,steps=2",
+                                            "steps=2,decay=channel",
+                                            "update=additive,steps=3,decay=channel"};
+
+std::vector<std::string> with_each_variant(const std::string& problem) {
+  std::vector<std::string> problems;
+  for (const std::string& variant : kVariants) problems.push_back(problem + "," + variant);
+  return problems;
+}
+
+/// Says yes to everything: what an implementation is that never thought of variants.
+class Unaware final : public Implementation {
+ public:
+  Unaware() { description_.name = "cpu/unaware"; }
+  const Description& description() const override { return description_; }
+  Support supports(const Problem&) const override { return Support::yes(); }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  std::unique_ptr<Plan> plan(const Problem&, const Arguments&, Device&) const override {
+    throw Error(ErrorKind::device_failure, "it was planned");
+  }
+
+ private:
+  Description description_;
+};
+
+void expect_refused(const Implementation& implementation, const Problem& problem,
+                    const std::string& named) {
+  SCOPED_TRACE(implementation.description().name + " " + problem.to_string());
+  const Support support = implementation.supports(problem);
+  EXPECT_FALSE(support);
+  EXPECT_NE(support.reason.find(named), std::string::npos) << support.reason;
+  const auto device = open_device("cpu");
+  try {
+    implementation.plan(problem, GatedDeltaArguments{}, *device);
+    ADD_FAILURE() << "planned without complaint";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
+    EXPECT_NE(std::string(error.what()).find(named), std::string::npos) << error.what();
+  }
+}
+
+TEST(VariantGuard, AnImplementationThatSaysNothingOfVariantsRefusesThem) {
+  const Unaware unaware;
+  const auto guarded = refusing_other_variants({&unaware});
+  ASSERT_EQ(guarded.size(), 1u);
+  EXPECT_TRUE(guarded[0]->supports(Problem::parse("gated_delta:dim=64")));
+  expect_refused(*guarded[0], Problem::parse("gated_delta:update=additive"), "update=additive");
+  expect_refused(*guarded[0], Problem::parse("gated_delta:steps=2"), "steps=2");
+  expect_refused(*guarded[0], Problem::parse("gated_delta:decay=channel"), "decay=channel");
+}
+
+// No device is needed to be refused, so this holds of CUDA kernels on a machine without one.
+TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
+  for (const Implementation* implementation : all_implementations()) {
+    const Description& description = implementation->description();
+    if (description.operation == Operation::causal_conv1d) continue;
+    const std::string operation = to_string(description.operation);
+    const auto problem = [&](const char* variant) {
+      return Problem::parse(operation + ":heads=1/2,dim=64,seq=70,dtype=f32," + variant);
+    };
+    if (!description.variants.additive_update) {
+      expect_refused(*implementation, problem("update=additive"), "update=additive");
+    }
+    if (!description.variants.decay_per_channel) {
+      expect_refused(*implementation, problem("decay=channel"), "decay=channel");
+    }
+    if (description.variants.most_steps == 1 && description.operation == Operation::gated_delta) {
+      expect_refused(*implementation, problem("steps=2"), "steps=2");
+    }
+  }
+}
+
+TEST(VariantGuard, CpuFormsNameEveryVariant) {
+  for (const char* name : {"cpu/naive", "cpu/recurrent", "cpu/chunkwise"}) {
+    const Implementation& implementation = find_implementation(Operation::gated_delta, name);
+    for (const std::string& text : with_each_variant("gated_delta:heads=1/2,dim=64,seq=70")) {
+      EXPECT_TRUE(implementation.supports(Problem::parse(text))) << name << " " << text;
+    }
+  }
+}
+
+using RecurrenceVariants = ImplementationTest;
+
+TEST_P(RecurrenceVariants, AgreeWithTheReference) {
+  expect_all_agree(with_each_variant(
+      "gated_delta:heads=2/4,dim=64,seq=0+130+1+64+0+33,dtype=f32,gates=mid,h0=normal"));
+  expect_all_agree(with_each_variant(
+      "gated_delta:heads=1/2,dim=60x100,seq=70+5,dtype=bf16,gates=real,h0=normal,layout=vk,"
+      "slots=padding"));
+  expect_all_agree(with_each_variant("gated_delta:heads=1/2,dim=64,seq=17x1,dtype=bf16,h0=normal"));
+}
+
+TEST_P(RecurrenceVariants, AgreeInEveryGateRegime) {
+  for (const char* gates : {"real", "none", "near_one", "strong", "reset", "tiny"}) {
+    expect_all_agree(with_each_variant(
+        "gated_delta:heads=1/2,dim=32,seq=150,dtype=f32,h0=normal,gates=" + std::string(gates)));
+  }
+  expect_all_agree(
+      with_each_variant("gated_delta:heads=1/2,dim=32,seq=150,dtype=f32,h0=large,gates=reset"));
+}
+
+TEST_P(RecurrenceVariants, AgreeForKeysThatRepeatAndBetasUpToTwo) {
+  for (const char* keys : {"correlated", "equal", "alternating", "zero"}) {
+    for (const char* betas : {"one", "wide", "two"}) {
+      expect_all_agree(with_each_variant("gated_delta:heads=1/1,dim=32,seq=130,gates=mid,keys=" +
+                                         std::string(keys) + ",betas=" + betas));
+    }
+  }
+}
+
+TEST_P(RecurrenceVariants, AgreeInEveryEncodingAndWithNormAndScale) {
+  for (const char* gate : {"decay", "neg_log_decay", "logits"}) {
+    expect_all_agree(with_each_variant(
+        "gated_delta:heads=1/2,dim=32,seq=70,norm=1,keys=unnormalised,scale=-0.5,beta=logit,gate=" +
+        std::string(gate)));
+  }
+}
+
+TEST_P(RecurrenceVariants, AgreeForEveryChunkSize) {
+  for (const char* chunk : {"16", "24", "33", "64", "256"}) {
+    expect_all_agree(with_each_variant(
+        "gated_delta:heads=1/1,dim=32,seq=300+3,gates=mid,h0=normal,chunk=" + std::string(chunk)));
+  }
+}
+
+// Decays of single channels that break exponentials of sums, at the edges of chunks and of the
+// blocks within them.
+TEST_P(RecurrenceVariants, ChannelResetsAndHugeDecaysAtEdges) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const char* variant : {"decay=channel", "decay=channel,update=additive"}) {
+    Case inputs = generate_case(
+        Problem::parse("gated_delta:heads=1/1,dim=16,seq=100,gates=near_one,h0=normal,seed=5," +
+                       std::string(variant)));
+    if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+    const std::vector<float> usual = inputs.gate.values;
+    for (const float value : {-infinity, -3e38f, -1000.0f, -104.0f, -88.0f, -86.0f, -40.0f}) {
+      inputs.gate.values = usual;
+      for (const std::size_t token : {0, 15, 16, 17, 31, 32, 47, 63, 64, 99}) {
+        for (std::size_t channel = token % 3; channel < 16; channel += 3) {
+          inputs.gate.values[token * 16 + channel] = value;
+        }
+      }
+      SCOPED_TRACE("log_decay " + std::to_string(value));
+      expect_agrees(inputs);
+    }
+    inputs.gate.values.assign(usual.size(), -infinity);
+    expect_agrees(inputs);
+  }
+}
+
+// Decays of 1e-12 in one channel at every token beside one that keeps everything: their quotients
+// over a chunk would be 1e300.
+TEST_P(RecurrenceVariants, ChannelsOfVeryDifferentMemory) {
+  Case inputs = generate_case(
+      Problem::parse("gated_delta:heads=1/1,dim=32,seq=200,gates=none,h0=normal,decay=channel"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  for (std::size_t i = 0; i < inputs.gate.values.size(); ++i) {
+    inputs.gate.values[i] = -static_cast<float>(i % 32);
+  }
+  expect_agrees(inputs);
+}
+
+// A step is a token without decay whose output nobody reads, so the bits are the same for a form
+// that goes from token to token; one that goes in chunks may round its products otherwise.
+TEST_P(RecurrenceVariants, StepsAreTokensWithoutDecayOrReading) {
+  for (const char* variant : {"steps=2", "steps=4,decay=channel", "steps=3,update=additive"}) {
+    const Case product = generate_case(Problem::parse(
+        "gated_delta:heads=1/2,dim=32x48,seq=90+0+33,gates=mid,h0=normal," + std::string(variant)));
+    const Case tokens = steps_as_tokens(product);
+    if (!implementation().supports(tokens.problem)) continue;
+    SCOPED_TRACE(product.problem.to_string());
+    const Outputs read =
+        outputs_of_last_steps(product.problem, execute(implementation(), tokens, device()));
+    expect_outputs_agree(product, read);
+    if (!implementation().supports(product.problem)) continue;
+    const Outputs native = execute(implementation(), product, device());
+    const std::string form = implementation().description().form;
+    if (form == "naive" || form == "recurrent") {
+      EXPECT_TRUE(same_bits(native.output, read.output));
+      EXPECT_TRUE(same_bits(native.state_pool, read.state_pool));
+    }
+  }
+}
+
+TEST_P(RecurrenceVariants, KeepTheirPrecisionOverLongSequences) {
+  for (const char* variant : {"decay=channel", "update=additive", "steps=2"}) {
+    expect_all_agree(
+        {"gated_delta:heads=1/1,dim=32,seq=2000,gates=near_one,h0=normal," + std::string(variant),
+         "gated_delta:heads=1/1,dim=32,seq=2000,gates=real," + std::string(variant)});
+  }
+}
+
+GDN_INSTANTIATE_FOR(RecurrenceVariants, Operation::gated_delta);
+
+using LayerVariants = ImplementationTest;
+
+TEST_P(LayerVariants, AgreeWithTheReference) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    for (const char* variant :
+         {"update=additive", "decay=channel", "update=additive,decay=channel"}) {
+      expect_all_agree(
+          {"gated_delta_layer:heads=1/2,dim=64,seq=70+0+3,gate=logits,beta=logit,"
+           "h0=normal,dtype=" +
+           std::string(dtype) + "," + variant});
+    }
+  }
+}
+
+GDN_INSTANTIATE_FOR(LayerVariants, Operation::gated_delta_layer);
+
+}  // namespace
+}  // namespace gdn
