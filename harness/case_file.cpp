@@ -485,6 +485,24 @@ void write_case(const Case& c, const std::string& path) {
 // ---- outputs
 // --------------------------------------------------------------------------------------
 
+void write_origin(GroupWriter& file, const OutputsOrigin& origin) {
+  file.attribute("implementation", origin.implementation);
+  file.attribute("device", origin.device);
+  file.attribute("chunk_size", origin.chunk);
+  file.attribute("library_version", origin.library_version);
+  file.attribute("command", origin.command);
+}
+
+OutputsOrigin read_origin(const GroupReader& file) {
+  OutputsOrigin origin;
+  origin.implementation = file.string_attribute_or("implementation", "");
+  origin.device = file.string_attribute_or("device", "");
+  origin.chunk = file.integer_attribute_or("chunk_size", 0, 0);
+  origin.library_version = file.string_attribute_or("library_version", "");
+  origin.command = file.string_attribute_or("command", "");
+  return origin;
+}
+
 void write_outputs(const Case& inputs, const Outputs& outputs, const OutputsOrigin& origin,
                    const std::string& path) {
   const Problem& p = inputs.problem;
@@ -492,11 +510,7 @@ void write_outputs(const Case& inputs, const Outputs& outputs, const OutputsOrig
   require_other_file(inputs, target.file);
   GroupWriter file(target.file, target.group, GroupWriter::Mode::replace_file);
   write_problem(file, inputs);
-  file.attribute("implementation", origin.implementation);
-  file.attribute("device", origin.device);
-  file.attribute("chunk_size", origin.chunk);
-  file.attribute("library_version", origin.library_version);
-  file.attribute("command", origin.command);
+  write_origin(file, origin);
   if (p.operation != Operation::causal_conv1d) {
     file.dataset("output", {p.total_tokens(), p.num_value_heads, p.value_head_dim}, outputs.output);
     if (p.final_state) {
@@ -539,11 +553,7 @@ StoredOutputs read_outputs(const Case& inputs, const std::string& path) {
     stored.conv_state =
         file.doubles("conv_state", window_shape(inputs), "[slots, channels, width - 1]");
   }
-  stored.origin.implementation = file.string_attribute_or("implementation", "");
-  stored.origin.device = file.string_attribute_or("device", "");
-  stored.origin.chunk = file.integer_attribute_or("chunk_size", 0, 0);
-  stored.origin.library_version = file.string_attribute_or("library_version", "");
-  stored.origin.command = file.string_attribute_or("command", "");
+  stored.origin = read_origin(file);
   return stored;
 }
 

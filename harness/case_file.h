@@ -48,6 +48,12 @@ struct OutputsOrigin {
   std::string command;
 };
 
+class GroupReader;
+class GroupWriter;
+void write_origin(GroupWriter& file, const OutputsOrigin& origin);
+/// Attributes absent from the file are empty.
+OutputsOrigin read_origin(const GroupReader& file);
+
 /// The outputs of the case's operation; replaces the file. State pools are stored without padding,
 /// as [slots, Hv, Dk, Dv] (or [.., Dv, Dk]) under the name final_state.
 void write_outputs(const Case& inputs, const Outputs& outputs, const OutputsOrigin& origin,

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "harness/build_info.h"
-#include "harness/cli/json.h"
+#include "harness/json.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -16,10 +16,6 @@ extern const char* const page_js;
 }  // namespace report_text
 
 namespace {
-
-using cli::json_number;
-using cli::json_object;
-using cli::json_string;
 
 std::string json_value(const Row& row, const RowColumn& column) {
   if (const auto* text = std::get_if<std::string Row::*>(&column.member)) {

@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "harness/cli/command.h"
-#include "harness/cli/json.h"
 #include "harness/grid.h"
+#include "harness/json.h"
 #include "harness/table.h"
 #include "interface/error.h"
 

@@ -3,7 +3,7 @@
 
 #include "harness/build_info.h"
 #include "harness/cli/command.h"
-#include "harness/cli/json.h"
+#include "harness/json.h"
 #include "interface/device.h"
 
 namespace gdn::cli {

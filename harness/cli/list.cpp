@@ -4,7 +4,7 @@
 #include <map>
 
 #include "harness/cli/command.h"
-#include "harness/cli/json.h"
+#include "harness/json.h"
 #include "interface/device.h"
 #include "interface/error.h"
 #include "interface/implementation.h"

@@ -10,8 +10,8 @@
 
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
-#include "harness/cli/json.h"
 #include "harness/cli/measure_options.h"
+#include "harness/json.h"
 #include "harness/row_store.h"
 #include "interface/error.h"
 

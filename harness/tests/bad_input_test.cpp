@@ -162,7 +162,7 @@ TEST_F(CommandLine, RunThenVerifyOutputs) {
 
 TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
   for (const char* command : {"list", "info", "gen", "run", "verify", "bench", "sweep", "table",
-                              "report", "compare", "baseline"}) {
+                              "report", "compare", "baseline", "convert"}) {
     const Finished help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.output.find("Example:\n  gdnbench " + std::string(command)), std::string::npos)

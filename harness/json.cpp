@@ -1,10 +1,10 @@
-#include "harness/cli/json.h"
+#include "harness/json.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-namespace gdn::cli {
+namespace gdn {
 
 std::string json_string(const std::string& text) {
   std::string quoted = "\"";
@@ -45,4 +45,4 @@ std::string json_object(const std::vector<std::pair<std::string, std::string>>& 
   return text + "}";
 }
 
-}  // namespace gdn::cli
+}  // namespace gdn

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace gdn::cli {
+namespace gdn {
 
 std::string json_string(const std::string& text);
 /// Shortest form that reads back to the same double; null for NaN and infinities.
@@ -13,4 +13,4 @@ std::string json_number(double value);
 /// Values are JSON already.
 std::string json_object(const std::vector<std::pair<std::string, std::string>>& members);
 
-}  // namespace gdn::cli
+}  // namespace gdn
