@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "hip/code_objects.h"
-#include "hip/emulator/cost_model.h"
+#include "hip/emulator/modelled_card.h"
 #include "hip/kernel_launcher.h"
 #include "interface/error.h"
 
@@ -61,32 +61,28 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   }
   void copy_async(void* destination, const void* source, std::int64_t bytes) override {
     std::memmove(destination, source, static_cast<std::size_t>(bytes));
-    model_transfer(2 * bytes);
+    if (timing_) card_.transfer(bytes, bytes);
   }
   void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
     std::memset(destination, byte, static_cast<std::size_t>(bytes));
-    model_transfer(bytes);
+    if (timing_) card_.transfer(0, bytes);
   }
   void synchronize() override {}        // launches run at once
-  void flush_cache_async() override {}  // no cache is modelled
+  void flush_cache_async() override {}  // every modelled time starts with an empty cache
 
   TimeSample time_launch(const std::function<void()>& prepare,
                          const std::function<void()>& launch) override {
     if (prepare) prepare();
-    const bool profile = options_.profile;
-    options_.profile = true;
-    modelled_us_ = 0;
+    card_.clear();
     timing_ = true;
     try {
       launch();
     } catch (...) {
       timing_ = false;
-      options_.profile = profile;
       throw;
     }
     timing_ = false;
-    options_.profile = profile;
-    return {modelled_us_ / 1000, gfx906::CardModel{}.clock_mhz};
+    return {card_.total_us() / 1000, card_.model().clock_mhz};
   }
   std::function<void()> capture(const std::function<void()>&) override { return nullptr; }
   void* native_stream() const override { return const_cast<EmulatorDevice*>(this); }
@@ -99,22 +95,22 @@ class EmulatorDevice final : public Device, public KernelLauncher {
     for (const auto& [first, bytes] : buffers_) {
       ranges.push_back({first, first + static_cast<std::uint64_t>(bytes)});
     }
+    const gfx906::Extent groups{grid.x, grid.y, grid.z}, items{block.x, block.y, block.z};
+    const std::string_view block_of_arguments{static_cast<const char*>(arguments), argument_bytes};
     const gfx906::LaunchResult result =
-        gfx906::launch(code, kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
-                       {static_cast<const char*>(arguments), argument_bytes}, 0, ranges, options_);
+        timing_
+            ? card_.launch(code, kernel, groups, items, block_of_arguments, 0, ranges, options_)
+            : gfx906::launch(code, kernel, groups, items, block_of_arguments, 0, ranges, options_);
     if (result.num_faults > 0) {
       throw Error(ErrorKind::device_failure, "gfx906-emulator: " + result.faults.front().text +
                                                  " (the first of " +
                                                  std::to_string(result.num_faults) + " faults)");
     }
     counters_.add(result.counters);
-    if (timing_) {
-      const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-      modelled_us_ += gfx906::modelled_time_us(result.counters, code.find(kernel), 0, threads);
-    }
   }
 
   const gfx906::Counters& counters() const { return counters_; }
+  const gfx906::ModelledCard& card() const { return card_; }
 
  protected:
   void release(void* data) noexcept override {
@@ -125,12 +121,6 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   }
 
  private:
-  void model_transfer(std::int64_t bytes) {
-    const gfx906::CardModel card;
-    if (timing_) {
-      modelled_us_ += card.dispatch_us + static_cast<double>(bytes) / (card.memory_tb_per_s * 1e6);
-    }
-  }
   const gfx906::CodeObject& load(const std::string& kernel) {
     const EmbeddedCodeObject& object = code_object_of(kernel);
     auto& loaded = loaded_[object.name];
@@ -145,7 +135,7 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   std::map<std::string, std::unique_ptr<gfx906::CodeObject>> loaded_;
   gfx906::Counters counters_;
   bool timing_ = false;
-  double modelled_us_ = 0;
+  gfx906::ModelledCard card_;
 };
 
 }  // namespace
@@ -160,10 +150,22 @@ std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options) {
   return std::make_unique<EmulatorDevice>(options);
 }
 
-const gfx906::Counters& emulator_counters(const Device& device) {
+namespace {
+
+const EmulatorDevice& require_emulator(const Device& device) {
   const auto* emulator = dynamic_cast<const EmulatorDevice*>(&device);
   if (emulator == nullptr) throw_bad_input("device " + device.info().name + ": not the emulator");
-  return emulator->counters();
+  return *emulator;
+}
+
+}  // namespace
+
+const gfx906::Counters& emulator_counters(const Device& device) {
+  return require_emulator(device).counters();
+}
+
+const std::vector<gfx906::ModelledLaunch>& modelled_launches(const Device& device) {
+  return require_emulator(device).card().launches();
 }
 
 }  // namespace gdn::hip

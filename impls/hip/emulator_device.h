@@ -4,8 +4,10 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "hip/emulator/emulator.h"
+#include "hip/emulator/modelled_card.h"
 #include "interface/device.h"
 
 namespace gdn::hip {
@@ -16,5 +18,7 @@ std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options = {})
 /// Counters of everything launched on the device since it was opened; with LaunchOptions::profile
 /// all of them are filled. Throws Error(bad_input) if `device` is not an emulator.
 const gfx906::Counters& emulator_counters(const Device& device);
+/// Every kernel of the last time_launch(), with its counters and modelled time. Throws the same.
+const std::vector<gfx906::ModelledLaunch>& modelled_launches(const Device& device);
 
 }  // namespace gdn::hip

@@ -37,7 +37,14 @@ struct LaunchOptions {
       0;                 ///< +- this many ulp of pseudo-random noise on exp, log, rcp, rsq, sqrt
   int threads = 0;       ///< host threads over workgroups; 0 = all cores
   bool profile = false;  ///< LDS bank conflicts, cache lines, timelines (slower)
-  int max_faults = 8;    ///< recorded in words; all are counted
+  bool trace_lines = false;  ///< with profile: record every cache line touched, for the L2's model
+  int max_faults = 8;        ///< recorded in words; all are counted
+};
+
+/// One cache line touched by one vector-memory instruction, for the model of the L2.
+struct LineAccess {
+  std::uint64_t cycle;  ///< of the workgroup's own timeline
+  std::uint64_t line;   ///< address / 64, times 2, plus 1 if written
 };
 
 struct Context {
@@ -53,6 +60,7 @@ struct Context {
   std::uint64_t workgroup = 0;
   MemoryRange last_range;  ///< the range the previous global access fell into
   std::string last_undefined_lds_read;
+  std::vector<LineAccess> lines{};  ///< LaunchOptions::trace_lines: of the running workgroup
 
   /// Records a fault; throws it as Error(device_failure) if the launch cannot go on.
   void report(FaultKind kind, const Wave& wave, const Instruction& instruction,

@@ -30,11 +30,18 @@ struct Counters {
   /// dwords), and how many of them only because two addresses of a group share a bank.
   std::uint64_t lds_cycles = 0;
   std::uint64_t lds_conflict_cycles = 0;
-  /// Cycles of one wave alone (cost_model.h), the longest of each workgroup, summed over
-  /// workgroups.
+  /// Cycles the CUs' vector-memory paths need: per access the largest of 16 addresses a cycle, one
+  /// line a cycle and 64 bytes a cycle.
+  std::uint64_t memory_path_cycles = 0;
+  /// Cycles of a workgroup alone on a CU (cost_model.h), summed over workgroups.
   std::uint64_t path_cycles = 0;
   std::uint64_t vector_cycles = 0;  ///< VALU cycles over all waves
   std::map<std::string, std::uint64_t> by_mnemonic;
+
+  // Only with an L2 (modelled_card.h).
+  std::uint64_t l2_hits = 0;               ///< of global_lines
+  std::uint64_t memory_lines_read = 0;     ///< lines the L2 read from memory
+  std::uint64_t memory_lines_written = 0;  ///< lines it wrote back
 
   std::uint64_t total() const {
     std::uint64_t sum = 0;

@@ -40,6 +40,7 @@ struct Launch {
   DispatchPacket packet;
   std::vector<std::uint8_t> arguments;
   std::vector<MemoryRange> global;
+  std::vector<WorkgroupTrace> traces;
 };
 
 /// Registers of a wave at its start, as the kernel descriptor asks (AMDGPU ABI, "Initial Kernel
@@ -106,13 +107,20 @@ void run(Context& context, Wave& wave, int budget) {
     const int index = wave.pc++;
     const Instruction& instruction = code[index];
     ++context.counters.instructions[static_cast<std::size_t>(instruction.unit)];
-    instruction.execute(context, wave, instruction);
-    if constexpr (profile) {
-      advance_timeline(wave, instruction, card);
-      const Unit unit = instruction.unit;
-      if (unit == Unit::vector || unit == Unit::vector_half || unit == Unit::vector_quarter) {
-        context.counters.vector_cycles += static_cast<std::uint64_t>(issue_cycles(unit));
+    if constexpr (!profile) {
+      instruction.execute(context, wave, instruction);
+    } else {
+      Counters& counters = context.counters;
+      AccessCost cost{counters.lds_cycles, counters.lds_bytes, counters.memory_path_cycles};
+      const std::uint64_t vector_cycles = wave.vector_cycles;
+      instruction.execute(context, wave, instruction);
+      if (instruction.unit == Unit::cross_lane) {
+        counters.lds_cycles += static_cast<std::uint64_t>(card.crossbar_cycles);
       }
+      cost = {counters.lds_cycles - cost.lds_cycles, counters.lds_bytes - cost.lds_bytes,
+              counters.memory_path_cycles - cost.memory_path_cycles};
+      advance_timeline(wave, instruction, cost, card);
+      counters.vector_cycles += wave.vector_cycles - vector_cycles;
       ++context.executed[static_cast<std::size_t>(index)];
     }
   }
@@ -149,36 +157,52 @@ class Workgroup {
       if (!any && !pass_barrier()) return;
     }
   }
+  /// Cycles of the cost model, once all waves have ended.
+  std::uint64_t path_cycles() const { return interval_start_; }
 
  private:
+  /// Ends a barrier interval of the cost model: no wave goes on before the slowest wave has come
+  /// and the shared units have served all.
+  void close_interval() {
+    constexpr std::size_t kSimds = 4;
+    std::uint64_t simd_cycles[kSimds] = {};
+    std::uint64_t latest = 0;
+    for (const auto& wave : waves_) {
+      latest = std::max(latest, wave->cycle);
+      simd_cycles[static_cast<std::size_t>(wave->id) % kSimds] += wave->vector_cycles;
+      wave->vector_cycles = 0;
+    }
+    const Counters& counters = context_.counters;
+    const std::uint64_t busiest = std::max({*std::max_element(simd_cycles, simd_cycles + kSimds),
+                                            counters.lds_cycles - lds_cycles_before_,
+                                            counters.memory_path_cycles - memory_cycles_before_});
+    lds_cycles_before_ = counters.lds_cycles;
+    memory_cycles_before_ = counters.memory_path_cycles;
+    interval_start_ = std::max(latest, interval_start_ + busiest);
+    for (const auto& wave : waves_) wave->cycle = interval_start_;
+  }
+
   /// No wave runs: all ended (false), or all are at a barrier and pass it, or they diverged (a
   /// fault).
   bool pass_barrier() {
     Wave* waiting = nullptr;
     std::size_t done = 0;
-    std::uint64_t latest = 0;
     bool running = false;
     for (const auto& wave : waves_) {
       if (wave->state == WaveState::done) ++done;
       if (wave->state == WaveState::running) running = true;
       if (wave->state == WaveState::at_barrier) waiting = wave.get();
-      latest = std::max(latest, wave->cycle);
     }
     if (running) return true;  // random order had not picked it
-    if (waiting == nullptr) {
-      context_.counters.path_cycles += latest;
-      return false;
-    }
+    close_interval();
+    if (waiting == nullptr) return false;
     if (done > 0) {
       const Instruction& barrier = context_.kernel.code[static_cast<std::size_t>(waiting->pc - 1)];
       context_.report(
           FaultKind::divergent_barrier, *waiting, barrier,
           std::to_string(done) + " of " + std::to_string(waves_.size()) + " waves have ended");
     }
-    for (const auto& wave : waves_) {
-      wave->state = WaveState::running;
-      wave->cycle = latest;
-    }
+    for (const auto& wave : waves_) wave->state = WaveState::running;
     context_.lds.next_interval();
     ++context_.counters.barriers;
     return true;
@@ -187,10 +211,13 @@ class Workgroup {
   Context& context_;
   std::vector<std::unique_ptr<Wave>>& waves_;
   std::mt19937 random_;
+  std::uint64_t interval_start_ = 0;
+  std::uint64_t lds_cycles_before_ = context_.counters.lds_cycles;
+  std::uint64_t memory_cycles_before_ = context_.counters.memory_path_cycles;
 };
 
 /// One host thread: takes workgroups until none is left or one has failed.
-void work(const Launch& launch, std::atomic<std::uint64_t>& next, Context& context) {
+void work(Launch& launch, std::atomic<std::uint64_t>& next, Context& context) {
   const auto num_waves = static_cast<int>((launch.block.count() + kLanes - 1) / kLanes);
   const std::uint64_t groups = launch.grid.count();
   std::vector<std::unique_ptr<Wave>> waves;
@@ -201,7 +228,14 @@ void work(const Launch& launch, std::atomic<std::uint64_t>& next, Context& conte
     for (int i = 0; i < num_waves; ++i) {
       initialise(*waves[static_cast<std::size_t>(i)], launch, context.workgroup, i);
     }
-    Workgroup(context, waves).run_all();
+    context.lines.clear();
+    Workgroup workgroup(context, waves);
+    workgroup.run_all();
+    if (launch.options.profile) {
+      const std::uint64_t path = workgroup.path_cycles();
+      context.counters.path_cycles += path;
+      launch.traces[context.workgroup] = {path, context.lines};
+    }
     ++context.counters.workgroups;
     context.counters.waves += static_cast<std::uint64_t>(num_waves);
   }
@@ -278,7 +312,11 @@ void Counters::add(const Counters& other) {
   global_lines += other.global_lines;
   lds_cycles += other.lds_cycles;
   lds_conflict_cycles += other.lds_conflict_cycles;
+  memory_path_cycles += other.memory_path_cycles;
   path_cycles += other.path_cycles;
+  l2_hits += other.l2_hits;
+  memory_lines_read += other.memory_lines_read;
+  memory_lines_written += other.memory_lines_written;
   vector_cycles += other.vector_cycles;
   for (const auto& [name, count] : other.by_mnemonic) by_mnemonic[name] += count;
 }
@@ -291,7 +329,7 @@ void clear(Wave& wave) {
   wave.scc = wave.scc_defined = false;
   wave.state = WaveState::running;
   wave.id = wave.pc = 0;
-  wave.cycle = 0;
+  wave.cycle = wave.vector_cycles = wave.lds_free = wave.memory_free = 0;
   wave.vector_memory_done.clear();
   wave.lds_done.clear();
   wave.set_scalar64(kExec, kAllLanes);
@@ -312,7 +350,8 @@ LaunchResult launch(const CodeObject& code, const std::string& kernel_name, Exte
                     std::to_string(kernel.lds_bytes + dynamic_lds_bytes) +
                     " bytes of LDS; a gfx906 workgroup has 65536");
   }
-  Launch state{code, kernel, grid, block, dynamic_lds_bytes, options, {}, {}, global};
+  Launch state{code, kernel, grid, block, dynamic_lds_bytes, options, {}, {}, global, {}};
+  if (options.profile) state.traces.resize(grid.count());
   state.arguments.assign(std::max<std::size_t>(kernel.kernarg_bytes, arguments.size()) + 64, 0);
   std::memcpy(state.arguments.data(), arguments.data(), arguments.size());
   const std::uint32_t blocks[3] = {block.x, block.y, block.z}, grids[3] = {grid.x, grid.y, grid.z};
@@ -369,6 +408,7 @@ LaunchResult launch(const CodeObject& code, const std::string& kernel_name, Exte
     if (failure) std::rethrow_exception(failure);
   }
   LaunchResult result;
+  result.workgroups = std::move(state.traces);
   for (const auto& context : contexts) {
     for (std::size_t i = 0; i < context->executed.size(); ++i) {
       if (context->executed[i] == 0) continue;

@@ -27,8 +27,16 @@ struct Extent {
   std::uint64_t count() const { return std::uint64_t{x} * y * z; }
 };
 
+/// With LaunchOptions::profile, of one workgroup: how long it runs alone on a CU (cost_model.h) and
+/// the cache lines it touches, in its own time.
+struct WorkgroupTrace {
+  std::uint64_t path_cycles = 0;
+  std::vector<LineAccess> lines;  ///< with LaunchOptions::trace_lines
+};
+
 struct LaunchResult {
   Counters counters;
+  std::vector<WorkgroupTrace> workgroups;
   std::vector<Fault> faults;  ///< the first few, in words
   std::uint64_t num_faults = 0;
 };

@@ -197,7 +197,8 @@ void execute_ds_add(Context& context, Wave& wave, const Instruction& in) {
 // ---- global
 // ---------------------------------------------------------------------------------------
 
-void count_lines(Context& context, const u64* addresses, u64 exec, u64 size) {
+void count_lines(Context& context, const Wave& wave, const u64* addresses, u64 exec, u64 size,
+                 bool is_write) {
   u64 lines[2 * kLanes];
   int count = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -206,13 +207,21 @@ void count_lines(Context& context, const u64* addresses, u64 exec, u64 size) {
     lines[count++] = (addresses[lane] + size - 1) / 64;
   }
   std::sort(lines, lines + count);
-  context.counters.global_lines += static_cast<u64>(std::unique(lines, lines + count) - lines);
+  const u64* const end = std::unique(lines, lines + count);
+  const auto distinct = static_cast<u64>(end - lines);
+  context.counters.global_lines += distinct;
+  const u64 bytes = static_cast<u64>(std::popcount(exec)) * size;
+  context.counters.memory_path_cycles += std::max({u64{kLanes / 16}, distinct, (bytes + 63) / 64});
+  if (!context.options.trace_lines) return;
+  for (const u64* line = lines; line != end; ++line) {
+    context.lines.push_back({wave.cycle, *line * 2 + (is_write ? 1 : 0)});
+  }
 }
 
 /// Addresses of a global or flat access: operand `vaddr` (64 bits, or 32 with a scalar base in
 /// operand `saddr`) plus the offset; all checked.
 void global_addresses(Context& context, const Wave& wave, const Instruction& in, int vaddr,
-                      int saddr, u64 size, u64* addresses) {
+                      int saddr, u64 size, bool is_write, u64* addresses) {
   const Operand& vector = in.operand[static_cast<std::size_t>(vaddr)];
   const bool scalar_base =
       in.num_operands > saddr &&
@@ -237,12 +246,12 @@ void global_addresses(Context& context, const Wave& wave, const Instruction& in,
       find_range(context, wave, in, address, size);
     }
   }
-  if (context.options.profile) count_lines(context, addresses, exec, size);
+  if (context.options.profile) count_lines(context, wave, addresses, exec, size, is_write);
 }
 void execute_global_load(Context& context, Wave& wave, const Instruction& in) {
   u64 addresses[kLanes];
   const auto size = static_cast<u64>(in.memory.size());
-  global_addresses(context, wave, in, 1, 2, size, addresses);
+  global_addresses(context, wave, in, 1, 2, size, false, addresses);
   const u64 exec = wave.exec();
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!bit(exec, lane)) continue;
@@ -256,7 +265,7 @@ void execute_global_load(Context& context, Wave& wave, const Instruction& in) {
 void execute_global_store(Context& context, Wave& wave, const Instruction& in) {
   u64 addresses[kLanes];
   const auto size = static_cast<u64>(in.memory.size());
-  global_addresses(context, wave, in, 0, 2, size, addresses);
+  global_addresses(context, wave, in, 0, 2, size, true, addresses);
   const u64 exec = wave.exec();
   const int data = in.operand[1].index;
   require_defined(context, wave, in, exec, registers_defined(wave, data, register_count(in.memory)),
@@ -272,7 +281,7 @@ template <typename T>
 void execute_global_add(Context& context, Wave& wave, const Instruction& in) {
   u64 addresses[kLanes];
   const int shift = in.returns_value ? 1 : 0;
-  global_addresses(context, wave, in, shift, 2 + shift, 4, addresses);
+  global_addresses(context, wave, in, shift, 2 + shift, 4, true, addresses);
   const u64 exec = wave.exec();
   const int data = in.operand[static_cast<std::size_t>(1 + shift)].index;
   require_defined(context, wave, in, exec, wave.v_defined[data], "added value");

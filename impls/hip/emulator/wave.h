@@ -33,6 +33,9 @@ struct alignas(64) Wave {
 
   // The wave's own timeline, in shader cycles (cost_model.h).
   std::uint64_t cycle = 0;
+  std::uint64_t vector_cycles = 0;                ///< VALU issue since the last barrier
+  std::uint64_t lds_free = 0;                     ///< when the LDS has served what this wave asked
+  std::uint64_t memory_free = 0;                  ///< the same of the vector-memory path
   std::vector<std::uint64_t> vector_memory_done;  ///< completion times of accesses, oldest first
   std::vector<std::uint64_t> lds_done;
 
