@@ -59,10 +59,9 @@ class List : public Command {
     const std::string& backend = implementation.description().backend;
     std::string reason = "no " + backend + " device";
     for (const BackendStatus& status : backend_statuses()) {
-      const bool emulates = backend == "hip" && status.backend == "gfx906-emulator";
-      if (status.backend != backend && !emulates) continue;
+      if (!does_backend(status.backend, backend)) continue;
       if (!status.available) {
-        if (!emulates) reason = status.detail;
+        if (status.backend == backend) reason = status.detail;
         continue;
       }
       const Support support = runs_on(implementation, device_info(status.backend));

@@ -4,6 +4,7 @@
 
 #include "cuda/check.h"
 #include "cuda/gates.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/require.h"
 
 namespace gdn::cuda {
@@ -84,9 +85,8 @@ void enqueue_gate_pass(const GateParams& params, const std::int64_t* sequence_of
   if (count == 0) return;
   const auto blocks =
       static_cast<unsigned int>(std::min<std::int64_t>((count + kThreads - 1) / kThreads, 1 << 16));
-  gate_pass_kernel<<<blocks, kThreads, 0, stream>>>(params, sequence_offsets, num_sequences,
-                                                    token_capacity, log_decay, beta);
-  GDN_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(gate_pass_kernel, blocks, kThreads, 0, stream, params, sequence_offsets,
+                num_sequences, token_capacity, log_decay, beta);
 }
 
 }  // namespace gdn::cuda

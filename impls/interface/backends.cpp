@@ -8,6 +8,9 @@
 #ifdef GDN_WITH_CUDA
 #include "cuda/cuda_device.h"
 #endif
+#ifdef GDN_CUDA_EMULATED
+#include "cuda/emulated/emulated_device.h"
+#endif
 #ifdef GDN_WITH_HIP
 #include "hip/emulator_device.h"
 #include "hip/hip_device.h"
@@ -21,6 +24,14 @@ BackendStatus cuda_status() {
   return cuda::status();
 #else
   return {"cuda", false, GDN_CUDA_ABSENT_REASON};
+#endif
+}
+
+BackendStatus cuda_emulated_status() {
+#ifdef GDN_CUDA_EMULATED
+  return cuda_emulated::status();
+#else
+  return {"cuda-emulated", false, "built with GDN_CUDA_EMULATED=OFF"};
 #endif
 }
 
@@ -43,7 +54,7 @@ BackendStatus emulator_status() {
 }  // namespace
 
 std::vector<BackendStatus> backend_statuses() {
-  return {cpu::status(), cuda_status(), hip_status(), emulator_status()};
+  return {cpu::status(), cuda_status(), cuda_emulated_status(), hip_status(), emulator_status()};
 }
 
 std::unique_ptr<Device> open_device(const std::string& name) {
@@ -69,6 +80,9 @@ std::unique_ptr<Device> open_device(const std::string& name) {
     if (backend == "cpu") return cpu::open();
 #ifdef GDN_WITH_CUDA
     if (backend == "cuda") return cuda::open(index);
+#endif
+#ifdef GDN_CUDA_EMULATED
+    if (backend == cuda_emulated::kBackend) return cuda_emulated::open(index);
 #endif
 #ifdef GDN_WITH_HIP
     if (backend == "hip") return hip::open(index);

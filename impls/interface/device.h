@@ -15,7 +15,7 @@
 namespace gdn {
 
 struct DeviceInfo {
-  std::string backend;          ///< "cpu", "cuda", "hip", "gfx906-emulator"
+  std::string backend;          ///< "cpu", "cuda", "cuda-emulated", "hip", "gfx906-emulator"
   std::string name;             ///< as the driver names it: "NVIDIA H200"
   std::string driver_version;   ///< empty for the CPU
   std::string toolkit_version;  ///< of the compiler that built the kernels
@@ -122,7 +122,8 @@ struct BackendStatus {
 };
 std::vector<BackendStatus> backend_statuses();
 
-/// "cpu", "cuda", "cuda:1", "hip", "gfx906-emulator", or "best" (a GPU if there is one, else cpu).
+/// "cpu", "cuda", "cuda:1", "cuda-emulated", "hip", "gfx906-emulator", or "best" (a GPU if there is
+/// one, else cpu).
 /// Throws Error(device_unavailable) with the reason, Error(bad_input) for an unknown name.
 std::unique_ptr<Device> open_device(const std::string& name);
 

@@ -4,10 +4,14 @@
 
 namespace gdn {
 
+bool does_backend(const std::string& device_backend, const std::string& backend) {
+  return device_backend == backend || (device_backend == "gfx906-emulator" && backend == "hip") ||
+         (device_backend == "cuda-emulated" && backend == "cuda");
+}
+
 Support runs_on(const Implementation& implementation, const DeviceInfo& device) {
   const Description& description = implementation.description();
-  const bool emulated = description.backend == "hip" && device.backend == "gfx906-emulator";
-  if (description.backend != device.backend && !emulated) {
+  if (!does_backend(device.backend, description.backend)) {
     return Support::no(description.name + " needs a " + description.backend + " device, not " +
                        device.backend);
   }

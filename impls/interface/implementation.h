@@ -170,6 +170,9 @@ class Implementation {
 const std::vector<const Implementation*>& all_implementations();
 /// By operation and name; throws Error(bad_input) with the nearest name.
 const Implementation& find_implementation(Operation operation, const std::string& name);
+/// Whether a device of `device_backend` runs implementations of `backend`: the same, or its
+/// emulator.
+bool does_backend(const std::string& device_backend, const std::string& backend);
 /// Whether the device can run it: backend and compute capability; the reason if not.
 Support runs_on(const Implementation& implementation, const DeviceInfo& device);
 

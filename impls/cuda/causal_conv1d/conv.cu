@@ -24,6 +24,7 @@
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/element.cuh"
 #include "cuda/gates.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 
@@ -290,8 +291,8 @@ void launch_channels(const ConvParams& p, cudaStream_t stream) {
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
   const unsigned int blocks =
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
-  conv_channels_kernel<Token, Width, Count>
-      <<<blocks, kChannelThreads, 0, stream>>>(p, static_cast<int>(channel_blocks));
+  launch_kernel(conv_channels_kernel<Token, Width, Count>, blocks, kChannelThreads, 0, stream, p,
+                static_cast<int>(channel_blocks));
 }
 
 template <typename Token>
@@ -300,7 +301,7 @@ void launch(const ConvParams& p, cudaStream_t stream) {
     const std::int64_t channel_blocks = (p.channels + kTimeWarps - 1) / kTimeWarps;
     const unsigned int blocks =
         grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
-    conv_time_kernel<Token><<<blocks, 32 * kTimeWarps, 0, stream>>>(p, channel_blocks);
+    launch_kernel(conv_time_kernel<Token>, blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
     return;
   }
   constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps

@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 
 namespace gdn {
@@ -126,7 +127,8 @@ class Naive final : public Implementation {
         device, info, std::move(workspaces),
         [params, states, blocks, dtype = problem.token_dtype](cudaStream_t stream) {
           with_element_type(dtype, [&](auto token) {
-            naive_kernel<decltype(token)><<<blocks, kThreads, 0, stream>>>(params, states);
+            launch_kernel(naive_kernel<decltype(token)>, blocks, kThreads, 0, stream, params,
+                          states);
           });
         });
   }

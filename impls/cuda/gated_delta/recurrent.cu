@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 
 namespace gdn {
@@ -154,13 +155,13 @@ template <typename Token>
 void launch(const GatedDeltaParams& params, unsigned int blocks, cudaStream_t stream) {
   switch (params.key_head_dim) {
     case 64:
-      recurrent_kernel<Token, 64><<<blocks, kWarp, 0, stream>>>(params);
+      launch_kernel(recurrent_kernel<Token, 64>, blocks, kWarp, 0, stream, params);
       return;
     case 96:
-      recurrent_kernel<Token, 96><<<blocks, kWarp, 0, stream>>>(params);
+      launch_kernel(recurrent_kernel<Token, 96>, blocks, kWarp, 0, stream, params);
       return;
     case 128:
-      recurrent_kernel<Token, 128><<<blocks, kWarp, 0, stream>>>(params);
+      launch_kernel(recurrent_kernel<Token, 128>, blocks, kWarp, 0, stream, params);
       return;
   }
 }

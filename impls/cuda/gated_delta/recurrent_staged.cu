@@ -26,9 +26,10 @@
 // and 11.2.
 #include <cuda_runtime.h>
 
-#include "cuda/async_copy.cuh"
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/ptx.cuh"
 
 namespace gdn {
 namespace cuda {
@@ -106,9 +107,8 @@ class TilePreparation {
       const int k = i % kKeyVectors * kVector;
       if (t >= tokens || k >= p_.key_head_dim) continue;
       const std::int64_t token = work_.span.first + first + t;
-      copy_async_16(&shared_.raw_query[stage][t][k],
-                    query_at<Token>(p_, token, work_.key_head) + k);
-      copy_async_16(&shared_.raw_key[stage][t][k], key_at<Token>(p_, token, work_.key_head) + k);
+      copy16_async(&shared_.raw_query[stage][t][k], query_at<Token>(p_, token, work_.key_head) + k);
+      copy16_async(&shared_.raw_key[stage][t][k], key_at<Token>(p_, token, work_.key_head) + k);
     }
 #pragma unroll
     for (int i = lane_; i < kTile * kValueVectors; i += 32) {
@@ -116,8 +116,8 @@ class TilePreparation {
       const int v = i % kValueVectors * kVector;
       if (t >= tokens || work_.column + v >= p_.value_head_dim) continue;
       const std::int64_t token = work_.span.first + first + t;
-      copy_async_16(&shared_.raw_value[stage][t][v],
-                    value_at<Token>(p_, token, work_.head) + work_.column + v);
+      copy16_async(&shared_.raw_value[stage][t][v],
+                   value_at<Token>(p_, token, work_.head) + work_.column + v);
     }
     commit_copies();
   }
@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
     recurrent_staged_kernel(const GatedDeltaParams p) {
   constexpr int kComputeThreads = kColumns / kWidth * Lanes;
   constexpr int kThreads = kComputeThreads + 32;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  unsigned char* const shared_bytes = dynamic_shared_memory();
   using Shared = SharedTiles<Token, KeyDim>;
   Shared& shared = *reinterpret_cast<Shared*>(shared_bytes);
 
@@ -390,7 +390,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
       if (i < num_tiles) {
         preparation.start_copy(i + 2);
         preparation.load_gates(i + 1);
-        wait_for_copies<2>();
+        wait_copies<2>();
         __syncwarp();
         preparation.prepare(i, static_cast<int>(i % 2));
         __syncwarp();
@@ -540,8 +540,8 @@ class RecurrentStaged final : public Implementation {
                   " columns=32 lanes=" + std::to_string(choice.lanes);
     return std::make_unique<LaunchPlan>(
         device, info, std::vector<DeviceBuffer>{}, [params, blocks, choice](cudaStream_t stream) {
-          choice.kernel<<<blocks, static_cast<unsigned int>(choice.threads),
-                          static_cast<std::size_t>(choice.shared_bytes), stream>>>(params);
+          launch_kernel(choice.kernel, blocks, static_cast<unsigned int>(choice.threads),
+                        static_cast<std::size_t>(choice.shared_bytes), stream, params);
         });
   }
 };

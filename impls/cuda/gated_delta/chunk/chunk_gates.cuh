@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/ptx.cuh"
 
 namespace gdn::cuda {
 
@@ -27,13 +28,6 @@ struct alignas(16) ChunkGates {
 };
 
 #ifdef __CUDACC__
-
-/// 2^x, flushed to zero below the normal range.
-__device__ __forceinline__ float exp2_flushed(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
 
 /// exp(G_i - G_j) for i >= j, at most 1. For i < j also a finite value, meaningless.
 template <int C>

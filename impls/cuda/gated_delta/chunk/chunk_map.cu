@@ -1,4 +1,5 @@
 #include "cuda/gated_delta/chunk/chunk_map.cuh"
+#include "cuda/launch_kernel.cuh"
 
 namespace gdn::cuda {
 namespace {
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void enqueue_chunk_map(const GatedDeltaParams& params, const ChunkMap& map, int chunk_tokens,
                        cudaStream_t stream) {
-  chunk_map_kernel<<<1, kThreads, 0, stream>>>(params, map, chunk_tokens);
+  launch_kernel(chunk_map_kernel, 1, kThreads, 0, stream, params, map, chunk_tokens);
 }
 
 }  // namespace gdn::cuda

@@ -10,6 +10,7 @@
 #include "cuda/gated_delta/chunk/stage_outputs.cuh"
 #include "cuda/gated_delta/chunk/stage_states.cuh"
 #include "cuda/gated_delta/chunk/stage_wu.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 
 namespace gdn::cuda {
@@ -68,25 +69,26 @@ void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
 
   enqueue_chunk_map(p, w.map, C, stream);
   if (p.normalize_qk) {
-    norms_kernel<Element><<<blocks((launch.token_capacity * p.num_key_heads + kWarps - 1) / kWarps),
-                            kGateThreads, 0, stream>>>(p, w);
+    const auto norm_warps = launch.token_capacity * p.num_key_heads;
+    launch_kernel(norms_kernel<Element>, blocks((norm_warps + kWarps - 1) / kWarps), kGateThreads,
+                  0, stream, p, w);
   }
-  gates_kernel<C><<<blocks((chunk_heads + kWarps - 1) / kWarps), kGateThreads, 0, stream>>>(p, w);
-  inverse_kernel<Element, C>
-      <<<blocks(chunk_heads), 2 * C, sizeof(InverseShared<Element, C>), stream>>>(p, w);
+  launch_kernel(gates_kernel<C>, blocks((chunk_heads + kWarps - 1) / kWarps), kGateThreads, 0,
+                stream, p, w);
+  launch_kernel(inverse_kernel<Element, C>, blocks(chunk_heads), 2 * C,
+                sizeof(InverseShared<Element, C>), stream, p, w);
   const int slabs = wu_slabs(p.value_head_dim) + wu_slabs(p.key_head_dim);
-  wu_kernel<Element, C>
-      <<<blocks(chunk_heads * slabs), kWuThreads, sizeof(WuShared<Element, C>), stream>>>(p, w);
+  launch_kernel(wu_kernel<Element, C>, blocks(chunk_heads * slabs), kWuThreads,
+                sizeof(WuShared<Element, C>), stream, p, w);
   const std::int64_t tiles =
       (blocks_of_16(p.value_head_dim) + launch.state_warps - 1) / launch.state_warps;
   with_states_kernel<Element, C>(p.key_head_dim, [&](auto* kernel) {
-    kernel<<<blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles),
-             32 * (launch.state_warps + kLoadingWarps), states_shared_bytes<Element, C>(launch),
-             stream>>>(p, w, launch.state_stages);
+    launch_kernel(kernel, blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles),
+                  32 * (launch.state_warps + kLoadingWarps),
+                  states_shared_bytes<Element, C>(launch), stream, p, w, launch.state_stages);
   });
-  outputs_kernel<Element, C>
-      <<<blocks(chunk_heads), kOutputThreads<C>,
-         outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim).bytes, stream>>>(p, w);
+  launch_kernel(outputs_kernel<Element, C>, blocks(chunk_heads), kOutputThreads<C>,
+                outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim).bytes, stream, p, w);
 }
 
 }  // namespace gdn::cuda

@@ -24,6 +24,7 @@
 #include <type_traits>
 
 #include "cuda/element.cuh"
+#include "cuda/ptx.cuh"
 
 namespace gdn::cuda {
 
@@ -108,31 +109,6 @@ __device__ __forceinline__ Accumulator zero_accumulator() {
 
 namespace detail {
 
-template <typename Element>
-__device__ __forceinline__ void mma_m16n8k16(float* sums, const std::uint32_t (&a)[4],
-                                             std::uint32_t b0, std::uint32_t b1) {
-  if constexpr (std::is_same_v<Element, __half>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
-__device__ __forceinline__ void mma_m16n8k8_tf32(float (&sums)[4], const std::uint32_t (&a)[4],
-                                                 std::uint32_t b0, std::uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /// x = high + low to 2^-22 |x|. Truncation keeps NaN and infinity in the high part.
 struct Tf32Parts {
   std::uint32_t high;
@@ -151,8 +127,8 @@ template <typename Element>
 __device__ __forceinline__ void multiply_add(Accumulator& acc, const Fragment<Element>& a,
                                              const Fragment<Element>& b) {
   if constexpr (!std::is_same_v<Element, float>) {
-    detail::mma_m16n8k16<Element>(acc.value, a.pair, b.pair[0], b.pair[2]);
-    detail::mma_m16n8k16<Element>(acc.value + 4, a.pair, b.pair[1], b.pair[3]);
+    mma_m16n8k16<Element>(acc.value, a.pair, b.pair[0], b.pair[2]);
+    mma_m16n8k16<Element>(acc.value + 4, a.pair, b.pair[1], b.pair[3]);
   } else {
     // The hardware's k index t, t + 4 is given our columns 2t, 2t + 1, in A and in B alike.
     std::uint32_t a_high[2][4], a_low[2][4];
@@ -174,9 +150,9 @@ __device__ __forceinline__ void multiply_add(Accumulator& acc, const Fragment<El
       for (int half = 0; half < 2; ++half) {
         const detail::Tf32Parts b0 = detail::split_tf32(b.pair[2 * half + n].x);
         const detail::Tf32Parts b1 = detail::split_tf32(b.pair[2 * half + n].y);
-        detail::mma_m16n8k8_tf32(small, a_low[half], b0.high, b1.high);
-        detail::mma_m16n8k8_tf32(small, a_high[half], b0.low, b1.low);
-        detail::mma_m16n8k8_tf32(sums, a_high[half], b0.high, b1.high);
+        mma_m16n8k8_tf32(small, a_low[half], b0.high, b1.high);
+        mma_m16n8k8_tf32(small, a_high[half], b0.low, b1.low);
+        mma_m16n8k8_tf32(sums, a_high[half], b0.high, b1.high);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) acc.value[4 * n + i] += sums[i] + small[i];
@@ -236,12 +212,7 @@ __device__ __forceinline__ Fragment<Element> load_fragment(const Element* tile, 
                                            column + fragment_column(lane, 2 * q));
     }
   } else {
-    const auto address = static_cast<std::uint32_t>(
-        __cvta_generic_to_shared(tile + (row + lane % 16) * stride + column + lane / 16 * 8));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(result.pair[0]), "=r"(result.pair[1]), "=r"(result.pair[2]),
-                   "=r"(result.pair[3])
-                 : "r"(address));
+    load_matrices(result.pair, tile + (row + lane % 16) * stride + column + lane / 16 * 8);
   }
   return result;
 }
@@ -260,12 +231,8 @@ __device__ __forceinline__ Fragment<Element> load_fragment_transposed(const Elem
       result.pair[q] = make_float2(element[0], element[stride]);
     }
   } else {
-    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(
-        tile + (row + lane % 8 + lane / 16 * 8) * stride + column + lane / 8 % 2 * 8));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(result.pair[0]), "=r"(result.pair[1]), "=r"(result.pair[2]),
-                   "=r"(result.pair[3])
-                 : "r"(address));
+    load_matrices_transposed(
+        result.pair, tile + (row + lane % 8 + lane / 16 * 8) * stride + column + lane / 8 % 2 * 8);
   }
   return result;
 }

@@ -5,6 +5,7 @@
 
 #include "cuda/check.h"
 #include "cuda/gated_delta/chunk/fused_kernel.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 
 namespace gdn::cuda {
@@ -45,9 +46,9 @@ void enqueue_fused(const GatedDeltaParams& p, const FusedSplit& split, cudaStrea
       grid_blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles, "cuda/fused");
   with_key_blocks(p.key_head_dim, [&](auto blocks) {
     const FusedLayout layout = fused_layout<Element, C, blocks>(split);
-    fused_kernel<Element, C, blocks>
-        <<<count, 32 * (split.value_warps + split.preparing_warps), layout.bytes, stream>>>(
-            p, split, layout);
+    launch_kernel(fused_kernel<Element, C, blocks>, count,
+                  32 * (split.value_warps + split.preparing_warps), layout.bytes, stream, p, split,
+                  layout);
   });
 }
 

@@ -14,13 +14,13 @@
 // chunks to come arrive meanwhile.
 #pragma once
 
-#include "cuda/gated_delta/chunk/async_copy.cuh"
-#include "cuda/gated_delta/chunk/barriers.cuh"
 #include "cuda/gated_delta/chunk/chunk_gates.cuh"
 #include "cuda/gated_delta/chunk/fragments.cuh"
 #include "cuda/gated_delta/chunk/fused_launch.cuh"
 #include "cuda/gated_delta/chunk/output_pair.cuh"
+#include "cuda/gated_delta/chunk/tile_copy.cuh"
 #include "cuda/gated_delta/chunk/triangular_inverse.cuh"
+#include "cuda/ptx.cuh"
 
 namespace gdn::cuda {
 
@@ -70,19 +70,6 @@ __host__ __device__ constexpr FusedLayout fused_layout(const FusedSplit& split) 
   at.work = at.bytes;
   at.bytes += static_cast<int>(sizeof(FusedWork));
   return at;
-}
-
-/// This thread's lane and warp, read anew: what is derived from it is computed where it is used,
-/// rather than once before the loop over chunks and then held in registers that the state needs.
-__device__ __forceinline__ int lane_anew() {
-  int lane;
-  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-  return lane;
-}
-__device__ __forceinline__ int warp_anew() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread / 32;
 }
 
 /// T, P and the key and query factors of one chunk from its K and Q, by the preparing warps. The
@@ -337,7 +324,7 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
                                         kFewestPreparingWarps),
                                   1)
     fused_kernel(const GatedDeltaParams p, const FusedSplit split, const FusedLayout at) {
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  unsigned char* const shared_bytes = dynamic_shared_memory();
   const int thread = static_cast<int>(threadIdx.x);
   const int num_threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32;

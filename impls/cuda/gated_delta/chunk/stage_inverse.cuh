@@ -7,8 +7,8 @@
 // Bound by: latency of the substitution (C / 16 dependent block rows); its products are float32.
 #pragma once
 
-#include "cuda/gated_delta/chunk/async_copy.cuh"
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
+#include "cuda/gated_delta/chunk/tile_copy.cuh"
 
 namespace gdn::cuda {
 
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(2 * C)
   constexpr int kBlocks = C / 16;
   constexpr int kThreads = 32 * kBlocks;
   constexpr int kKeyStride = tile_stride(kInverseSlab);
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  unsigned char* const shared_bytes = dynamic_shared_memory();
   auto& shared = *reinterpret_cast<InverseShared<Element, C>*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;

@@ -9,9 +9,9 @@
 // Bound by: memory; S alone is Dk Dv / C elements a token and head.
 #pragma once
 
-#include "cuda/gated_delta/chunk/async_copy.cuh"
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/output_pair.cuh"
+#include "cuda/gated_delta/chunk/tile_copy.cuh"
 
 namespace gdn::cuda {
 
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C <
   constexpr int kBlocks = C / 16;
   constexpr int kThreads = kOutputThreads<C>;
   constexpr int kKeyStride = tile_stride(kOutputSlab);
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  unsigned char* const shared_bytes = dynamic_shared_memory();
   auto& gates = *reinterpret_cast<ChunkGates<C>*>(shared_bytes);
   const OutputsLayout at = outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim);
   auto* const query_tile = reinterpret_cast<Element*>(shared_bytes + at.query);

@@ -13,9 +13,9 @@
 // where many.
 #pragma once
 
-#include "cuda/gated_delta/chunk/async_copy.cuh"
-#include "cuda/gated_delta/chunk/barriers.cuh"
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
+#include "cuda/gated_delta/chunk/tile_copy.cuh"
+#include "cuda/ptx.cuh"
 
 namespace gdn::cuda {
 
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
   // Where registers allow, blocks of S past Dk, which are zero, are multiplied as well: without
   // branches the loads of one block run ahead of the products of the one before.
   constexpr bool kEveryBlock = kKeyBlocks <= 8 && sizeof(Element) == 2;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  unsigned char* const shared_bytes = dynamic_shared_memory();
   const int thread = static_cast<int>(threadIdx.x);
   const int num_threads = static_cast<int>(blockDim.x);
   const int warps = num_threads / 32 - kLoadingWarps;

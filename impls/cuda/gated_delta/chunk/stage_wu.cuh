@@ -11,8 +11,8 @@
 // and writes as much as it read of V and K.
 #pragma once
 
-#include "cuda/gated_delta/chunk/async_copy.cuh"
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
+#include "cuda/gated_delta/chunk/tile_copy.cuh"
 
 namespace gdn::cuda {
 
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kWuThreads)
     wu_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w) {
   constexpr int kBlocks = C / 16;
   constexpr int kStride = tile_stride(kWuSlab);
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  unsigned char* const shared_bytes = dynamic_shared_memory();
   auto& shared = *reinterpret_cast<WuShared<Element, C>*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;

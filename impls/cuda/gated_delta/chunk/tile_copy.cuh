@@ -1,30 +1,12 @@
-// Asynchronous copies from global to shared memory (cp.async, sm_80 and later), 16 bytes at a time.
-// Both addresses and every row length are multiples of 16 bytes.
+// Tiles copied from global to shared memory asynchronously, 16 bytes at a time. Addresses and row
+// lengths are multiples of 16 bytes.
 #pragma once
 
 #include <cstdint>
 
+#include "cuda/ptx.cuh"
+
 namespace gdn::cuda {
-
-/// Copies 16 bytes, or writes 16 zero bytes where `valid` is false (`source` is then not read, but
-/// must still be a mapped address).
-__device__ __forceinline__ void copy16_async(void* shared, const void* source, bool valid = true) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source),
-               "r"(valid ? 16 : 0)
-               : "memory");
-}
-
-__device__ __forceinline__ void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/// Waits until at most `Pending` of this thread's latest committed groups are still under way.
-/// Other threads' copies: a barrier after it.
-template <int Pending>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
 
 /// Contiguous bytes, by num_threads threads.
 __device__ __forceinline__ void copy_async(void* shared, const void* source, int bytes, int thread,

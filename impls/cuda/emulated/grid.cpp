@@ -1,0 +1,400 @@
+#include "cuda/emulated/grid.h"
+
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_runtime.h"
+#include "interface/error.h"
+
+namespace gdn::cuda_grid {
+namespace {
+
+constexpr unsigned int kMaxThreads = 1024;
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+constexpr std::size_t kMaxSharedBytes = 232448;  // of a block on sm_90
+constexpr std::size_t kGuardBytes = 4096;        // behind the dynamic shared memory
+constexpr unsigned char kNanByte = 0xff;
+constexpr std::uint64_t kStackMark = 0x6764'6e20'7374'6163;
+constexpr int kBarriers = 16;
+
+ExecutionOptions g_options;
+
+struct Copy {
+  void* shared;
+  const void* source;
+  bool valid;
+};
+
+enum class State { ready, waiting, done };
+
+struct Fibre {
+  State state = State::done;
+  bool started = false;  // its context waits in the loop of fibre_main
+  ucontext_t start;
+  jmp_buf resume;
+  unsigned char* stack = nullptr;
+  int meetings = 0;  // parity chooses the warp's slots
+  std::vector<Copy> open_group;
+  std::deque<std::vector<Copy>> groups;
+};
+
+struct Warp {
+  WarpSlots slots[2];
+  const char* operation = nullptr;
+  int arrived = 0;
+};
+
+struct Barrier {
+  int arrived = 0;
+  int wanted = 0;  // 0: all live threads
+  std::vector<int> waiting;
+};
+
+// One processor's block: its fibres are used again for the next block.
+class Block {
+ public:
+  explicit Block(unsigned int threads)
+      : shared_(kMaxSharedBytes + kGuardBytes + 16), fibres_(threads), warps_((threads + 31) / 32) {
+    void* const stacks = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED) {
+      throw Error(ErrorKind::out_of_memory, "cuda-emulated: no memory for the threads' stacks");
+    }
+    stacks_ = static_cast<unsigned char*>(stacks);
+  }
+  ~Block() { munmap(stacks_, kMaxThreads * kStackBytes); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  void run(unsigned int index, std::size_t shared_bytes, const std::function<void()>& body);
+
+  // For the fibres.
+  void main_loop();
+  const WarpSlots& meet(const char* operation, const void* value, std::size_t bytes,
+                        void (*complete)(WarpSlots&));
+  void wait_at(int name, int num_threads);
+  unsigned char* shared() {
+    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
+    return shared_.data() + (16 - address % 16) % 16;
+  }
+  Fibre& current() { return fibres_[static_cast<std::size_t>(current_)]; }
+  int current_index() const { return current_; }
+
+ private:
+  Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
+  void step(int thread);  // runs a fibre until it waits or ends
+  bool run_warp(int warp, bool to_the_end);
+  void yield();
+  void end_thread();
+  void release_if_complete(int name);
+  [[noreturn]] void fail(const std::string& what);
+  std::string waiting_threads() const;
+
+  std::vector<unsigned char> shared_;
+  unsigned char* stacks_ = nullptr;
+  std::vector<Fibre> fibres_;
+  std::vector<Warp> warps_;
+  std::array<Barrier, kBarriers> barriers_;
+  const std::function<void()>* body_ = nullptr;
+  unsigned int index_ = 0;
+  int threads_ = 0;
+  int live_ = 0;
+  int current_ = 0;
+  std::string fault_;
+  std::exception_ptr thrown_;
+  std::mt19937_64 random_;
+  jmp_buf scheduler_;
+};
+
+thread_local Block* t_block = nullptr;
+
+void fibre_main() { t_block->main_loop(); }
+
+void Block::main_loop() {
+  for (;;) {
+    try {
+      (*body_)();
+    } catch (...) {
+      thrown_ = std::current_exception();
+    }
+    end_thread();
+    yield();
+  }
+}
+
+void Block::yield() {
+  if (_setjmp(current().resume) == 0) _longjmp(scheduler_, 1);
+}
+
+void Block::step(int thread) {
+  current_ = thread;
+  threadIdx = {static_cast<unsigned int>(thread), 0, 0};
+  Fibre& fibre = current();
+  if (_setjmp(scheduler_) != 0) return;
+  if (fibre.started) _longjmp(fibre.resume, 1);
+  fibre.started = true;
+  getcontext(&fibre.start);
+  fibre.start.uc_stack.ss_sp = fibre.stack;
+  fibre.start.uc_stack.ss_size = kStackBytes;
+  fibre.start.uc_link = nullptr;
+  makecontext(&fibre.start, fibre_main, 0);
+  setcontext(&fibre.start);
+}
+
+void Block::fail(const std::string& what) {
+  fault_ = what;
+  _longjmp(scheduler_, 1);  // this fibre and those that wait are given up; run() renews them
+}
+
+void Block::end_thread() {
+  current().state = State::done;
+  --live_;
+  for (int name = 0; name < kBarriers; ++name) release_if_complete(name);
+}
+
+void Block::release_if_complete(int name) {
+  Barrier& barrier = barriers_[static_cast<std::size_t>(name)];
+  if (barrier.arrived == 0) return;
+  if (barrier.arrived < (barrier.wanted == 0 ? live_ : barrier.wanted)) return;
+  for (const int thread : barrier.waiting) {
+    fibres_[static_cast<std::size_t>(thread)].state = State::ready;
+  }
+  barrier.waiting.clear();
+  barrier.arrived = 0;
+}
+
+void Block::wait_at(int name, int num_threads) {
+  if (name < 0 || name >= kBarriers) fail("barrier " + std::to_string(name) + " does not exist");
+  Barrier& barrier = barriers_[static_cast<std::size_t>(name)];
+  if (barrier.arrived > 0 && barrier.wanted != num_threads) {
+    fail("barrier " + std::to_string(name) + " is waited for by " + std::to_string(num_threads) +
+         " and by " + std::to_string(barrier.wanted) + " threads");
+  }
+  barrier.wanted = num_threads;
+  ++barrier.arrived;
+  current().state = State::waiting;
+  barrier.waiting.push_back(current_);
+  release_if_complete(name);
+  // Also the last to arrive gives way: who goes first is the scheduler's choice.
+  yield();
+}
+
+const WarpSlots& Block::meet(const char* operation, const void* value, std::size_t bytes,
+                             void (*complete)(WarpSlots&)) {
+  Fibre& fibre = current();
+  Warp& warp = warp_of(current_);
+  WarpSlots& slots = warp.slots[fibre.meetings++ % 2];
+  if (bytes > 0) std::memcpy(slots.given[current_ % 32], value, bytes);
+  if (warp.arrived == 0) {
+    warp.operation = operation;
+  } else if (std::strcmp(warp.operation, operation) != 0) {
+    fail(std::string("lanes of warp ") + std::to_string(current_ / 32) + " meet in " +
+         warp.operation + " and in " + operation);
+  }
+  ++warp.arrived;
+  const int size = std::min(32, threads_ - current_ / 32 * 32);
+  if (warp.arrived < size) {
+    fibre.state = State::waiting;
+    yield();
+  } else {
+    if (complete != nullptr) complete(slots);
+    warp.arrived = 0;
+    const int first = current_ / 32 * 32;
+    for (int lane = 0; lane < size; ++lane) {
+      fibres_[static_cast<std::size_t>(first + lane)].state = State::ready;
+    }
+  }
+  return slots;
+}
+
+// A turn of one warp: each of its ready lanes once, or again and again until none is ready.
+bool Block::run_warp(int warp, bool to_the_end) {
+  const int first = 32 * warp;
+  const int size = std::min(32, threads_ - first);
+  bool progress = false;
+  for (bool again = true; again;) {
+    again = false;
+    const int turn = g_options.order == ThreadOrder::random
+                         ? static_cast<int>(random_() % static_cast<unsigned int>(size))
+                         : 0;
+    for (int i = 0; i < size; ++i) {
+      const int lane = g_options.order == ThreadOrder::reverse ? size - 1 - i : (i + turn) % size;
+      if (fibres_[static_cast<std::size_t>(first + lane)].state != State::ready) continue;
+      step(first + lane);
+      if (!fault_.empty() || thrown_ != nullptr) return true;
+      progress = true;
+      again = to_the_end;
+    }
+  }
+  return progress;
+}
+
+std::string Block::waiting_threads() const {
+  for (int thread = 0; thread < threads_; ++thread) {
+    if (fibres_[static_cast<std::size_t>(thread)].state != State::waiting) continue;
+    const Warp& warp = warps_[static_cast<std::size_t>(thread / 32)];
+    std::string text = "threads wait for ever: thread " + std::to_string(thread);
+    for (int name = 0; name < kBarriers; ++name) {
+      const Barrier& barrier = barriers_[static_cast<std::size_t>(name)];
+      if (std::find(barrier.waiting.begin(), barrier.waiting.end(), thread) !=
+          barrier.waiting.end()) {
+        const int wanted = barrier.wanted == 0 ? live_ : barrier.wanted;
+        return text + " at barrier " + std::to_string(name) + ", where " +
+               std::to_string(barrier.arrived) + " of " + std::to_string(wanted) + " have come";
+      }
+    }
+    return text + " in " + (warp.operation != nullptr ? warp.operation : "?") + ", where " +
+           std::to_string(warp.arrived) + " lanes of warp " + std::to_string(thread / 32) +
+           " have come";
+  }
+  return "no thread waits";
+}
+
+void Block::run(unsigned int index, std::size_t shared_bytes, const std::function<void()>& body) {
+  t_block = this;
+  index_ = index;
+  threads_ = static_cast<int>(fibres_.size());
+  live_ = threads_;
+  body_ = &body;
+  fault_.clear();
+  thrown_ = nullptr;
+  random_.seed(g_options.seed * 0x9e3779b97f4a7c15u + index);
+  blockIdx = {index, 0, 0};
+  std::memset(shared(), kNanByte, shared_bytes + kGuardBytes);
+  for (Barrier& barrier : barriers_) barrier = Barrier{};
+  const int num_warps = (threads_ + 31) / 32;
+  for (int w = 0; w < num_warps; ++w) {
+    Warp& warp = warps_[static_cast<std::size_t>(w)];
+    warp.arrived = 0;
+    warp.operation = nullptr;
+  }
+  for (int thread = 0; thread < threads_; ++thread) {
+    Fibre& fibre = fibres_[static_cast<std::size_t>(thread)];
+    if (fibre.state != State::done) fibre.started = false;  // given up in an earlier block
+    fibre.stack = stacks_ + static_cast<std::size_t>(thread) * kStackBytes;
+    std::memcpy(fibre.stack, &kStackMark, sizeof kStackMark);
+    fibre.state = State::ready;
+    fibre.meetings = 0;
+    fibre.open_group.clear();
+    fibre.groups.clear();
+  }
+
+  std::vector<int> order(static_cast<std::size_t>(num_warps));
+  std::iota(order.begin(), order.end(), 0);
+  if (g_options.order == ThreadOrder::reverse) std::reverse(order.begin(), order.end());
+  while (live_ > 0 && fault_.empty() && thrown_ == nullptr) {
+    if (g_options.order == ThreadOrder::random) std::shuffle(order.begin(), order.end(), random_);
+    bool progress = false;
+    for (const int warp : order) {
+      progress |= run_warp(warp, g_options.order != ThreadOrder::random);
+      if (!fault_.empty() || thrown_ != nullptr) break;
+    }
+    if (!progress) fault_ = waiting_threads();
+  }
+  if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+  for (std::size_t i = 0; i < kGuardBytes && fault_.empty(); ++i) {
+    if (shared()[shared_bytes + i] != kNanByte) {
+      fault_ = "byte " + std::to_string(shared_bytes + i) + " of " + std::to_string(shared_bytes) +
+               " of the dynamic shared memory is written";
+    }
+  }
+  for (int thread = 0; thread < threads_ && fault_.empty(); ++thread) {
+    const Fibre& fibre = fibres_[static_cast<std::size_t>(thread)];
+    if (std::memcmp(fibre.stack, &kStackMark, sizeof kStackMark) != 0) {
+      fault_ = "thread " + std::to_string(thread) + " needs more stack than there is";
+    }
+  }
+  if (!fault_.empty()) {
+    throw Error(ErrorKind::device_failure,
+                "cuda-emulated: block " + std::to_string(index_) + ": " + fault_);
+  }
+}
+
+}  // namespace
+
+void set_execution_options(const ExecutionOptions& options) { g_options = options; }
+
+void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
+              const std::function<void()>& body) {
+  if (threads == 0 || threads > kMaxThreads || shared_bytes > kMaxSharedBytes || blocks == 0) {
+    throw Error(ErrorKind::device_failure, "cuda-emulated: a launch of " + std::to_string(blocks) +
+                                               " blocks of " + std::to_string(threads) +
+                                               " threads and " + std::to_string(shared_bytes) +
+                                               " bytes of shared memory is not possible");
+  }
+  std::atomic<unsigned int> next{0};
+  std::exception_ptr failure;
+  std::mutex failure_lock;
+  const auto work = [&] {
+    try {
+      const auto block = std::make_unique<Block>(threads);
+      blockDim = {threads, 1, 1};
+      gridDim = {blocks, 1, 1};
+      for (unsigned int index = next++; index < blocks; index = next++) {
+        block->run(index, shared_bytes, body);
+      }
+    } catch (...) {
+      const std::lock_guard<std::mutex> guard(failure_lock);
+      if (failure == nullptr) failure = std::current_exception();
+      next = blocks;
+    }
+  };
+  // On threads of their own: a kernel's static shared variables are new in each.
+  std::vector<std::thread> workers;
+  const unsigned int processors = std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned int i = 0; i < std::min(processors, blocks); ++i) workers.emplace_back(work);
+  for (std::thread& worker : workers) worker.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+unsigned char* dynamic_shared_memory() { return t_block->shared(); }
+
+void barrier(int name, int num_threads) { t_block->wait_at(name, num_threads); }
+
+const WarpSlots& meet(const char* operation, const void* value, std::size_t bytes,
+                      void (*complete)(WarpSlots&)) {
+  return t_block->meet(operation, value, bytes, complete);
+}
+
+int lane_index() { return t_block->current_index() % 32; }
+
+void add_copy(void* shared, const void* source, bool valid) {
+  t_block->current().open_group.push_back({shared, source, valid});
+}
+
+void close_copy_group() {
+  Fibre& fibre = t_block->current();
+  fibre.groups.push_back(std::move(fibre.open_group));
+  fibre.open_group.clear();
+}
+
+void wait_copy_groups(int pending) {
+  Fibre& fibre = t_block->current();
+  while (static_cast<int>(fibre.groups.size()) > pending) {
+    for (const Copy& copy : fibre.groups.front()) {
+      if (copy.valid) {
+        std::memcpy(copy.shared, copy.source, 16);
+      } else {
+        std::memset(copy.shared, 0, 16);
+      }
+    }
+    fibre.groups.pop_front();
+  }
+}
+
+}  // namespace gdn::cuda_grid

@@ -1,0 +1,62 @@
+// Runs a CUDA kernel's grid on the CPU: every thread of a block is a fibre, blocks are shared among
+// the processors. A fibre runs until it has to wait for others (a barrier, or an operation of its
+// warp), so a kernel behaves as on a GPU whose scheduler takes the order chosen here: one that
+// misses a barrier gives other results in at least one of the orders.
+//
+// Reported as Error(device_failure): threads that wait for ever, lanes of a warp that meet in
+// different operations, writes past the dynamic shared memory. Not modelled: races that no order of
+// whole steps between waits shows, memory ordering, time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace gdn::cuda_grid {
+
+/// Order in which the warps of a block, and the lanes of a warp, get their turns.
+enum class ThreadOrder {
+  forward,  ///< the first warp runs as far as it can, then the second, ...
+  reverse,  ///< the last one first
+  random,   ///< one step of a random warp at a time
+};
+
+struct ExecutionOptions {
+  ThreadOrder order = ThreadOrder::forward;
+  std::uint64_t seed = 1;  ///< of ThreadOrder::random
+};
+/// Of the launches from now on.
+void set_execution_options(const ExecutionOptions& options);
+
+/// Runs `body` as every thread of `blocks` blocks. Returns when all have ended.
+void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
+              const std::function<void()>& body);
+
+// ---- for the threads of a running grid
+
+/// The block's dynamic shared memory, filled with NaN when the block starts.
+unsigned char* dynamic_shared_memory();
+
+/// Waits until `num_threads` threads (0: all that have not ended) wait at barrier `name`.
+void barrier(int name, int num_threads);
+
+/// A warp's meeting: each lane hands in a value and sees those of all.
+constexpr std::size_t kSlotBytes = 64;
+struct WarpSlots {
+  alignas(16) unsigned char given[32][kSlotBytes];
+  alignas(16) unsigned char result[32][kSlotBytes];  ///< what `complete` makes of them
+};
+/// Stores `bytes` bytes as this lane's value, waits for the whole warp, has the last lane call
+/// `complete` (may be null), and returns the warp's slots: valid until the lane's next but one
+/// meeting. `operation` must be the same for all lanes.
+const WarpSlots& meet(const char* operation, const void* value, std::size_t bytes,
+                      void (*complete)(WarpSlots&));
+
+int lane_index();
+
+/// cp.async: copies are made when their group is waited for, as late as the hardware may.
+void add_copy(void* shared, const void* source, bool valid);
+void close_copy_group();
+void wait_copy_groups(int pending);
+
+}  // namespace gdn::cuda_grid

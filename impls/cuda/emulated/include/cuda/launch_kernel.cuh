@@ -1,0 +1,17 @@
+// Stands in for cuda/launch_kernel.cuh: the kernel runs on the CPU, before the call returns.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+namespace gdn::cuda {
+
+template <typename... Parameters, typename... Arguments>
+void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
+                   std::size_t shared_bytes, cudaStream_t, const Arguments&... arguments) {
+  cuda_grid::run_grid(blocks, threads, shared_bytes,
+                      [&] { kernel(static_cast<Parameters>(arguments)...); });
+}
+
+}  // namespace gdn::cuda

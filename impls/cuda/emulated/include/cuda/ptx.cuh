@@ -1,0 +1,165 @@
+// Stands in for cuda/ptx.cuh: what its instructions do, on the CPU. Products are summed in float64
+// and rounded once; the hardware truncates on the way, so results differ from a GPU's in the last
+// bits of float32.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace gdn::cuda {
+
+using cuda_grid::dynamic_shared_memory;
+
+inline void copy16_async(void* shared, const void* source, bool valid = true) {
+  cuda_grid::add_copy(shared, source, valid);
+}
+inline void commit_copies() { cuda_grid::close_copy_group(); }
+template <int Pending>
+void wait_copies() {
+  cuda_grid::wait_copy_groups(Pending);
+}
+
+inline void block_barrier() { cuda_grid::barrier(0, 0); }
+template <int name>
+void named_barrier(int num_threads) {
+  cuda_grid::barrier(name, num_threads);
+}
+
+inline int lane_anew() { return cuda_grid::lane_index(); }
+inline int warp_anew() { return static_cast<int>(threadIdx.x / 32); }
+
+inline float exp2_flushed(float x) {
+  const float result = exp2f(x);
+  return result < std::numeric_limits<float>::min() ? 0.0f : result;
+}
+
+namespace detail {
+
+/// 16-bit element `column` of the row whose address lane `row_lane` gave.
+inline std::uint16_t row_element(const cuda_grid::WarpSlots& slots, int row_lane, int column) {
+  const std::uint16_t* row;
+  std::memcpy(&row, slots.given[row_lane], sizeof row);
+  return row[column];
+}
+
+/// What a lane hands to a product.
+struct Operands {
+  std::uint32_t a[4];
+  std::uint32_t b[2];
+  float sums[4];
+};
+
+template <typename Element>
+float widened(std::uint32_t pair, int which) {
+  const auto bits = static_cast<std::uint16_t>(pair >> (16 * which));
+  if constexpr (std::is_same_v<Element, __half>) {
+    return __half2float({bits});
+  } else {
+    return __bfloat162float({bits});
+  }
+}
+
+/// sums[m][n] += sum over k of a(m, k) b(k, n), each lane its four sums (m16n8 layout: rows
+/// lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next).
+template <int kDepth, typename A, typename B>
+void multiply(cuda_grid::WarpSlots& slots, A a, B b) {
+  double left[16][kDepth], right[kDepth][8];
+  for (int m = 0; m < 16; ++m) {
+    for (int k = 0; k < kDepth; ++k) left[m][k] = static_cast<double>(a(m, k));
+  }
+  for (int k = 0; k < kDepth; ++k) {
+    for (int n = 0; n < 8; ++n) right[k][n] = static_cast<double>(b(k, n));
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    Operands own;
+    std::memcpy(&own, slots.given[lane], sizeof own);
+    for (int i = 0; i < 4; ++i) {
+      const int m = lane / 4 + 8 * (i / 2);
+      const int n = 2 * (lane % 4) + i % 2;
+      double sum = static_cast<double>(own.sums[i]);
+      for (int k = 0; k < kDepth; ++k) sum += left[m][k] * right[k][n];
+      own.sums[i] = static_cast<float>(sum);
+    }
+    std::memcpy(slots.result[lane], own.sums, sizeof own.sums);
+  }
+}
+
+inline Operands operands_of(const cuda_grid::WarpSlots& slots, int lane) {
+  Operands operands;
+  std::memcpy(&operands, slots.given[lane], sizeof operands);
+  return operands;
+}
+
+template <typename Element>
+void multiply_m16n8k16(cuda_grid::WarpSlots& slots) {
+  multiply<16>(
+      slots,
+      [&](int m, int k) {
+        const Operands held = operands_of(slots, m % 8 * 4 + k % 8 / 2);
+        return widened<Element>(held.a[m / 8 + 2 * (k / 8)], k % 2);
+      },
+      [&](int k, int n) {
+        return widened<Element>(operands_of(slots, n * 4 + k % 8 / 2).b[k / 8], k % 2);
+      });
+}
+
+inline void multiply_m16n8k8_tf32(cuda_grid::WarpSlots& slots) {
+  const auto tf32 = [](std::uint32_t bits) { return __uint_as_float(bits & 0xffffe000u); };
+  multiply<8>(
+      slots,
+      [&](int m, int k) {
+        return tf32(operands_of(slots, m % 8 * 4 + k % 4).a[m / 8 + 2 * (k / 4)]);
+      },
+      [&](int k, int n) { return tf32(operands_of(slots, n * 4 + k % 4).b[k / 4]); });
+}
+
+inline void product(const char* name, float* sums, const std::uint32_t (&a)[4], std::uint32_t b0,
+                    std::uint32_t b1, void (*complete)(cuda_grid::WarpSlots&)) {
+  const Operands own = {{a[0], a[1], a[2], a[3]}, {b0, b1}, {sums[0], sums[1], sums[2], sums[3]}};
+  const auto& slots = cuda_grid::meet(name, &own, sizeof own, complete);
+  std::memcpy(sums, slots.result[cuda_grid::lane_index()], 4 * sizeof(float));
+}
+
+}  // namespace detail
+
+inline void load_matrices(std::uint32_t (&pairs)[4], const void* row) {
+  const auto& slots = cuda_grid::meet("ldmatrix", &row, sizeof row, nullptr);
+  const int lane = cuda_grid::lane_index();
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const int row_lane = 8 * matrix + lane / 4;
+    const int column = 2 * (lane % 4);
+    pairs[matrix] = detail::row_element(slots, row_lane, column) |
+                    static_cast<std::uint32_t>(detail::row_element(slots, row_lane, column + 1))
+                        << 16;
+  }
+}
+
+inline void load_matrices_transposed(std::uint32_t (&pairs)[4], const void* row) {
+  const auto& slots = cuda_grid::meet("ldmatrix.trans", &row, sizeof row, nullptr);
+  const int lane = cuda_grid::lane_index();
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const int row_lane = 8 * matrix + 2 * (lane % 4);
+    const int column = lane / 4;
+    pairs[matrix] = detail::row_element(slots, row_lane, column) |
+                    static_cast<std::uint32_t>(detail::row_element(slots, row_lane + 1, column))
+                        << 16;
+  }
+}
+
+template <typename Element>
+void mma_m16n8k16(float* sums, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  detail::product("mma.m16n8k16", sums, a, b0, b1, detail::multiply_m16n8k16<Element>);
+}
+
+inline void mma_m16n8k8_tf32(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                             std::uint32_t b1) {
+  detail::product("mma.m16n8k8.tf32", sums, a, b0, b1, detail::multiply_m16n8k8_tf32);
+}
+
+}  // namespace gdn::cuda

@@ -1,0 +1,27 @@
+// Stands in for the CUDA Toolkit's header of this name: what the portable kernels use of float16.
+#pragma once
+
+#include "cuda_runtime_api.h"
+#include "interface/dtype.h"
+
+struct __half {
+  std::uint16_t bits;
+};
+struct alignas(4) __half2 {
+  __half x, y;
+};
+
+inline float __half2float(__half x) {
+  float result;
+  gdn::decode(gdn::DType::float16, &x, &result, 1);
+  return result;
+}
+inline __half __float2half_rn(float x) {
+  __half result;
+  gdn::encode(gdn::DType::float16, &x, &result, 1);
+  return result;
+}
+inline __half2 __floats2half2_rn(float x, float y) {
+  return {__float2half_rn(x), __float2half_rn(y)};
+}
+inline float2 __half22float2(__half2 pair) { return {__half2float(pair.x), __half2float(pair.y)}; }

@@ -1,0 +1,118 @@
+// Stands in for the CUDA Toolkit's header when kernels are compiled for the CPU: the part of it
+// that the portable kernels use. Threads run as fibres (grid.h).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/emulated/grid.h"
+
+#define __CUDACC__ 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+#define __align__(bytes) alignas(bytes)
+
+struct uint3 {
+  unsigned int x, y, z;
+};
+// Set for the fibre that runs.
+inline thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  unsigned int x, y, z, w;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) {
+  return {x, y, z, w};
+}
+
+template <typename T>
+constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+inline std::uint32_t __float_as_uint(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float __uint_as_float(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline float __fdividef(float a, float b) { return a / b; }
+
+// ---- a block's threads among each other
+
+inline void __syncthreads() { gdn::cuda_grid::barrier(0, 0); }
+inline void __syncwarp(unsigned int = ~0u) {
+  gdn::cuda_grid::meet("__syncwarp", nullptr, 0, nullptr);
+}
+
+namespace gdn::cuda_grid {
+/// The value of lane `source` of this lane's group of `width` lanes.
+template <typename T>
+T value_of_lane(const char* operation, T value, int source) {
+  static_assert(sizeof(T) <= kSlotBytes);
+  const WarpSlots& slots = meet(operation, &value, sizeof value, nullptr);
+  T result;
+  std::memcpy(&result, slots.given[source], sizeof result);
+  return result;
+}
+}  // namespace gdn::cuda_grid
+
+template <typename T>
+T __shfl_sync(unsigned int, T value, int source, int width = 32) {
+  const int lane = gdn::cuda_grid::lane_index();
+  return gdn::cuda_grid::value_of_lane("__shfl_sync", value, lane / width * width + source % width);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned int, T value, int mask, int width = 32) {
+  const int lane = gdn::cuda_grid::lane_index();
+  const int other = lane ^ mask;
+  return gdn::cuda_grid::value_of_lane("__shfl_xor_sync", value,
+                                       other / width == lane / width ? other : lane);
+}
+template <typename T>
+T __shfl_up_sync(unsigned int, T value, int distance, int width = 32) {
+  const int lane = gdn::cuda_grid::lane_index();
+  const int other = lane - distance;
+  return gdn::cuda_grid::value_of_lane("__shfl_up_sync", value,
+                                       other >= lane / width * width ? other : lane);
+}
+
+// ---- host side: launches run at once, so nothing can fail later
+
+using cudaStream_t = void*;
+enum cudaError_t { cudaSuccess = 0 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin };
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
+inline const char* cudaGetErrorName(cudaError_t) { return "cudaSuccess"; }
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 232448;  // of a block on sm_90
+  return cudaSuccess;
+}

@@ -1,0 +1,20 @@
+// Launching a kernel. The file of the same name under emulated/ runs it on the CPU instead.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "cuda/check.h"
+
+namespace gdn::cuda {
+
+/// `blocks` blocks of `threads` threads, enqueued on the stream. Throws Error(device_failure).
+template <typename... Parameters, typename... Arguments>
+void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
+                   std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+  kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...);
+  GDN_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace gdn::cuda
