@@ -10,4 +10,4 @@ case "${1:-}" in
   *) echo "usage: scripts/source_hash.sh kernels|harness" >&2; exit 2 ;;
 esac
 find "${roots[@]}" -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cmake' -o -name CMakeLists.txt \) \
-  -not -path '*/tests/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
+  -not -path '*/tests/*' -not -path 'impls/cuda/emulated/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1

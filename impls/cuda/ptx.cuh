@@ -8,19 +8,23 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace gdn::cuda {
+/// Declares `name`: the bytes of the block's dynamic shared memory, 16-byte aligned. A macro, since
+/// through a pointer the compiler would no longer know where they lie.
+#define GDN_DYNAMIC_SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
 
-/// The block's dynamic shared memory, 16-byte aligned.
-__device__ __forceinline__ unsigned char* dynamic_shared_memory() {
-  extern __shared__ __align__(16) unsigned char bytes[];
-  return bytes;
-}
+namespace gdn::cuda {
 
 // ---- cp.async: copies from global to shared memory that the thread does not wait for
 
-/// Copies 16 bytes, or writes 16 zero bytes where `valid` is false (`source` is then not read, but
-/// must still be a mapped address). Both addresses are multiples of 16 bytes.
-__device__ __forceinline__ void copy16_async(void* shared, const void* source, bool valid = true) {
+/// Copies 16 bytes. Both addresses are multiples of 16 bytes.
+__device__ __forceinline__ void copy16_async(void* shared, const void* source) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(source) : "memory");
+}
+
+/// The same, or writes 16 zero bytes where `valid` is false (`source` is then not read, but must
+/// still be a mapped address).
+__device__ __forceinline__ void copy16_async_if(bool valid, void* shared, const void* source) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source),
                "r"(valid ? 16 : 0)

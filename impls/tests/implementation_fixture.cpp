@@ -25,6 +25,7 @@ const OpenedDevice& opened_device(const std::string& backend) {
   OpenedDevice& opened = devices[backend];
   std::vector<std::string> names = {backend};
   if (backend == "hip") names.push_back("gfx906-emulator");  // the same machine code, on the host
+  if (backend == "cuda") names.push_back("cuda-emulated");   // the same sources
   for (const std::string& name : names) {
     try {
       opened.device = open_device(name);

@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
                                         kFewestPreparingWarps),
                                   1)
     fused_kernel(const GatedDeltaParams p, const FusedSplit split, const FusedLayout at) {
-  unsigned char* const shared_bytes = dynamic_shared_memory();
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const int num_threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32;

@@ -36,7 +36,7 @@ __device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const
 #pragma unroll 4
     for (; row < rows; row += row_step) {
       const bool valid = row < valid_rows && column_valid;
-      copy16_async(to, valid ? from : source, valid);
+      copy16_async_if(valid, to, valid ? from : source);
       to += row_step * stride;
       from += row_step * source_stride;
     }
@@ -44,8 +44,8 @@ __device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const
   }
   while (row < rows) {
     const bool valid = row < valid_rows && vector * kVector < columns;
-    copy16_async(tile + row * stride + vector * kVector,
-                 valid ? source + row * source_stride + vector * kVector : source, valid);
+    copy16_async_if(valid, tile + row * stride + vector * kVector,
+                    valid ? source + row * source_stride + vector * kVector : source);
     row += row_step;
     vector += vector_step;
     if (vector >= vectors) {

@@ -12,11 +12,15 @@
 #include <limits>
 #include <type_traits>
 
+#define GDN_DYNAMIC_SHARED_MEMORY(name) \
+  unsigned char* const name = ::gdn::cuda_grid::dynamic_shared_memory()
+
 namespace gdn::cuda {
 
-using cuda_grid::dynamic_shared_memory;
-
-inline void copy16_async(void* shared, const void* source, bool valid = true) {
+inline void copy16_async(void* shared, const void* source) {
+  cuda_grid::add_copy(shared, source, true);
+}
+inline void copy16_async_if(bool valid, void* shared, const void* source) {
   cuda_grid::add_copy(shared, source, valid);
 }
 inline void commit_copies() { cuda_grid::close_copy_group(); }
@@ -65,58 +69,64 @@ float widened(std::uint32_t pair, int which) {
   }
 }
 
-/// sums[m][n] += sum over k of a(m, k) b(k, n), each lane its four sums (m16n8 layout: rows
-/// lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next).
-template <int kDepth, typename A, typename B>
-void multiply(cuda_grid::WarpSlots& slots, A a, B b) {
-  double left[16][kDepth], right[kDepth][8];
+/// a [16 x kDepth] and b [kDepth x 8] of one product.
+template <int kDepth>
+struct Matrices {
+  double a[16][kDepth];
+  double b[kDepth][8];
+};
+
+/// sums += a b; each lane has four of the sums: rows lane / 4 and lane / 4 + 8, columns
+/// 2 (lane % 4) and the next.
+template <int kDepth>
+void multiply(cuda_grid::WarpSlots& slots, const Matrices<kDepth>& matrices) {
+  double sums[16][8] = {};
   for (int m = 0; m < 16; ++m) {
-    for (int k = 0; k < kDepth; ++k) left[m][k] = static_cast<double>(a(m, k));
-  }
-  for (int k = 0; k < kDepth; ++k) {
-    for (int n = 0; n < 8; ++n) right[k][n] = static_cast<double>(b(k, n));
+    for (int k = 0; k < kDepth; ++k) {
+      for (int n = 0; n < 8; ++n) sums[m][n] += matrices.a[m][k] * matrices.b[k][n];
+    }
   }
   for (int lane = 0; lane < 32; ++lane) {
     Operands own;
     std::memcpy(&own, slots.given[lane], sizeof own);
     for (int i = 0; i < 4; ++i) {
-      const int m = lane / 4 + 8 * (i / 2);
-      const int n = 2 * (lane % 4) + i % 2;
-      double sum = static_cast<double>(own.sums[i]);
-      for (int k = 0; k < kDepth; ++k) sum += left[m][k] * right[k][n];
-      own.sums[i] = static_cast<float>(sum);
+      const double sum = sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+      own.sums[i] = static_cast<float>(static_cast<double>(own.sums[i]) + sum);
     }
     std::memcpy(slots.result[lane], own.sums, sizeof own.sums);
   }
 }
 
-inline Operands operands_of(const cuda_grid::WarpSlots& slots, int lane) {
-  Operands operands;
-  std::memcpy(&operands, slots.given[lane], sizeof operands);
-  return operands;
-}
-
 template <typename Element>
 void multiply_m16n8k16(cuda_grid::WarpSlots& slots) {
-  multiply<16>(
-      slots,
-      [&](int m, int k) {
-        const Operands held = operands_of(slots, m % 8 * 4 + k % 8 / 2);
-        return widened<Element>(held.a[m / 8 + 2 * (k / 8)], k % 2);
-      },
-      [&](int k, int n) {
-        return widened<Element>(operands_of(slots, n * 4 + k % 8 / 2).b[k / 8], k % 2);
-      });
+  Matrices<16> matrices;
+  for (int lane = 0; lane < 32; ++lane) {
+    Operands held;
+    std::memcpy(&held, slots.given[lane], sizeof held);
+    const int group = lane / 4;
+    for (int e = 0; e < 8; ++e) {  // register e / 2, half e % 2
+      const int k = 2 * (lane % 4) + e % 2;
+      matrices.a[group + 8 * (e / 2 % 2)][k + 8 * (e / 4)] = widened<Element>(held.a[e / 2], e % 2);
+      if (e < 4) matrices.b[k + 8 * (e / 2)][group] = widened<Element>(held.b[e / 2], e % 2);
+    }
+  }
+  multiply(slots, matrices);
 }
 
 inline void multiply_m16n8k8_tf32(cuda_grid::WarpSlots& slots) {
   const auto tf32 = [](std::uint32_t bits) { return __uint_as_float(bits & 0xffffe000u); };
-  multiply<8>(
-      slots,
-      [&](int m, int k) {
-        return tf32(operands_of(slots, m % 8 * 4 + k % 4).a[m / 8 + 2 * (k / 4)]);
-      },
-      [&](int k, int n) { return tf32(operands_of(slots, n * 4 + k % 4).b[k / 4]); });
+  Matrices<8> matrices;
+  for (int lane = 0; lane < 32; ++lane) {
+    Operands held;
+    std::memcpy(&held, slots.given[lane], sizeof held);
+    const int group = lane / 4;
+    for (int e = 0; e < 4; ++e) {
+      const int k = lane % 4 + 4 * (e / 2);
+      matrices.a[group + 8 * (e % 2)][k] = tf32(held.a[e]);
+      if (e % 2 == 0) matrices.b[k][group] = tf32(held.b[e / 2]);
+    }
+  }
+  multiply(slots, matrices);
 }
 
 inline void product(const char* name, float* sums, const std::uint32_t (&a)[4], std::uint32_t b0,
