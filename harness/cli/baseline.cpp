@@ -31,7 +31,8 @@ class Baseline : public Command {
         ->required()
         ->check(CLI::IsMember({"update", "check"}));
     app.add_option("--file", path_, "rows file; default data/baselines/DEVICE-BACKEND.h5");
-    app.add_option("--device", device_, "best | cpu | cuda ...")->capture_default_str();
+    app.add_option("--device", device_, "best | cpu | cuda | cuda-emulated | hip | gfx906-emulator")
+        ->capture_default_str();
     app.add_option("--impl", implementations_, "only these implementations")->delimiter(',');
     app.add_option("--growth", limits_.growth, "an error may be this many times the stored one")
         ->capture_default_str()

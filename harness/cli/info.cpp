@@ -57,7 +57,11 @@ class Info : public Command {
       if (!info.driver_version.empty()) {
         fmt::print("{:<16} driver {}, toolkit {}\n", "", info.driver_version, info.toolkit_version);
       }
-      if (info.modelled_time) fmt::print("{:<16} times are modelled, not measured\n", "");
+      if (info.modelled_time) {
+        fmt::print(
+            "{:<16} {}\n", "",
+            info.has_time ? "times are modelled, not measured" : "has no clock: it checks results");
+      }
     }
     members.insert(members.end(), {{"device", json_string(info.name)},
                                    {"driver", json_string(info.driver_version)},

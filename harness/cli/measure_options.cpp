@@ -13,7 +13,8 @@ void MeasureCliOptions::add_to(CLI::App& app) {
                  "implementations, as cuda/fused; default: all that run")
       ->delimiter(',')
       ->group(what);
-  app.add_option("--device", device_, "best | cpu | cuda | cuda:1 ...")
+  app.add_option("--device", device_,
+                 "best | cpu | cuda | cuda:1 | cuda-emulated | hip | gfx906-emulator")
       ->capture_default_str()
       ->group(what);
   app.add_flag("--hot", hot_, "do not empty the cache before each run")->group(what);

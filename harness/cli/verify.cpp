@@ -123,7 +123,8 @@ class Verify : public Command {
     app.add_option("--impl", implementations_, "only these; default: all that run here")
         ->delimiter(',')
         ->group(how);
-    app.add_option("--device", device_, "best | cpu | cuda | cuda:1 ...")
+    app.add_option("--device", device_,
+                   "best | cpu | cuda | cuda:1 | cuda-emulated | hip | gfx906-emulator")
         ->capture_default_str()
         ->group(how);
     app.add_option("--outputs", outputs_, "judge this file's outputs instead of running anything")

@@ -25,6 +25,7 @@ struct DeviceInfo {
   std::int64_t memory_bytes = 0;
   std::int64_t l2_bytes = 0;
   bool modelled_time = false;  ///< times come from a model, never from a clock (emulators)
+  bool has_time = true;        ///< false: time_launch throws Error(unsupported)
 };
 
 class Device;

@@ -26,6 +26,7 @@ class EmulatedDevice final : public Device {
     info_.memory_bytes =
         static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     info_.modelled_time = true;
+    info_.has_time = false;
   }
 
   const DeviceInfo& info() const override { return info_; }
