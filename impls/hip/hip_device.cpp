@@ -285,24 +285,36 @@ BackendStatus status_of(const HipRuntime& runtime) {
   return {"hip", true, std::string(properties.name) + " (" + properties.gcnArchName + ")"};
 }
 
-}  // namespace
-
-BackendStatus status() { return status_of(hip_runtime()); }
-
-BackendStatus status_with(const std::string& library) {
-  return status_of(open_hip_runtime(library));
+/// Kept open: devices refer to it.
+const HipRuntime& runtime_named(const std::string& library) {
+  static std::map<std::string, HipRuntime> opened;
+  const auto found = opened.find(library);
+  return found != opened.end() ? found->second
+                               : opened.emplace(library, open_hip_runtime(library)).first->second;
 }
 
-std::unique_ptr<Device> open(int index) {
+std::unique_ptr<Device> open_device_of(const HipRuntime& runtime, int index) {
   std::string reason;
-  const std::vector<int> devices = gfx906_devices(hip_runtime(), reason);
+  const std::vector<int> devices = gfx906_devices(runtime, reason);
   if (devices.empty()) throw Error(ErrorKind::device_unavailable, "device 'hip': " + reason);
   if (index < 0 || index >= static_cast<int>(devices.size())) {
     throw Error(ErrorKind::device_unavailable, "device 'hip:" + std::to_string(index) +
                                                    "': this machine has " +
                                                    std::to_string(devices.size()) + " gfx906");
   }
-  return std::make_unique<HipDevice>(hip_runtime(), devices[static_cast<std::size_t>(index)]);
+  return std::make_unique<HipDevice>(runtime, devices[static_cast<std::size_t>(index)]);
+}
+
+}  // namespace
+
+BackendStatus status() { return status_of(hip_runtime()); }
+
+BackendStatus status_with(const std::string& library) { return status_of(runtime_named(library)); }
+
+std::unique_ptr<Device> open(int index) { return open_device_of(hip_runtime(), index); }
+
+std::unique_ptr<Device> open_with(const std::string& library, int index) {
+  return open_device_of(runtime_named(library), index);
 }
 
 }  // namespace gdn::hip

@@ -15,7 +15,8 @@ BackendStatus status();
 /// `index` counts the gfx906 cards only. Throws Error(device_unavailable).
 std::unique_ptr<Device> open(int index);
 
-/// status() as it would be with this runtime library: for tests of the error paths.
+/// status() and open() as they would be with this runtime library: for tests of the error paths.
 BackendStatus status_with(const std::string& library);
+std::unique_ptr<Device> open_with(const std::string& library, int index);
 
 }  // namespace gdn::hip

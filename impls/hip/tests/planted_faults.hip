@@ -45,6 +45,16 @@ __global__ __launch_bounds__(64) void lds_never_written(int* out) {
   out[threadIdx.x] = values[threadIdx.x];
 }
 
+/// 120 values that live at once, where 1024 threads leave each lane 64 registers.
+__global__ __launch_bounds__(1024) void registers_spilled(int* out) {
+  int values[120];
+#pragma unroll
+  for (int i = 0; i < 120; ++i) values[i] = out[i * 1024 + static_cast<int>(threadIdx.x)];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 120; ++i) out[i * 1024 + static_cast<int>(threadIdx.x)] = values[119 - i];
+}
+
 /// An array indexed at run time cannot live in registers.
 __global__ __launch_bounds__(64) void array_in_scratch(int* out, int count) {
   int values[64];

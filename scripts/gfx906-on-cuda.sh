@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The gfx906 kernels on an NVIDIA card: builds them with the CUDA compiler, with waves of 64 lanes (two
+# warps each) and of 32, and verifies every one against the float64 reference, up to 32768 tokens.
+#   scripts/gfx906-on-cuda.sh                 builds in build-on-cuda/ and runs
+#   scripts/gfx906-on-cuda.sh --quick         sequences of up to 257 tokens only
+#   scripts/gfx906-on-cuda.sh --build-only    for a card elsewhere; carry it over with scripts/bundle.sh
+# Needs nvcc 12.8 or later, the gfx906 compiler (scripts/install_dependencies.sh --hip) and a Hopper card
+# or later; for an earlier one set GDN_ON_CUDA_ARCHITECTURE=80. Exit 0: all agree; 1: one does not; 3: no
+# card.
+#
+# NOT YET RUN: the kernels and the program compile, and the lane exchanges are tested on the host
+# (gfx906_on_cuda_tests), but no NVIDIA card has executed them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build-on-cuda
+arguments=()
+run=1
+case "${1:-}" in
+  "") ;;
+  --quick) arguments=(--quick) ;;
+  --build-only) run=0 ;;
+  *) echo "usage: scripts/gfx906-on-cuda.sh [--quick | --build-only]" >&2; exit 2 ;;
+esac
+cmake --preset release -B "$build" -DGDN_CUDA=ON -DGDN_HIP=ON -DGDN_TESTS=OFF -DGDN_GFX906_ON_CUDA=ON \
+  -DGDN_ON_CUDA_ARCHITECTURE="${GDN_ON_CUDA_ARCHITECTURE:-90}"
+cmake --build "$build" --target gfx906_on_cuda -j "$(nproc)"
+[ "$run" = 0 ] || "$build/gfx906_on_cuda" "${arguments[@]}"
