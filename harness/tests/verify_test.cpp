@@ -201,6 +201,17 @@ TEST(Verify, FindsBitsThatChangeFromRunToRun) {
       "repeat: a second run differs: output differs at flat index 0");
 }
 
+TEST(Verify, FindsStatesThatChangeFromRunToRun) {
+  int runs = 0;
+  expect_failure(
+      [&runs](const Problem& p, const GatedDeltaArguments& a, char*) {
+        if (++runs == 2) {
+          nudge(static_cast<float*>(a.state_pool) + a.slot_index[0] * p.state_row_stride());
+        }
+      },
+      "repeat: a second run differs: final_state differs");
+}
+
 TEST(Verify, SparesRunsDeclaredNotRepeatable) {
   int runs = 0;
   Tampering implementation([&runs](const Problem&, const GatedDeltaArguments& a, char*) {
@@ -222,6 +233,14 @@ TEST(Verify, FindsBitsThatDependOnTheBatch) {
         if (p.num_sequences() == 1) nudge(a.output);
       },
       "alone: sequence");
+}
+
+TEST(Verify, FindsBitsOfTheLongestSequenceThatDependOnTheBatch) {
+  expect_failure(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        if (p.num_sequences() == 1 && p.total_tokens() == 40) nudge(a.output);
+      },
+      "alone: sequence 0 of the batch");
 }
 
 TEST(Verify, FindsDuplicatesThatDiffer) {

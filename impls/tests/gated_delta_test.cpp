@@ -140,6 +140,16 @@ TEST_P(GatedDelta, LogitsFarOut) {
   expect_agrees(inputs);
 }
 
+// exp(A_log) overflows and softplus vanishes, but their product is an ordinary decay: exp(95 - 96).
+TEST_P(GatedDelta, LogitsWhoseRateOverflows) {
+  Case inputs = generate_case(Problem::parse(
+      "gated_delta:heads=1/2,dim=64,seq=120,dtype=f32,gates=real,gate=logits,h0=normal"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  inputs.gate.A_log = {95, 130};
+  inputs.gate.dt_bias = {-96, -135};
+  expect_agrees(inputs);
+}
+
 TEST_P(GatedDelta, NormAndScale) {
   expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,norm=1",
                     "gated_delta:heads=1/2,dim=64,seq=150,dtype=bf16,gates=mid,norm=1",

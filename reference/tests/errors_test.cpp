@@ -80,6 +80,13 @@ TEST(Errors, OneNaNIsCountedAndNeverPasses) {
   EXPECT_NE(judged.violation().find("sequence 0, head 0"), std::string::npos);
 }
 
+TEST(Errors, AnErrorThatIsNaNIsWithinNoLimit) {
+  TensorError error;
+  EXPECT_TRUE(within(error, 0));
+  error.relative_l2 = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(within(error, kInf));
+}
+
 TEST(Errors, AllNaNOutputsFail) {
   Judged judged(kRagged);
   std::fill(judged.outputs.output.begin(), judged.outputs.output.end(), kNan);

@@ -14,9 +14,11 @@ inline float softplus(float x) {
 /// 1 / (1 + exp(-x)); exp(-x) may overflow to infinity, which gives the right limit, 0.
 inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
-/// g = -exp(A_log) * softplus(a + dt_bias)
+/// g = -exp(A_log) * softplus(a + dt_bias). Where softplus(x) is e^x to float32 the product is one
+/// exponential: exp(A_log) may then overflow and softplus vanish without giving inf * 0.
 inline float log_decay_of_logit(float a, float A_log, float dt_bias) {
-  return -std::exp(A_log) * softplus(a + dt_bias);
+  const float x = a + dt_bias;
+  return x < -17.0f ? -std::exp(A_log + x) : -std::exp(A_log) * softplus(x);
 }
 
 }  // namespace gdn::cpu
