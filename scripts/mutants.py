@@ -199,7 +199,7 @@ def digest_of(files):
     return digest.hexdigest()
 
 
-def commit():
+def commit_name():
     described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
     return described.stdout.strip() if described.returncode == 0 else "no repository"
 
@@ -372,7 +372,7 @@ def write_table(mutants, results):
 def run_all(mutants, chosen, arguments):
     scratch = pathlib.Path(arguments.scratch).resolve()
     files = source_files()
-    tree = digest_of(files)
+    tree, commit = digest_of(files), commit_name()
     store = scratch / "results.json"
     results = json.loads(store.read_text()) if store.is_file() else {}
     current = {m.name for m in mutants if results.get(m.name, {}).get("patch") == m.digest and results[m.name]["tree"] == tree}
@@ -389,7 +389,7 @@ def run_all(mutants, chosen, arguments):
                 outcome, by = ERROR, str(error)
             results[mutant.name] = {
                 "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1), "patch": mutant.digest,
-                "tree": tree, "commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+                "tree": tree, "commit": commit, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()
             }
             store.write_text(json.dumps(results, indent=1))
         result = results[mutant.name]
