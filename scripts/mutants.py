@@ -4,7 +4,7 @@
     scripts/mutants.py                          the whole catalogue: killed or survived, and by which test
     scripts/mutants.py --only cpu               one target; or a part of a name, or a test program
     scripts/mutants.py --sample 4 --seed 7      the same four for the same seed
-    scripts/mutants.py --resume                 go on: what is known of these sources is not run again
+    scripts/mutants.py --resume                 go on: a result stands while patch and patched file do
     scripts/mutants.py --table                  and write the table, data/mutants/README.md
     scripts/mutants.py --check                  only: does every patch apply to this tree?
     scripts/mutants.py --list                   only: names, targets and faults
@@ -192,13 +192,11 @@ def copy_sources(files, scratch):
     return source
 
 
-def digest_of(files):
-    """Of what programs and tests are made of: results hold for it."""
+def digest_of(mutant, root):
+    """Of the files the fault is planted in: a result is kept while they and the patch are the same."""
     digest = hashlib.sha256()
-    for name in files:
-        if name.endswith(".md") or name.split("/")[0] in ("scripts", ".ci"):
-            continue
-        digest.update(name.encode() + b"\0" + hashlib.sha256((ROOT / name).read_bytes()).digest())
+    for name in mutant.files():
+        digest.update((root / name).read_bytes() if (root / name).is_file() else b"")
     return digest.hexdigest()
 
 
@@ -346,45 +344,43 @@ def summary(mutants, results):
 
 
 def write_table(mutants, results):
-    """data/mutants/README.md, from results of the tree as it is."""
-    runs = [results[m.name] for m in mutants if m.name in results]
-    if not runs:
-        raise MutantError("there are no results of this tree to write a table of")
-    dates = sorted({run["date"] for run in runs})
-    commits = sorted({run["commit"] for run in runs})
+    """data/mutants/README.md, from results of the patches and the files they change as they are."""
+    dates = sorted({result["date"] for result in results.values()}) or ["no date"]
     lines = [
         "# Mutants", "",
         "Small faults, each kept as a patch; a test-suite that cannot tell one from the sound program has a hole.",
         "Written by `scripts/mutants.py --table`, which plants every one in a scratch copy and runs the tests its header",
-        f"names (the format is in that script's help). Results of {' to '.join(dates[::max(1, len(dates) - 1)])}, "
-        f"commit {', '.join(commits)}.", "", *summary(mutants, results), ""
+        f"names (the format is in that script's help). Results of {' to '.join(dates[::max(1, len(dates) - 1)])}, each at the",
+        "commit named; the patch and the file it changes are the same since.", "", *summary(mutants, results), ""
     ]
     for target in TARGETS:
         of = [mutant for mutant in mutants if mutant.target == target]
         if not of:
             continue
-        lines += [f"## {target}", "", "| mutant | fault | outcome | by |", "|---|---|---|---|"]
+        lines += [f"## {target}", "", "| mutant | fault | outcome | by | commit |", "|---|---|---|---|---|"]
         for mutant in of:
-            result = results.get(mutant.name, {"outcome": "not run", "by": ""})
-            name = mutant.name.removeprefix(target + "-")
-            lines.append(f"| {name} | {mutant.fault} | {result['outcome']} | {result['by']} |".replace("|  |", "| |"))
+            result = results.get(mutant.name, {"outcome": "not run", "by": "", "commit": ""})
+            cells = [mutant.name.removeprefix(target + "-"), mutant.fault, result["outcome"], result["by"], result["commit"]]
+            lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
         lines.append("")
     (CATALOGUE / "README.md").write_text("\n".join(lines))
 
 
 def run_all(mutants, chosen, arguments):
     scratch = pathlib.Path(arguments.scratch).resolve()
-    files = source_files()
-    tree, commit = digest_of(files), commit_name()
     store = scratch / "results.json"
-    results = json.loads(store.read_text()) if store.is_file() else {}
-    current = {m.name for m in mutants if results.get(m.name, {}).get("patch") == m.digest and results[m.name]["tree"] == tree}
     scratch.mkdir(parents=True, exist_ok=True)
-    laboratory = Laboratory(scratch, files, arguments.jobs)
+    results = json.loads(store.read_text()) if store.is_file() else {}
+    commit, laboratory = commit_name(), None
+
+    def is_known(mutant):
+        result = results.get(mutant.name, {"outcome": ERROR})
+        return result["outcome"] != ERROR and result["patch"] == mutant.digest and result["files"] == digest_of(mutant, ROOT)
+
     counts = collections.Counter()
     for mutant in chosen:
-        known = arguments.resume and mutant.name in current and results[mutant.name]["outcome"] != ERROR
-        if not known:
+        if not arguments.resume or not is_known(mutant):
+            laboratory = laboratory or Laboratory(scratch, source_files(), arguments.jobs)
             begin = time.monotonic()
             try:
                 outcome, by = laboratory.examine(mutant)
@@ -392,7 +388,7 @@ def run_all(mutants, chosen, arguments):
                 outcome, by = ERROR, str(error)
             results[mutant.name] = {
                 "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1), "patch": mutant.digest,
-                "tree": tree, "commit": commit, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+                "files": digest_of(mutant, laboratory.source), "commit": commit, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()
             }
             store.write_text(json.dumps(results, indent=1))
         result = results[mutant.name]
@@ -400,8 +396,7 @@ def run_all(mutants, chosen, arguments):
         print(f"{result['outcome']:<24} {mutant.name:<44} {result['seconds']:6.1f} s  {result['by']}", flush=True)
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
     if arguments.table:
-        names = current | {mutant.name for mutant in chosen}
-        write_table(mutants, {name: results[name] for name in names})
+        write_table(mutants, {mutant.name: results[mutant.name] for mutant in mutants if is_known(mutant)})
     return 1 if counts[SURVIVED] or counts[ERROR] else 0
 
 
@@ -422,7 +417,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="targets, parts of names, test programs")
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="so many of them, drawn by --seed")
     parser.add_argument("--seed", default="0", help="any text")
-    parser.add_argument("--resume", action="store_true", help="keep results of the same sources and patch")
+    parser.add_argument("--resume", action="store_true", help="keep results of the same patch and patched file")
     parser.add_argument("--table", action="store_true", help="write data/mutants/README.md")
     parser.add_argument("--check", action="store_true", help="only see whether every patch applies")
     parser.add_argument("--list", action="store_true", help="only list them")
