@@ -8,9 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Declares `name`: the bytes of the block's dynamic shared memory, 16-byte aligned. A macro, since
-/// through a pointer the compiler would no longer know where they lie.
-#define GDN_DYNAMIC_SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
+#include "cuda/shared_memory.cuh"
 
 namespace gdn::cuda {
 

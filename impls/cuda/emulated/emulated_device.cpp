@@ -21,7 +21,7 @@ class EmulatedDevice final : public Device {
     info_.backend = kBackend;
     info_.index = index;
     info_.name = "CUDA kernels on the CPU";
-    info_.compute_capability = 80;  // what the portable kernels need
+    info_.compute_capability = 90;  // Hopper's instructions have their stand-ins too
     info_.multiprocessors = 4;
     info_.memory_bytes =
         static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);

@@ -1,6 +1,7 @@
-// The CPU as a Device for the CUDA kernels that need no particular GPU: they are compiled by the
-// host's compiler, and their threads run as fibres (grid.h). It checks results, with or without a
-// CUDA Toolkit and a GPU; it has no clock.
+// The CPU as a Device for the CUDA kernels: they are compiled by the host's compiler, with the
+// headers of include/ in the place of the CUDA Toolkit's and of the primitives (ptx.cuh, hopper/),
+// and their threads run as fibres (grid.h). It checks results, with or without a CUDA Toolkit and a
+// GPU; it has no clock.
 #pragma once
 
 #include <memory>

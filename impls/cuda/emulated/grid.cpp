@@ -10,6 +10,8 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -27,7 +29,8 @@ namespace {
 constexpr unsigned int kMaxThreads = 1024;
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr std::size_t kMaxSharedBytes = 232448;  // of a block on sm_90
-constexpr std::size_t kGuardBytes = 4096;        // behind the dynamic shared memory
+constexpr std::size_t kSharedAlignment = 1024;
+constexpr std::size_t kGuardBytes = 4096;  // behind the dynamic shared memory
 constexpr unsigned char kNanByte = 0xff;
 constexpr std::uint64_t kStackMark = 0x6764'6e20'7374'6163;
 constexpr int kBarriers = 16;
@@ -51,6 +54,23 @@ struct Fibre {
   int meetings = 0;  // parity chooses the warp's slots
   std::vector<Copy> open_group;
   std::deque<std::vector<Copy>> groups;
+  std::vector<std::function<void()>> open_stores;
+  std::deque<std::vector<std::function<void()>>> store_groups;
+};
+
+// PTX ISA, "Asynchronous Barriers": a phase ends when all arrivals and announced bytes have come.
+struct Mbarrier {
+  std::uint32_t arrivals = 0;  // per phase
+  std::int64_t pending = 0;    // of this phase
+  std::int64_t bytes = 0;      // announced and not yet brought
+  std::uint32_t phase = 0;
+  std::vector<int> waiting;
+};
+
+struct Load {
+  std::uint32_t mbarrier;
+  std::uint32_t bytes;
+  std::function<void()> copy;
 };
 
 struct Warp {
@@ -69,7 +89,9 @@ struct Barrier {
 class Block {
  public:
   explicit Block(unsigned int threads)
-      : shared_(kMaxSharedBytes + kGuardBytes + 16), fibres_(threads), warps_((threads + 31) / 32) {
+      : shared_(kMaxSharedBytes + kGuardBytes + kSharedAlignment),
+        fibres_(threads),
+        warps_((threads + 31) / 32) {
     void* const stacks = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED) {
@@ -88,9 +110,13 @@ class Block {
   const WarpSlots& meet(const char* operation, const void* value, std::size_t bytes,
                         void (*complete)(WarpSlots&));
   void wait_at(int name, int num_threads);
+  void mbarrier_init(std::uint32_t address, std::uint32_t arrivals);
+  void mbarrier_arrive(std::uint32_t address, std::uint32_t bytes);
+  void mbarrier_wait(std::uint32_t address, std::uint32_t parity);
+  void add_load(Load load);
   unsigned char* shared() {
     const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
-    return shared_.data() + (16 - address % 16) % 16;
+    return shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
   }
   Fibre& current() { return fibres_[static_cast<std::size_t>(current_)]; }
   int current_index() const { return current_; }
@@ -102,6 +128,9 @@ class Block {
   void yield();
   void end_thread();
   void release_if_complete(int name);
+  Mbarrier& mbarrier_at(std::uint32_t address);
+  void end_phase_if_complete(Mbarrier& mbarrier);
+  void make_load(const Load& load);
   [[noreturn]] void fail(const std::string& what);
   std::string waiting_threads() const;
 
@@ -110,6 +139,8 @@ class Block {
   std::vector<Fibre> fibres_;
   std::vector<Warp> warps_;
   std::array<Barrier, kBarriers> barriers_;
+  std::map<std::uint32_t, Mbarrier> mbarriers_;
+  std::deque<Load> loads_;  // on their way
   const std::function<void()>* body_ = nullptr;
   unsigned int index_ = 0;
   int threads_ = 0;
@@ -222,6 +253,66 @@ const WarpSlots& Block::meet(const char* operation, const void* value, std::size
   return slots;
 }
 
+Mbarrier& Block::mbarrier_at(std::uint32_t address) {
+  const auto found = mbarriers_.find(address);
+  if (found == mbarriers_.end()) {
+    fail("no mbarrier has been made at shared address " + std::to_string(address));
+  }
+  return found->second;
+}
+
+void Block::end_phase_if_complete(Mbarrier& mbarrier) {
+  if (mbarrier.pending > 0 || mbarrier.bytes > 0) return;
+  ++mbarrier.phase;
+  mbarrier.pending = mbarrier.arrivals;
+  for (const int thread : mbarrier.waiting) {
+    fibres_[static_cast<std::size_t>(thread)].state = State::ready;
+  }
+  mbarrier.waiting.clear();
+}
+
+void Block::mbarrier_init(std::uint32_t address, std::uint32_t arrivals) {
+  Mbarrier made;
+  made.arrivals = arrivals;
+  made.pending = arrivals;
+  mbarriers_[address] = made;
+}
+
+void Block::mbarrier_arrive(std::uint32_t address, std::uint32_t bytes) {
+  Mbarrier& mbarrier = mbarrier_at(address);
+  if (mbarrier.pending == 0) {
+    fail("more arrivals at the mbarrier at shared address " + std::to_string(address) +
+         " than its " + std::to_string(mbarrier.arrivals));
+  }
+  mbarrier.bytes += bytes;
+  --mbarrier.pending;
+  end_phase_if_complete(mbarrier);
+}
+
+void Block::mbarrier_wait(std::uint32_t address, std::uint32_t parity) {
+  Mbarrier& mbarrier = mbarrier_at(address);
+  while (mbarrier.phase % 2 == parity) {
+    current().state = State::waiting;
+    mbarrier.waiting.push_back(current_);
+    yield();
+  }
+}
+
+void Block::make_load(const Load& load) {
+  load.copy();
+  Mbarrier& mbarrier = mbarrier_at(load.mbarrier);
+  mbarrier.bytes -= load.bytes;
+  end_phase_if_complete(mbarrier);
+}
+
+void Block::add_load(Load load) {
+  if (g_options.order == ThreadOrder::forward) {
+    make_load(load);
+  } else {
+    loads_.push_back(std::move(load));
+  }
+}
+
 // A turn of one warp: each of its ready lanes once, or again and again until none is ready.
 bool Block::run_warp(int warp, bool to_the_end) {
   const int first = 32 * warp;
@@ -258,6 +349,14 @@ std::string Block::waiting_threads() const {
                std::to_string(barrier.arrived) + " of " + std::to_string(wanted) + " have come";
       }
     }
+    for (const auto& [address, mbarrier] : mbarriers_) {
+      if (std::find(mbarrier.waiting.begin(), mbarrier.waiting.end(), thread) !=
+          mbarrier.waiting.end()) {
+        return text + " at the mbarrier at shared address " + std::to_string(address) + ", where " +
+               std::to_string(mbarrier.pending) + " arrivals and " +
+               std::to_string(mbarrier.bytes) + " bytes are missing";
+      }
+    }
     return text + " in " + (warp.operation != nullptr ? warp.operation : "?") + ", where " +
            std::to_string(warp.arrived) + " lanes of warp " + std::to_string(thread / 32) +
            " have come";
@@ -277,6 +376,8 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   blockIdx = {index, 0, 0};
   std::memset(shared(), kNanByte, shared_bytes + kGuardBytes);
   for (Barrier& barrier : barriers_) barrier = Barrier{};
+  mbarriers_.clear();
+  loads_.clear();
   const int num_warps = (threads_ + 31) / 32;
   for (int w = 0; w < num_warps; ++w) {
     Warp& warp = warps_[static_cast<std::size_t>(w)];
@@ -292,6 +393,8 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
     fibre.meetings = 0;
     fibre.open_group.clear();
     fibre.groups.clear();
+    fibre.open_stores.clear();
+    fibre.store_groups.clear();
   }
 
   std::vector<int> order(static_cast<std::size_t>(num_warps));
@@ -304,9 +407,20 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
       progress |= run_warp(warp, g_options.order != ThreadOrder::random);
       if (!fault_.empty() || thrown_ != nullptr) break;
     }
-    if (!progress) fault_ = waiting_threads();
+    if (!progress && !loads_.empty()) {
+      const Load load = std::move(loads_.front());
+      loads_.pop_front();
+      make_load(load);
+    } else if (!progress) {
+      fault_ = waiting_threads();
+    }
   }
   if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+  for (Fibre& fibre : fibres_) {
+    for (const auto& group : fibre.store_groups) {
+      for (const auto& store : group) store();
+    }
+  }
   for (std::size_t i = 0; i < kGuardBytes && fault_.empty(); ++i) {
     if (shared()[shared_bytes + i] != kNanByte) {
       fault_ = "byte " + std::to_string(shared_bytes + i) + " of " + std::to_string(shared_bytes) +
@@ -394,6 +508,42 @@ void wait_copy_groups(int pending) {
       }
     }
     fibre.groups.pop_front();
+  }
+}
+
+void mbarrier_init(std::uint32_t address, std::uint32_t arrivals) {
+  t_block->mbarrier_init(address, arrivals);
+}
+void mbarrier_arrive(std::uint32_t address, std::uint32_t bytes) {
+  t_block->mbarrier_arrive(address, bytes);
+}
+void mbarrier_wait(std::uint32_t address, std::uint32_t parity) {
+  t_block->mbarrier_wait(address, parity);
+}
+
+void add_load(std::uint32_t mbarrier, std::uint32_t bytes, std::function<void()> copy) {
+  t_block->add_load({mbarrier, bytes, std::move(copy)});
+}
+
+void add_store(std::function<void()> copy) {
+  if (g_options.order == ThreadOrder::forward) {
+    copy();
+  } else {
+    t_block->current().open_stores.push_back(std::move(copy));
+  }
+}
+
+void close_store_group() {
+  Fibre& fibre = t_block->current();
+  fibre.store_groups.push_back(std::move(fibre.open_stores));
+  fibre.open_stores.clear();
+}
+
+void wait_store_groups(int pending) {
+  Fibre& fibre = t_block->current();
+  while (static_cast<int>(fibre.store_groups.size()) > pending) {
+    for (const auto& store : fibre.store_groups.front()) store();
+    fibre.store_groups.pop_front();
   }
 }
 

@@ -34,7 +34,8 @@ void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_byte
 
 // ---- for the threads of a running grid
 
-/// The block's dynamic shared memory, filled with NaN when the block starts.
+/// The block's dynamic shared memory, at a multiple of 1024, filled with NaN when the block starts.
+/// A 32-bit shared address is an offset into it.
 unsigned char* dynamic_shared_memory();
 
 /// Waits until `num_threads` threads (0: all that have not ended) wait at barrier `name`.
@@ -42,9 +43,10 @@ void barrier(int name, int num_threads);
 
 /// A warp's meeting: each lane hands in a value and sees those of all.
 constexpr std::size_t kSlotBytes = 64;
+constexpr std::size_t kResultBytes = 256;  // 64 sums of a 64 x 128 product
 struct WarpSlots {
   alignas(16) unsigned char given[32][kSlotBytes];
-  alignas(16) unsigned char result[32][kSlotBytes];  ///< what `complete` makes of them
+  alignas(16) unsigned char result[32][kResultBytes];  ///< what `complete` makes of them
 };
 /// Stores `bytes` bytes as this lane's value, waits for the whole warp, has the last lane call
 /// `complete` (may be null), and returns the warp's slots: valid until the lane's next but one
@@ -58,5 +60,22 @@ int lane_index();
 void add_copy(void* shared, const void* source, bool valid);
 void close_copy_group();
 void wait_copy_groups(int pending);
+
+// ---- mbarriers, named by their shared address, and what completes on them
+
+void mbarrier_init(std::uint32_t address, std::uint32_t arrivals);
+/// One arrival, after announcing `bytes` bytes that transfers will bring.
+void mbarrier_arrive(std::uint32_t address, std::uint32_t bytes);
+/// Waits until the phase of this parity is complete.
+void mbarrier_wait(std::uint32_t address, std::uint32_t parity);
+
+/// A copy engine's transfer into shared memory; its bytes complete on the mbarrier. Made at once
+/// with ThreadOrder::forward, otherwise only when every thread waits.
+void add_load(std::uint32_t mbarrier, std::uint32_t bytes, std::function<void()> copy);
+/// One out of shared memory, in this thread's open group: made at once with ThreadOrder::forward,
+/// otherwise when the group is waited for, or at the block's end.
+void add_store(std::function<void()> copy);
+void close_store_group();
+void wait_store_groups(int pending);
 
 }  // namespace gdn::cuda_grid

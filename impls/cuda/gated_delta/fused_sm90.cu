@@ -23,6 +23,7 @@
 #include "cuda/gated_delta/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90_chain.cuh"
 #include "cuda/gated_delta/fused_sm90_prepare.cuh"
+#include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 
@@ -220,8 +221,8 @@ struct Launch {
         prepare_kernel<Token>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes));
     GDN_CUDA_CHECK(cudaFuncSetAttribute(prepare_kernel<Token>,
                                         cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-    prepare_kernel<Token><<<prepare_blocks, 128, prepare_bytes, stream>>>(query, key, arguments);
-    GDN_CUDA_CHECK(cudaGetLastError());
+    launch_kernel(prepare_kernel<Token>, prepare_blocks, 128,
+                  static_cast<std::size_t>(prepare_bytes), stream, query, key, arguments);
     if (pieces_blocks > 0) enqueue_chain<Token, 2, true>(stream);
     enqueue_chain<Token, MathWarpgroups, false>(stream);
   }

@@ -17,6 +17,7 @@
 #include "cuda/gated_delta/fused_sm90_state.cuh"
 #include "cuda/gated_delta/fused_sm90_units.cuh"
 #include "cuda/hopper/wgmma.cuh"
+#include "cuda/shared_memory.cuh"
 
 namespace gdn::cuda::fused_sm90 {
 
@@ -385,7 +386,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
                  const __grid_constant__ CUtensorMap value_map,
                  const __grid_constant__ CUtensorMap output_map, const KernelArguments a) {
   using Layout = ChainLayout<MathWarpgroups>;
-  extern __shared__ uint8_t raw[];
+  GDN_DYNAMIC_SHARED_MEMORY(raw, 1);
   uint8_t* shared =
       reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023});
   const uint32_t sm = shared_address(shared);

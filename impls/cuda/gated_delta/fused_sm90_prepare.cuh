@@ -18,6 +18,7 @@
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/hopper/wgmma.cuh"
+#include "cuda/shared_memory.cuh"
 
 namespace gdn::cuda::fused_sm90 {
 
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(128, 4)
     prepare_kernel(const __grid_constant__ CUtensorMap query_map,
                    const __grid_constant__ CUtensorMap key_map, const KernelArguments a) {
   using Layout = PrepareLayout;
-  extern __shared__ __align__(1024) uint8_t shared[];
+  GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
   const uint32_t sm = shared_address(shared), bar = sm + Layout::barriers(a.heads_per_block);
   const int t = threadIdx.x, w = __shfl_sync(~0u, t >> 5, 0);
   int l = t & 31;

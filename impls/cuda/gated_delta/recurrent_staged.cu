@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
     recurrent_staged_kernel(const GatedDeltaParams p) {
   constexpr int kComputeThreads = kColumns / kWidth * Lanes;
   constexpr int kThreads = kComputeThreads + 32;
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   using Shared = SharedTiles<Token, KeyDim>;
   Shared& shared = *reinterpret_cast<Shared*>(shared_bytes);
 

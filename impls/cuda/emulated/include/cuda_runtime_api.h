@@ -16,6 +16,7 @@
 #define __forceinline__ inline
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) alignas(bytes)
 
 struct uint3 {
@@ -33,6 +34,10 @@ struct alignas(16) float4 {
 struct alignas(16) uint4 {
   unsigned int x, y, z, w;
 };
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned int x, unsigned int y, unsigned int z, unsigned int w) {
@@ -58,6 +63,13 @@ inline float __uint_as_float(std::uint32_t bits) {
   return x;
 }
 inline float __fdividef(float a, float b) { return a / b; }
+
+template <typename T>
+T __ldg(const T* at) {
+  return *at;
+}
+inline int __popc(unsigned int x) { return __builtin_popcount(x); }
+inline int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 
 // ---- a block's threads among each other
 
@@ -98,11 +110,32 @@ T __shfl_up_sync(unsigned int, T value, int distance, int width = 32) {
                                        other >= lane / width * width ? other : lane);
 }
 
+inline unsigned int __ballot_sync(unsigned int, bool vote) {
+  const gdn::cuda_grid::WarpSlots& slots =
+      gdn::cuda_grid::meet("__ballot_sync", &vote, sizeof vote, nullptr);
+  unsigned int votes = 0;
+  for (int lane = 0; lane < 32; ++lane) votes |= (slots.given[lane][0] != 0 ? 1u : 0u) << lane;
+  return votes;
+}
+inline unsigned int __reduce_max_sync(unsigned int, unsigned int value) {
+  const gdn::cuda_grid::WarpSlots& slots =
+      gdn::cuda_grid::meet("__reduce_max_sync", &value, sizeof value, nullptr);
+  unsigned int largest = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    std::memcpy(&value, slots.given[lane], sizeof value);
+    largest = max(largest, value);
+  }
+  return largest;
+}
+
 // ---- host side: launches run at once, so nothing can fail later
 
 using cudaStream_t = void*;
 enum cudaError_t { cudaSuccess = 0 };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize,
+  cudaFuncAttributePreferredSharedMemoryCarveout
+};
 enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin };
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
@@ -114,5 +147,33 @@ cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int) {
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 232448;  // of a block on sm_90
+  return cudaSuccess;
+}
+
+struct dim3 {
+  unsigned int x = 1, y = 1, z = 1;
+  dim3(unsigned int count = 1) : x(count) {}  // NOLINT: as CUDA's
+};
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned int numAttrs;
+};
+/// Kernels of a stream run one after the other: none starts before its predecessor has ended.
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               const Arguments&... arguments) {
+  gdn::cuda_grid::run_grid(config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes,
+                           [&] { kernel(static_cast<Parameters>(arguments)...); });
   return cudaSuccess;
 }

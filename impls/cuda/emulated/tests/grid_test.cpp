@@ -91,7 +91,7 @@ __global__ void lane_leaves_kernel() {
   __syncwarp();
 }
 __global__ void writes_past_shared_kernel(int byte) {
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   shared_bytes[byte] = 1;
 }
 
@@ -153,7 +153,7 @@ TEST(EmulatedGrid, ShufflesMoveWhatTheirDefinitionSays) {
 
 // The copy is visible only once its group has been waited for, and not before.
 __global__ void late_copy_kernel(const float4* source, float* early, float* late) {
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   auto* const place = reinterpret_cast<float4*>(shared_bytes) + threadIdx.x;
   *place = make_float4(-1, -1, -1, -1);
   copy16_async_if(threadIdx.x != 1, place, source + threadIdx.x);

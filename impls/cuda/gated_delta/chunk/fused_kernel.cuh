@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
                                         kFewestPreparingWarps),
                                   1)
     fused_kernel(const GatedDeltaParams p, const FusedSplit split, const FusedLayout at) {
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   const int thread = static_cast<int>(threadIdx.x);
   const int num_threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32;

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(2 * C)
   constexpr int kBlocks = C / 16;
   constexpr int kThreads = 32 * kBlocks;
   constexpr int kKeyStride = tile_stride(kInverseSlab);
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   auto& shared = *reinterpret_cast<InverseShared<Element, C>*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;

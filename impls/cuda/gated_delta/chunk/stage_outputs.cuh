@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C <
   constexpr int kBlocks = C / 16;
   constexpr int kThreads = kOutputThreads<C>;
   constexpr int kKeyStride = tile_stride(kOutputSlab);
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   auto& gates = *reinterpret_cast<ChunkGates<C>*>(shared_bytes);
   const OutputsLayout at = outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim);
   auto* const query_tile = reinterpret_cast<Element*>(shared_bytes + at.query);

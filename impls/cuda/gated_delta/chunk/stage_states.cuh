@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
   // Where registers allow, blocks of S past Dk, which are zero, are multiplied as well: without
   // branches the loads of one block run ahead of the products of the one before.
   constexpr bool kEveryBlock = kKeyBlocks <= 8 && sizeof(Element) == 2;
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   const int thread = static_cast<int>(threadIdx.x);
   const int num_threads = static_cast<int>(blockDim.x);
   const int warps = num_threads / 32 - kLoadingWarps;

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kWuThreads)
     wu_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w) {
   constexpr int kBlocks = C / 16;
   constexpr int kStride = tile_stride(kWuSlab);
-  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes);
+  GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   auto& shared = *reinterpret_cast<WuShared<Element, C>*>(shared_bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;

@@ -12,8 +12,7 @@
 #include <limits>
 #include <type_traits>
 
-#define GDN_DYNAMIC_SHARED_MEMORY(name) \
-  unsigned char* const name = ::gdn::cuda_grid::dynamic_shared_memory()
+#include "cuda/shared_memory.cuh"
 
 namespace gdn::cuda {
 

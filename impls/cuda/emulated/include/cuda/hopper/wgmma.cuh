@@ -1,0 +1,154 @@
+// Stands in for cuda/hopper/wgmma.cuh. A warpgroup's product is made by each of its warps for its
+// own 16 rows, when its lanes issue it; the hardware may read its operands later, up to the wait,
+// which is not modelled.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/hopper/matrix.cuh"
+
+namespace gdn::cuda::hopper::wgmma {
+
+inline std::uint64_t k_major_128(std::uint32_t tile) {
+  return static_cast<std::uint64_t>((tile & 0x3ffff) >> 4) | (1ull << 16) | (64ull << 32) |
+         (1ull << 62);
+}
+inline std::uint64_t mn_major_128(std::uint32_t tile, std::uint32_t panel) {
+  return static_cast<std::uint64_t>((tile & 0x3ffff) >> 4) |
+         (static_cast<std::uint64_t>(panel >> 4) << 16) | (64ull << 32) | (1ull << 62);
+}
+inline std::uint64_t k_major_32(std::uint32_t tile) {
+  return static_cast<std::uint64_t>((tile & 0x3ffff) >> 4) | (1ull << 16) | (16ull << 32) |
+         (3ull << 62);
+}
+
+inline void registers_ready() {}
+inline void commit() {}
+template <int Pending>
+void wait() {}
+template <int N>
+void hold(float (&)[N]) {}
+template <int N>
+void hold(std::uint32_t (&)[N]) {}
+
+namespace detail {
+
+/// PTX ISA, "Matrix-Descriptor Format".
+struct Tile {
+  std::uint32_t start, leading, stride;  ///< bytes
+  bool swizzle_128;                      ///< otherwise 32
+
+  explicit Tile(std::uint64_t descriptor)
+      : start(static_cast<std::uint32_t>(descriptor & 0x3fff) << 4),
+        leading(static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) << 4),
+        stride(static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4),
+        swizzle_128(descriptor >> 62 == 1) {}
+
+  /// Element k (0 .. 15) of row `row`, k contiguous.
+  template <typename Element>
+  float k_major(int row, int k) const {
+    const std::uint32_t row_bytes = swizzle_128 ? 128 : 32;
+    return element<Element>(start + static_cast<std::uint32_t>(row / 8) * stride +
+                            static_cast<std::uint32_t>(row % 8) * row_bytes +
+                            2 * static_cast<std::uint32_t>(k));
+  }
+  /// Element `row` of line k, rows contiguous in panels of 64.
+  template <typename Element>
+  float mn_major(int row, int k) const {
+    return element<Element>(start + static_cast<std::uint32_t>(row / 64) * leading +
+                            static_cast<std::uint32_t>(k / 8) * stride +
+                            static_cast<std::uint32_t>(k % 8) * 128 +
+                            2 * static_cast<std::uint32_t>(row % 64));
+  }
+  template <typename Element>
+  float element(std::uint32_t address) const {
+    const std::uint32_t flipped =
+        swizzle_128 ? ((address >> 7) & 7) << 4 : ((address >> 7) & 1) << 4;
+    return cuda::detail::widened<Element>(load_shared<std::uint16_t>(address ^ flipped), 0);
+  }
+};
+
+struct Given {
+  std::uint32_t a[4];
+  std::uint64_t a_tile;
+  std::uint64_t b_tile;
+};
+
+/// One warp's 16 x N part of a product, as sums of its lanes: 4 j + e is row lane / 4 + 8 (e / 2),
+/// column 8 j + 2 (lane % 4) + e % 2.
+template <typename Element, int N, bool ATile, bool BTransposed>
+void multiply(cuda_grid::WarpSlots& slots) {
+  double a[16][16], b[16][N];
+  double sums[16][N] = {};
+  Given given;
+  for (int lane = 0; lane < 32; ++lane) {
+    std::memcpy(&given, slots.given[lane], sizeof given);
+    if (ATile) continue;
+    for (int e = 0; e < 8; ++e) {
+      a[lane / 4 + 8 * (e / 2 % 2)][2 * (lane % 4) + e % 2 + 8 * (e / 4)] =
+          static_cast<double>(cuda::detail::widened<Element>(given.a[e / 2], e % 2));
+    }
+  }
+  if (ATile) {
+    const int first_row = static_cast<int>(threadIdx.x) / 32 % 4 * 16;
+    const Tile tile(given.a_tile);
+    for (int m = 0; m < 16; ++m) {
+      for (int k = 0; k < 16; ++k) {
+        a[m][k] = static_cast<double>(tile.k_major<Element>(first_row + m, k));
+      }
+    }
+  }
+  const Tile tile(given.b_tile);
+  for (int n = 0; n < N; ++n) {
+    for (int k = 0; k < 16; ++k) {
+      b[k][n] = static_cast<double>(BTransposed ? tile.mn_major<Element>(n, k)
+                                                : tile.k_major<Element>(n, k));
+    }
+  }
+  for (int m = 0; m < 16; ++m) {
+    for (int k = 0; k < 16; ++k) {
+      for (int n = 0; n < N; ++n) sums[m][n] += a[m][k] * b[k][n];
+    }
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    float own[N / 2];
+    for (int i = 0; i < N / 2; ++i) {
+      own[i] = static_cast<float>(
+          sums[lane / 4 + 8 * (i % 4 / 2)][8 * (i / 4) + 2 * (lane % 4) + i % 2]);
+    }
+    std::memcpy(slots.result[lane], own, sizeof own);
+  }
+}
+
+template <int N>
+void add_product(const char* name, float (&d)[N], const Given& given, bool accumulate,
+                 void (*complete)(cuda_grid::WarpSlots&)) {
+  const auto& slots = cuda_grid::meet(name, &given, sizeof given, complete);
+  float own[N];
+  std::memcpy(own, slots.result[cuda_grid::lane_index()], sizeof own);
+  for (int i = 0; i < N; ++i) d[i] = accumulate ? d[i] + own[i] : own[i];
+}
+
+}  // namespace detail
+
+template <typename Element>
+void multiply_rs_n64(float (&d)[32], const std::uint32_t* a, std::uint64_t b, bool accumulate) {
+  detail::add_product("wgmma.m64n64k16", d, {{a[0], a[1], a[2], a[3]}, 0, b}, accumulate,
+                      detail::multiply<Element, 64, false, false>);
+}
+template <typename Element>
+void multiply_rs_n128_trans(float (&d)[64], const std::uint32_t* a, std::uint64_t b) {
+  detail::add_product("wgmma.m64n128k16", d, {{a[0], a[1], a[2], a[3]}, 0, b}, true,
+                      detail::multiply<Element, 128, false, true>);
+}
+template <typename Element>
+void multiply_ss_n64(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  detail::add_product("wgmma.m64n64k16.ss", d, {{0, 0, 0, 0}, a, b}, accumulate,
+                      detail::multiply<Element, 64, true, false>);
+}
+
+}  // namespace gdn::cuda::hopper::wgmma
