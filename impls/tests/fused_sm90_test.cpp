@@ -1,8 +1,6 @@
 // The Hopper kernel over its own shapes (128x128 heads, 16-bit tokens), where the grids over every
 // implementation have few problems it supports; and what only a kernel that loads boxes of tokens
-// and splits sequences can get wrong. Needs a device of compute capability 9.0.
-#include "cuda/gated_delta/fused_sm90.h"
-
+// and splits sequences can get wrong. On a device of compute capability 9.0 or emulated.
 #include <cmath>
 #include <limits>
 
@@ -117,6 +115,21 @@ TEST_P(FusedSm90, LongSequences) {
   expect_all_agree(with("heads=1/2,gates=none,betas=two", {"seq=2048", "seq=2049,h0=large"}));
 }
 
+// That sequences are split is the planner's choice; here it must have made it, and only where
+// asked.
+TEST_P(FusedSm90, SplitsALongSequenceUnlessItMustNot) {
+  const bool invariant = implementation().description().batch_invariant;
+  for (const char* gates : {"none", "near_one", "strong"}) {
+    const Case inputs = generate_case(Problem::parse(
+        "gated_delta:heads=1/1,dim=128,seq=2500,dtype=bf16,h0=normal,gates=" + std::string(gates)));
+    DeviceCase on_device(inputs, device());
+    const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
+    const std::string& choice = plan->info().choice;
+    EXPECT_EQ(choice.find("piece_chunks=0") != std::string::npos, invariant) << choice;
+    expect_agrees(inputs);
+  }
+}
+
 TEST_P(FusedSm90, ManyWorkItems) {
   expect_all_agree({"gated_delta:heads=2/8,dim=128,seq=40x3+100x1,dtype=bf16,gates=mid,h0=normal",
                     "gated_delta:heads=8/32,dim=128,seq=9x70,dtype=bf16,gates=weak,h0=normal"});
@@ -162,10 +175,11 @@ TEST_P(FusedSm90, AGraphServesOtherLengths) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FusedSm90,
-                         testing::Values(&cuda::fused_sm90_implementation(false),
-                                         &cuda::fused_sm90_implementation(true)),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(
+    All, FusedSm90,
+    testing::Values(&find_implementation(Operation::gated_delta, "cuda/fused_sm90"),
+                    &find_implementation(Operation::gated_delta, "cuda/fused_sm90_invariant")),
+    test_name);
 
 }  // namespace
 }  // namespace gdn

@@ -22,7 +22,7 @@ class EmulatedDevice final : public Device {
     info_.index = index;
     info_.name = "CUDA kernels on the CPU";
     info_.compute_capability = 90;  // Hopper's instructions have their stand-ins too
-    info_.multiprocessors = 4;
+    info_.multiprocessors = 16;     // enough for planners that split work to split it
     info_.memory_bytes =
         static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     info_.modelled_time = true;
@@ -66,7 +66,9 @@ class EmulatedDevice final : public Device {
                 std::string(kBackend) +
                     ": has no clock; it checks results: use verify, run, or sweep --no-time");
   }
-  std::function<void()> capture(const std::function<void()>&) override { return nullptr; }
+  std::function<void()> capture(const std::function<void()>& launch) override {
+    return cuda_grid::capture_grids(launch);
+  }
   void* native_stream() const override { return nullptr; }
   Ceilings ceilings() override { return {}; }
 

@@ -443,6 +443,10 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
 
 void set_execution_options(const ExecutionOptions& options) { g_options = options; }
 
+namespace {
+
+std::vector<std::function<void()>>* g_captured = nullptr;  // set while launches are captured
+
 void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
               const std::function<void()>& body) {
   if (threads == 0 || threads > kMaxThreads || shared_bytes > kMaxSharedBytes || blocks == 0) {
@@ -474,6 +478,32 @@ void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_byte
   for (unsigned int i = 0; i < std::min(processors, blocks); ++i) workers.emplace_back(work);
   for (std::thread& worker : workers) worker.join();
   if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void enqueue_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
+                  std::function<void()> body) {
+  if (g_captured != nullptr) {
+    g_captured->push_back([=] { run_grid(blocks, threads, shared_bytes, body); });
+  } else {
+    run_grid(blocks, threads, shared_bytes, body);
+  }
+}
+
+std::function<void()> capture_grids(const std::function<void()>& launch) {
+  std::vector<std::function<void()>> grids;
+  g_captured = &grids;
+  try {
+    launch();
+  } catch (...) {
+    g_captured = nullptr;
+    throw;
+  }
+  g_captured = nullptr;
+  return [grids = std::move(grids)] {
+    for (const auto& grid : grids) grid();
+  };
 }
 
 unsigned char* dynamic_shared_memory() { return t_block->shared(); }

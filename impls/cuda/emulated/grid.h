@@ -28,9 +28,12 @@ struct ExecutionOptions {
 /// Of the launches from now on.
 void set_execution_options(const ExecutionOptions& options);
 
-/// Runs `body` as every thread of `blocks` blocks. Returns when all have ended.
-void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
-              const std::function<void()>& body);
+/// Runs `body` as every thread of `blocks` blocks, and returns when all have ended; while launches
+/// are captured, keeps it instead.
+void enqueue_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
+                  std::function<void()> body);
+/// Calls `launch` and returns a function that runs what it enqueued.
+std::function<void()> capture_grids(const std::function<void()>& launch);
 
 // ---- for the threads of a running grid
 

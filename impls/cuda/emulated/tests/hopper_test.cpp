@@ -40,7 +40,7 @@ std::string failure_of(const std::function<void()>& launch) {
 struct Tokens {
   int count, heads;
   std::vector<std::uint16_t> elements;
-  CUtensorMap map;
+  CUtensorMap map{};
 
   Tokens(int token_count, int head_count)
       : count(token_count),

@@ -1,4 +1,5 @@
-// Stands in for cuda/launch_kernel.cuh: the kernel runs on the CPU, before the call returns.
+// Stands in for cuda/launch_kernel.cuh: the kernel runs on the CPU, before the call returns
+// (or whenever the graph is replayed that is being captured).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,8 +11,8 @@ namespace gdn::cuda {
 template <typename... Parameters, typename... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
                    std::size_t shared_bytes, cudaStream_t, const Arguments&... arguments) {
-  cuda_grid::run_grid(blocks, threads, shared_bytes,
-                      [&] { kernel(static_cast<Parameters>(arguments)...); });
+  cuda_grid::enqueue_grid(blocks, threads, shared_bytes,
+                          [=] { kernel(static_cast<Parameters>(arguments)...); });
 }
 
 }  // namespace gdn::cuda
