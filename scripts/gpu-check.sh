@@ -24,14 +24,21 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ ${#steps[@]} -gt 0 ] || steps=(tests verify sanitizer table record)
-for program in gdnbench implementation_tests cuda_backend_tests fused_sm90_tests; do
+tests=(implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests)
+for program in gdnbench "${tests[@]}"; do
   [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
 done
+# Without a GPU the tests would run the kernels on the CPU, which is no GPU check.
+absent=$("$programs/gdnbench" info | sed -n 's/^cuda  *absent: //p')
+if [ -n "$absent" ] && [ "${steps[*]}" != record ]; then
+  echo "gpu-check: no CUDA device: $absent" >&2
+  exit 3
+fi
 mkdir -p "$out"
 
 run_tests() {
   local test
-  for test in implementation_tests cuda_backend_tests fused_sm90_tests; do
+  for test in "${tests[@]}"; do
     "$programs/$test" --gtest_brief=1 --gtest_output="json:$out/$test.json" >"$out/$test.log" 2>&1 || true
     tail -n 5 "$out/$test.log"
   done

@@ -59,7 +59,7 @@ def ratio(tensor, limit):
 
 def main(folder, gdnbench, record, kernels, harness):
     folder = pathlib.Path(folder)
-    test_files = [f"{name}_tests.json" for name in ("implementation", "cuda_backend", "fused_sm90")]
+    test_files = [f"{name}_tests.json" for name in ("implementation", "cuda_backend", "fused_sm90", "chunk_stages")]
     needed = [*test_files, "verify.json", "memcheck", "racecheck", "table.md"]
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
