@@ -75,8 +75,8 @@ class Mutant:
     def files(self):
         return sorted({hunk.file for hunk in self.hunks})
 
-    def needs_gfx906(self):
-        return any(file.startswith("impls/hip/") for file in self.files())
+    def needs(self, folder):
+        return any(file.startswith(folder) for file in self.files())
 
 
 def parse_hunks(name, lines):
@@ -209,9 +209,10 @@ def commit_name():
 
 
 class Build:
-    """The scratch copy's build folder, without the CUDA Toolkit: CUDA kernels run on the emulated device."""
+    """The scratch copy's build folder: the backends that the mutants at hand are of, and the CPU's. CUDA kernels are
+    built for the emulated device, without the CUDA Toolkit."""
 
-    def __init__(self, source, jobs):
+    def __init__(self, source, jobs, mutants):
         self.source = source
         self.folder = source / "build"
         self.jobs = jobs
@@ -219,7 +220,10 @@ class Build:
         # Objects equal to those of any other copy under the same base come from the compiler cache.
         self.environment.setdefault("CCACHE_BASEDIR", str(source.parent))
         self.environment.setdefault("CCACHE_NOHASHDIR", "1")
-        done = self.execute(["cmake", "--preset", "release", "-DGDN_CUDA=OFF"], source)
+        gfx906 = any(mutant.needs("impls/hip/") for mutant in mutants)
+        cuda = any(mutant.needs("impls/cuda/") for mutant in mutants)
+        done = self.execute(["cmake", "--preset", "release", "-DGDN_CUDA=OFF", f"-DGDN_HIP={'AUTO' if gfx906 else 'OFF'}",
+                             f"-DGDN_CUDA_EMULATED={'ON' if cuda else 'OFF'}"], source)
         if done.returncode != 0:
             raise MutantError("configuring failed: " + first_line(done.stderr))
         self.has_gfx906 = "gfx906 HIP backend: ON" in done.stdout + done.stderr
@@ -267,9 +271,9 @@ def first_line(text):
 class Laboratory:
     """A scratch copy of the tree, and its build."""
 
-    def __init__(self, scratch, jobs):
+    def __init__(self, scratch, jobs, mutants):
         self.source = copy_sources(source_files(), scratch)
-        self.build = Build(self.source, jobs)
+        self.build = Build(self.source, jobs, mutants)
         self.sound = {}  # command -> '' or why it proves nothing
 
     def require_sound(self, test):
@@ -287,7 +291,7 @@ class Laboratory:
 
     def examine(self, mutant):
         """(outcome, by whom)"""
-        if mutant.needs_gfx906() and not self.build.has_gfx906:
+        if mutant.needs("impls/hip/") and not self.build.has_gfx906:
             return NEEDS_TOOLS, "no compiler for gfx906"
         for test in mutant.tests:
             self.require_sound(test)
@@ -359,9 +363,10 @@ def run_all(mutants, chosen, arguments):
         return result["outcome"] != ERROR and result["patch"] == mutant.digest and result["files"] == digest_of(mutant, ROOT)
 
     counts = collections.Counter()
+    to_run = [mutant for mutant in chosen if not arguments.resume or not is_known(mutant)]
     for mutant in chosen:
-        if not arguments.resume or not is_known(mutant):
-            laboratory = laboratory or Laboratory(scratch, arguments.jobs)
+        if mutant in to_run:
+            laboratory = laboratory or Laboratory(scratch, arguments.jobs, to_run)
             begin = time.monotonic()
             try:
                 outcome, by = laboratory.examine(mutant)
