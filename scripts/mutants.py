@@ -317,7 +317,7 @@ class Laboratory:
 
 
 def summary(mutants, results):
-    lines = ["| target | mutants | killed | survived | not run here |", "|---|---|---|---|---|"]
+    lines = ["| target | mutants | killed | survived | not run |", "|---|---|---|---|---|"]
     for target in (*TARGETS, "all"):
         of = [m for m in mutants if target in (m.target, "all")]
         outcomes = [results[m.name]["outcome"] if m.name in results else None for m in of]
@@ -336,7 +336,8 @@ def write_table(mutants, results):
         "Small faults, each kept as a patch; a test-suite that cannot tell one from the sound program has a hole.",
         "Written by `scripts/mutants.py --table`, which plants every one in a scratch copy and runs the tests its header",
         f"names (the format is in that script's help). Results of {' to '.join(dates[::max(1, len(dates) - 1)])}, each at the",
-        "commit named; the patch and the file it changes are the same since.", "", *summary(mutants, results), ""
+        "commit named; the patch and the file it changes are the same since. \"Not run\": there is no such result yet,",
+        "`scripts/mutants.py --resume --table` runs those.", "", *summary(mutants, results), ""
     ]
     for target in TARGETS:
         of = [mutant for mutant in mutants if mutant.target == target]
@@ -346,7 +347,7 @@ def write_table(mutants, results):
         for mutant in of:
             result = results.get(mutant.name, {"outcome": "not run", "by": "", "commit": ""})
             cells = [mutant.name.removeprefix(target + "-"), mutant.fault, result["outcome"], result["by"], result["commit"]]
-            lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+            lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     (CATALOGUE / "README.md").write_text("\n".join(lines))
 
