@@ -20,8 +20,11 @@
 //    beside it, for the whole card, the L2's bandwidth and the memory's. Each kernel adds a
 //    dispatch.
 //
-// Assumptions, and where each figure is from (the page impls/hip/gated_delta/analysis.md gives the
-// sources and says what the model reproduces of them):
+// Assumptions, and where each figure is from. Peak rates: AMD's announcement of the MI50 and MI60,
+// November 2018 (MI50: 13.4 TFLOP/s float32, 26.8 float16, 6.7 float64). Measured on gfx906 by
+// others: exabit-io/llama.cpp-gfx906-tuning, ISA-NOTES.md (13.8 TFLOP/s float32 on 64 CUs at 1730
+// MHz, memory, dispatch) and skyne98/wiki-gfx906, gfx906-latency-hiding-ops.md (lane exchanges).
+// Latencies, of an MI308X for want of this card's: tingqli/pyhip, mem_latency.md.
 //   - 60 CUs at the peak engine clock of 1725 MHz throughout. A card held to its power limit runs
 //     slower.
 //   - VALU 4 cycles per wave instruction (16 lanes a SIMD), float64 8, transcendental functions and
