@@ -11,7 +11,7 @@ build=${2:-build}
 
 mkdir -p "$out/bin" "$out/lib" "$out/libc" "$out/data"
 programs=("$build/gdnbench")
-for test in implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests; do
+for test in implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests gfx906_on_cuda; do
   [ -x "$build/$test" ] && programs+=("$build/$test")
 done
 cp "${programs[@]}" "$out/bin/"

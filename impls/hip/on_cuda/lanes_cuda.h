@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "hip/on_cuda/dpp_source.h"
-#if defined(__CUDACC__)
+#if !defined(GDN_ON_HOST)
 #include <cuda_fp16.h>
 #endif
 
@@ -27,7 +27,13 @@ constexpr int kWave = GDN_WAVE;
 constexpr int kMostThreads = 256;  ///< of a workgroup
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-#if defined(__CUDACC__)
+#if defined(GDN_ON_HOST)  // tests: threads are fibres (tests/on_host.h)
+using Half = _Float16;
+#define GDN_LDS(name, ...) \
+  __VA_ARGS__& name = *reinterpret_cast<__VA_ARGS__*>(cuda_grid::dynamic_shared_memory())
+
+inline void named_barrier(int id, int threads) { cuda_grid::barrier(id, threads); }
+#else
 using Half = __half;
 // More than 48 KB of shared memory must be dynamic; the launcher passes the size of the code
 // object's metadata.
@@ -39,8 +45,20 @@ using Half = __half;
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void compiler_fence() { asm volatile("" ::: "memory"); }
 #endif
+
+__device__ __forceinline__ void compiler_fence() { asm volatile("" ::: "memory"); }
+
+struct alignas(4) HalfPair {
+  Half x, y;
+};
+/// One rounding of the exact sum, as the emulator has it.
+__device__ __forceinline__ float dot2(HalfPair a, HalfPair b, float c) {
+  const auto product = [](Half x, Half y) {
+    return static_cast<double>(static_cast<float>(x)) * static_cast<double>(static_cast<float>(y));
+  };
+  return static_cast<float>(product(a.x, b.x) + product(a.y, b.y) + static_cast<double>(c));
+}
 
 __device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x) % kWave; }
 
@@ -89,5 +107,6 @@ __device__ __forceinline__ float read_lane(float x) {
   return shuffle(x, lane);
 }
 __device__ __forceinline__ int uniform(int x) { return x; }
+__device__ __forceinline__ int counted_lane() { return lane_of_thread(); }
 
 }  // namespace gdn::hip

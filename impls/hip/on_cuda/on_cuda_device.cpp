@@ -9,18 +9,17 @@
 #include "cuda/cuda_device.h"
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
-#include "hip/kernel_launcher.h"
+#include "hip/on_cuda/forwarding_device.h"
 #include "interface/error.h"
 
 namespace gdn::hip {
 namespace {
 
-/// Memory, stream and timing are the CUDA device's; launches are the HIP plans'.
-class OnCudaDevice final : public Device, public KernelLauncher {
+class OnCudaDevice final : public ForwardingDevice {
  public:
-  OnCudaDevice(int wave, int index) : wave_(wave), cuda_(cuda::open(index)), info_(cuda_->info()) {
-    info_.backend = "hip";
-    info_.name += ", gfx906 kernels in waves of " + std::to_string(wave);
+  OnCudaDevice(int wave, int index)
+      : ForwardingDevice(cuda::open(index), ", gfx906 kernels in waves of " + std::to_string(wave)),
+        wave_(wave) {
     register_launcher(native_stream(), this);
   }
   ~OnCudaDevice() override {
@@ -28,45 +27,15 @@ class OnCudaDevice final : public Device, public KernelLauncher {
     for (const auto& [name, library] : libraries_) (void)cudaLibraryUnload(library);
   }
 
-  const DeviceInfo& info() const override { return info_; }
-  DeviceBuffer allocate(std::int64_t bytes) override { return cuda_->allocate(bytes); }
-  std::int64_t free_memory_bytes() const override { return cuda_->free_memory_bytes(); }
-  void upload(void* destination, const void* source, std::int64_t bytes) override {
-    cuda_->upload(destination, source, bytes);
-  }
-  void download(void* destination, const void* source, std::int64_t bytes) override {
-    cuda_->download(destination, source, bytes);
-  }
-  void copy_async(void* destination, const void* source, std::int64_t bytes) override {
-    cuda_->copy_async(destination, source, bytes);
-  }
-  void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
-    cuda_->fill_async(destination, byte, bytes);
-  }
-  void synchronize() override { cuda_->synchronize(); }
-  void flush_cache_async() override { cuda_->flush_cache_async(); }
-  TimeSample time_launch(const std::function<void()>& prepare,
-                         const std::function<void()>& launch) override {
-    return cuda_->time_launch(prepare, launch);
-  }
-  std::function<void()> capture(const std::function<void()>& launch) override {
-    return cuda_->capture(launch);
-  }
-  void* native_stream() const override { return cuda_->native_stream(); }
-  Ceilings ceilings() override { return cuda_->ceilings(); }
-
   void launch(const std::string& kernel, Extent grid, Extent block, const void* arguments,
               std::size_t) override {
-    GDN_CUDA_CHECK(cudaSetDevice(info_.index));
+    GDN_CUDA_CHECK(cudaSetDevice(info().index));
     const Entry& entry = find(kernel);
     void* parameters[] = {const_cast<void*>(arguments)};
     GDN_CUDA_CHECK(cudaLaunchKernel(entry.function, dim3(grid.x, grid.y, grid.z),
                                     dim3(block.x, block.y, block.z), parameters, entry.lds_bytes,
                                     static_cast<cudaStream_t>(native_stream())));
   }
-
- protected:
-  void release(void*) noexcept override {}  // buffers belong to cuda_
 
  private:
   struct Entry {
@@ -107,8 +76,6 @@ class OnCudaDevice final : public Device, public KernelLauncher {
   }
 
   int wave_;
-  std::unique_ptr<Device> cuda_;
-  DeviceInfo info_;
   std::map<std::string, cudaLibrary_t> libraries_;
   std::map<std::string, Entry> entries_;
 };
