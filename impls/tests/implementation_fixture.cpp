@@ -38,8 +38,9 @@ const OpenedDevice& opened_device(const std::string& backend) {
   return opened;
 }
 
-/// Longer sequences cut to at most 128 or 384 tokens, at the same place in a chunk of 32: the gfx906
-/// emulator executes machine code, at a fraction of the speed of kernels compiled for the CPU.
+/// Longer sequences cut to at most 128 or 384 tokens, at the same place in a chunk of 32: the
+/// gfx906 emulator executes machine code, at a fraction of the speed of kernels compiled for the
+/// CPU.
 Problem shortened(Problem problem, const DeviceInfo& device) {
   const std::int64_t longest = device.backend == "gfx906-emulator" ? 128 : 384;
   for (std::int64_t& length : problem.sequences.lengths) {
