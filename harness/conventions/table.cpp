@@ -1,7 +1,9 @@
-// The conventions themselves. Each entry names the function whose documentation or source it was
-// read from; versions: modular max/kernels state_space (2026-08), transformers qwen3_next
-// (2026-08), flash-linear-attention bc3b101d, flashinfer fb28d724, ggml d99724f2, mlx-native
-// b30e508, vLLM layers/fla (2026-10).
+// The conventions themselves. Each entry's `source` names the function it describes; where the
+// description comes from differs:
+//   read from a copy of the source: huggingface, flashinfer-prefill, flashinfer-decode, mlx-native
+//   from the project's research notes, the source not read again for this table: max, fla, ggml,
+//   vllm
+// No version is claimed for either; a system may have changed since.
 #include "harness/conventions/convention.h"
 #include "interface/error.h"
 
