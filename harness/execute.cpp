@@ -1,96 +1,18 @@
 #include "harness/execute.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
-#include <map>
 #include <utility>
 
+#include "harness/guarded_device.h"
 #include "interface/error.h"
 
 namespace gdn {
 namespace {
 
-// Guard bands: this many bytes before and after every buffer, all 0x7FFF in 16-bit words: a NaN in
-// float32, bfloat16 and float16, so that a value read from a band shows in the outputs too.
-constexpr std::int64_t kGuardBytes = 4096;
-constexpr std::uint16_t kGuardWord = 0x7FFF;
 constexpr std::int64_t kTransferBytes = std::int64_t{16} << 20;
-constexpr unsigned char kPoisonByte = 0xFF;
-
-std::vector<std::uint16_t> guard_pattern(std::int64_t bytes) {
-  return std::vector<std::uint16_t>(static_cast<std::size_t>(bytes / 2), kGuardWord);
-}
-
-std::int64_t rounded_up(std::int64_t bytes, std::int64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
-// Guard, payload, then guard up to the end: the second band starts right behind the last byte.
-struct GuardedBuffer {
-  DeviceBuffer memory;
-  std::int64_t bytes = 0;
-
-  GuardedBuffer() = default;
-  GuardedBuffer(Device& device, std::int64_t payload_bytes) : bytes(payload_bytes) {
-    memory = device.allocate(rounded_up(bytes, 2) + 2 * kGuardBytes);
-    const auto pattern = guard_pattern(kGuardBytes);
-    device.upload(memory.data(), pattern.data(), kGuardBytes);
-    const std::int64_t behind = memory.bytes() - kGuardBytes - bytes;
-    auto last = guard_pattern(rounded_up(behind, 2));
-    device.upload(payload<char>() + bytes, last.data(), behind);
-  }
-  template <typename T>
-  T* payload() const {
-    return reinterpret_cast<T*>(memory.as<char>() + kGuardBytes);
-  }
-  // The offset in bytes, relative to the payload, of the first band byte that changed.
-  bool find_change(Device& device, std::int64_t* offset) const {
-    const std::int64_t behind = memory.bytes() - kGuardBytes - bytes;
-    const auto pattern = guard_pattern(rounded_up(std::max(behind, kGuardBytes), 2));
-    std::vector<char> seen(static_cast<std::size_t>(std::max(behind, kGuardBytes)));
-    for (const bool before : {true, false}) {
-      const std::int64_t count = before ? kGuardBytes : behind;
-      const std::int64_t start = before ? -kGuardBytes : bytes;
-      device.download(seen.data(), payload<char>() + start, count);
-      const auto* expected = reinterpret_cast<const char*>(pattern.data());
-      const auto at = std::mismatch(seen.begin(), seen.begin() + count, expected).first;
-      if (at != seen.begin() + count) {
-        *offset = start + (at - seen.begin());
-        return true;
-      }
-    }
-    return false;
-  }
-};
-
-[[noreturn]] void throw_guard_changed(const std::string& name, std::int64_t offset,
-                                      std::int64_t bytes) {
-  throw Error(ErrorKind::device_failure,
-              "write out of bounds: " + std::to_string(offset < 0 ? -offset : offset - bytes + 1) +
-                  " bytes " + (offset < 0 ? "before the start" : "past the end") + " of '" + name +
-                  "' (" + std::to_string(bytes) + " bytes)");
-}
-
-// 64 bits of everything in a block, to see whether an input changed.
-std::uint64_t fingerprint(const unsigned char* data, std::int64_t bytes) {
-  std::uint64_t lanes[4] = {1, 2, 3, 4};
-  const auto step = [](std::uint64_t lane, std::uint64_t word) {
-    lane = (lane ^ word) * 0x9E3779B97F4A7C15ull;
-    return lane ^ (lane >> 29);
-  };
-  std::int64_t at = 0;
-  for (; at + 32 <= bytes; at += 32) {
-    for (int i = 0; i < 4; ++i) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, data + at + 8 * i, 8);
-      lanes[i] = step(lanes[i], word);
-    }
-  }
-  for (; at < bytes; ++at) lanes[0] = step(lanes[0], data[at]);
-  return step(step(step(lanes[0], lanes[1]), lanes[2]), lanes[3]);
-}
 
 std::int64_t saturated(long double value) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -133,60 +55,43 @@ ElementCounts element_counts(const Problem& p) {
   return n;
 }
 
-// A Device whose allocations are filled with NaN and guarded: what plans allocate their workspaces
-// from in a verified run.
-class GuardedDevice final : public Device {
- public:
-  explicit GuardedDevice(Device& inner) : inner_(inner) {}
-
-  DeviceBuffer allocate(std::int64_t bytes) override {
-    GuardedBuffer buffer(inner_, bytes);
-    void* data = buffer.payload<void>();
-    inner_.fill_async(data, kPoisonByte, bytes);
-    buffers_.emplace(data, std::move(buffer));
-    return DeviceBuffer(this, data, bytes);
+// [tokens, width], or [width, tokens] if tokens are fastest, in room for `capacity` tokens: NaN
+// behind.
+std::vector<float> with_capacity(const std::vector<float>& values, std::int64_t tokens,
+                                 std::int64_t capacity, bool by_time) {
+  if (values.empty() || tokens == capacity) return values;
+  const std::int64_t width = static_cast<std::int64_t>(values.size()) / tokens;
+  std::vector<float> padded(static_cast<std::size_t>(width * capacity),
+                            std::numeric_limits<float>::quiet_NaN());
+  const std::int64_t rows = by_time ? width : 1;
+  const std::int64_t scale = by_time ? 1 : width;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::copy_n(values.begin() + row * tokens * scale, tokens * scale,
+                padded.begin() + row * capacity * scale);
   }
-  void check_guards() {
-    for (const auto& [data, buffer] : buffers_) {
-      std::int64_t offset = 0;
-      if (buffer.find_change(inner_, &offset)) {
-        throw_guard_changed("workspace", offset, buffer.bytes);
-      }
+  return padded;
+}
+
+// The reverse; throws if anything behind the tokens is not the NaN it was filled with.
+std::vector<float> without_rest(const char* name, const std::vector<float>& values,
+                                std::int64_t tokens, std::int64_t capacity, bool by_time) {
+  if (values.empty() || tokens == capacity) return values;
+  const std::int64_t width = static_cast<std::int64_t>(values.size()) / capacity;
+  std::vector<float> kept;
+  kept.reserve(static_cast<std::size_t>(width * tokens));
+  for (std::int64_t i = 0; i < width * capacity; ++i) {
+    const std::int64_t token = by_time ? i % capacity : i / width;
+    const float value = values[static_cast<std::size_t>(i)];
+    if (token < tokens) {
+      kept.push_back(value);
+    } else if (!std::isnan(value)) {
+      throw Error(ErrorKind::device_failure, std::string(name) + ": token " +
+                                                 std::to_string(token) + " was written, past the " +
+                                                 std::to_string(tokens) + " of the sequences");
     }
   }
-  const DeviceInfo& info() const override { return inner_.info(); }
-  std::int64_t free_memory_bytes() const override { return inner_.free_memory_bytes(); }
-  void upload(void* destination, const void* source, std::int64_t bytes) override {
-    inner_.upload(destination, source, bytes);
-  }
-  void download(void* destination, const void* source, std::int64_t bytes) override {
-    inner_.download(destination, source, bytes);
-  }
-  void copy_async(void* destination, const void* source, std::int64_t bytes) override {
-    inner_.copy_async(destination, source, bytes);
-  }
-  void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
-    inner_.fill_async(destination, byte, bytes);
-  }
-  void synchronize() override { inner_.synchronize(); }
-  void flush_cache_async() override { inner_.flush_cache_async(); }
-  TimeSample time_launch(const std::function<void()>& prepare,
-                         const std::function<void()>& launch) override {
-    return inner_.time_launch(prepare, launch);
-  }
-  std::function<void()> capture(const std::function<void()>& launch) override {
-    return inner_.capture(launch);
-  }
-  void* native_stream() const override { return inner_.native_stream(); }
-  Ceilings ceilings() override { return inner_.ceilings(); }
-
- protected:
-  void release(void* data) noexcept override { buffers_.erase(data); }
-
- private:
-  Device& inner_;
-  std::map<void*, GuardedBuffer> buffers_;
-};
+  return kept;
+}
 
 }  // namespace
 
@@ -213,9 +118,16 @@ struct DeviceCase::State {
   Buffer* conv_state = nullptr;
   Arguments arguments;
 
+  Problem problem;          // whose shapes the buffers have
+  std::int64_t tokens = 0;  // of the case they hold now: the rest is NaN
+
   explicit State(Device& where) : device(where) {}
 
+  // The buffer of that name, made the first time it is asked for.
   Buffer& add(const char* name, Role role, DType dtype, std::int64_t count) {
+    for (const auto& made : buffers) {
+      if (made->name == name) return *made;
+    }
     auto buffer = std::make_unique<Buffer>();
     buffer->name = name;
     buffer->role = role;
@@ -229,6 +141,7 @@ struct DeviceCase::State {
   // Encodes and uploads block by block, and remembers what each block held.
   const void* input(const char* name, DType dtype, const std::vector<float>& values) {
     Buffer& buffer = add(name, Role::input, dtype, static_cast<std::int64_t>(values.size()));
+    buffer.fingerprints.clear();
     upload_encoded(buffer.memory.payload<char>(), dtype, values, &buffer.fingerprints);
     return buffer.memory.payload<void>();
   }
@@ -239,9 +152,10 @@ struct DeviceCase::State {
     // Counted in float32 elements: the bytes are what matters.
     Buffer& buffer =
         add(name, Role::input, DType::float32, 2 * static_cast<std::int64_t>(values.size()));
+    buffer.fingerprints.clear();
     const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-    for (std::int64_t at = 0; at < buffer.memory.bytes; at += kTransferBytes) {
-      const std::int64_t n = std::min(kTransferBytes, buffer.memory.bytes - at);
+    for (std::int64_t at = 0; at < buffer.memory.bytes(); at += kTransferBytes) {
+      const std::int64_t n = std::min(kTransferBytes, buffer.memory.bytes() - at);
       device.upload(buffer.memory.payload<char>() + at, bytes + at, n);
       buffer.fingerprints.push_back(fingerprint(bytes + at, n));
     }
@@ -249,7 +163,9 @@ struct DeviceCase::State {
   }
   Buffer& in_place(const char* name, DType dtype, const std::vector<float>& values) {
     Buffer& buffer = add(name, Role::in_place, dtype, static_cast<std::int64_t>(values.size()));
-    buffer.original = device.allocate(buffer.memory.bytes);
+    if (buffer.original.data() == nullptr) {
+      buffer.original = device.allocate(buffer.memory.bytes());
+    }
     upload_encoded(buffer.original.as<char>(), dtype, values, nullptr);
     return buffer;
   }
@@ -285,10 +201,10 @@ struct DeviceCase::State {
 
   void require_unchanged(const Buffer& buffer) const {
     std::vector<unsigned char> seen(
-        static_cast<std::size_t>(std::min(kTransferBytes, buffer.memory.bytes)));
+        static_cast<std::size_t>(std::min(kTransferBytes, buffer.memory.bytes())));
     std::size_t block = 0;
-    for (std::int64_t at = 0; at < buffer.memory.bytes; at += kTransferBytes, ++block) {
-      const std::int64_t n = std::min(kTransferBytes, buffer.memory.bytes - at);
+    for (std::int64_t at = 0; at < buffer.memory.bytes(); at += kTransferBytes, ++block) {
+      const std::int64_t n = std::min(kTransferBytes, buffer.memory.bytes() - at);
       device.download(seen.data(), buffer.memory.payload<char>() + at, n);
       if (fingerprint(seen.data(), n) != buffer.fingerprints.at(block)) {
         throw Error(ErrorKind::device_failure,
@@ -360,6 +276,36 @@ struct DeviceCase::State {
     a.output = output->memory.payload<void>();
     return a;
   }
+
+  // Buffers for all arrays of the case, or other values in those already made.
+  void fill(const Case& inputs) {
+    const std::int64_t* offsets = index_input("sequence_offsets", inputs.sequence_offsets);
+    const std::int64_t* slots =
+        inputs.slot_index.empty() ? nullptr : index_input("slot_index", inputs.slot_index);
+    const auto indexed = [&](auto of_operation) {
+      of_operation.sequence_offsets = offsets;
+      of_operation.slot_index = slots;
+      return of_operation;
+    };
+    const Problem& p = inputs.problem;
+    switch (p.operation) {
+      case Operation::gated_delta:
+        arguments = indexed(delta_arguments(inputs));
+        break;
+      case Operation::causal_conv1d: {
+        CausalConv1dArguments conv = indexed(conv_arguments(inputs));
+        conv_output =
+            &add("conv_output", Role::output, p.token_dtype, p.total_tokens() * p.conv_channels());
+        conv.output = conv_output->memory.payload<void>();
+        arguments = conv;
+        break;
+      }
+      case Operation::gated_delta_layer:
+        arguments = GatedDeltaLayerArguments{indexed(conv_arguments(inputs)),
+                                             indexed(delta_arguments(inputs))};
+        break;
+    }
+  }
 };
 
 namespace {
@@ -384,40 +330,39 @@ void require_free(const Problem& problem, std::int64_t workspace_bytes, std::int
 DeviceCase::DeviceCase(const Case& inputs, Device& device)
     : state_(std::make_unique<State>(device)) {
   validate(inputs);
-  const Problem& p = inputs.problem;
-  require_free(p, 0, 0, device);
-  State& s = *state_;
-  const std::int64_t* offsets = s.index_input("sequence_offsets", inputs.sequence_offsets);
-  const std::int64_t* slots =
-      inputs.slot_index.empty() ? nullptr : s.index_input("slot_index", inputs.slot_index);
-  const auto indexed = [&](auto arguments) {
-    arguments.sequence_offsets = offsets;
-    arguments.slot_index = slots;
-    return arguments;
-  };
-  switch (p.operation) {
-    case Operation::gated_delta:
-      s.arguments = indexed(s.delta_arguments(inputs));
-      break;
-    case Operation::causal_conv1d: {
-      CausalConv1dArguments conv = indexed(s.conv_arguments(inputs));
-      s.conv_output = &s.add("conv_output", State::Role::output, p.token_dtype,
-                             p.total_tokens() * p.conv_channels());
-      conv.output = s.conv_output->memory.payload<void>();
-      s.arguments = conv;
-      break;
-    }
-    case Operation::gated_delta_layer:
-      s.arguments = GatedDeltaLayerArguments{indexed(s.conv_arguments(inputs)),
-                                             indexed(s.delta_arguments(inputs))};
-      break;
-  }
+  require_free(inputs.problem, 0, 0, device);
+  state_->problem = inputs.problem;
+  state_->tokens = inputs.problem.total_tokens();
+  state_->fill(inputs);
   reset_async();
 }
 
 DeviceCase::~DeviceCase() = default;
 
 const Arguments& DeviceCase::arguments() const { return state_->arguments; }
+
+void DeviceCase::refill(const Case& other) {
+  const Problem& p = state_->problem;
+  const std::int64_t capacity = p.total_tokens();
+  const std::int64_t tokens = other.problem.total_tokens();
+  if (other.problem.num_sequences() != p.num_sequences() || tokens > capacity ||
+      (tokens == 0 && capacity > 0)) {
+    throw_bad_input("refill: " + std::to_string(p.num_sequences()) + " sequences of 1 to " +
+                    std::to_string(capacity) + " tokens in all are expected");
+  }
+  const bool by_time = p.conv_layout == ConvLayout::time;
+  Case padded = other;
+  padded.problem = p;
+  padded.query = with_capacity(other.query, tokens, capacity, false);
+  padded.key = with_capacity(other.key, tokens, capacity, false);
+  padded.value = with_capacity(other.value, tokens, capacity, false);
+  padded.gate.values = with_capacity(other.gate.values, tokens, capacity, false);
+  padded.beta.values = with_capacity(other.beta.values, tokens, capacity, false);
+  padded.qkv = with_capacity(other.qkv, tokens, capacity, by_time);
+  state_->tokens = tokens;
+  state_->fill(padded);
+  reset_async();
+}
 
 std::int64_t DeviceCase::bytes_needed(const Problem& p) {
   const ElementCounts n = element_counts(p);
@@ -435,7 +380,7 @@ std::int64_t DeviceCase::bytes_needed(const Problem& p) {
 void DeviceCase::reset_async() {
   for (const auto& buffer : state_->buffers) {
     if (buffer->role != State::Role::output) continue;
-    state_->device.fill_async(buffer->memory.payload<void>(), kPoisonByte, buffer->memory.bytes);
+    state_->device.fill_async(buffer->memory.payload<void>(), kPoisonByte, buffer->memory.bytes());
   }
   restore_state_async();
 }
@@ -444,16 +389,20 @@ void DeviceCase::restore_state_async() {
   for (const auto& buffer : state_->buffers) {
     if (buffer->role != State::Role::in_place) continue;
     state_->device.copy_async(buffer->memory.payload<void>(), buffer->original.data(),
-                              buffer->memory.bytes);
+                              buffer->memory.bytes());
   }
 }
 
 Outputs DeviceCase::download() const {
   state_->device.synchronize();
+  const std::int64_t capacity = state_->problem.total_tokens();
+  const bool by_time = state_->problem.conv_layout == ConvLayout::time;
   Outputs outputs;
-  outputs.output = state_->read(state_->output);
+  outputs.output =
+      without_rest("output", state_->read(state_->output), state_->tokens, capacity, false);
   outputs.state_pool = state_->read(state_->state_pool);
-  outputs.conv_output = state_->read(state_->conv_output);
+  outputs.conv_output = without_rest("conv_output", state_->read(state_->conv_output),
+                                     state_->tokens, capacity, by_time);
   outputs.conv_state = state_->read(state_->conv_state);
   return outputs;
 }
@@ -461,10 +410,7 @@ Outputs DeviceCase::download() const {
 void DeviceCase::check_guards() const {
   state_->device.synchronize();
   for (const auto& buffer : state_->buffers) {
-    std::int64_t offset = 0;
-    if (buffer->memory.find_change(state_->device, &offset)) {
-      throw_guard_changed(buffer->name, offset, buffer->memory.bytes);
-    }
+    buffer->memory.check(state_->device, buffer->name);
     if (buffer->role == State::Role::input) state_->require_unchanged(*buffer);
   }
 }
@@ -486,20 +432,37 @@ void require_memory(const Problem& problem, std::int64_t workspace_bytes, const 
   require_free(problem, workspace_bytes, shared ? host_bytes_needed(problem) : 0, device);
 }
 
-Outputs execute(const Implementation& implementation, const Case& inputs, Device& device,
-                PlanInfo* plan_info) {
+PlannedCase::PlannedCase(const Implementation& implementation, const Case& inputs, Device& device)
+    : device_(device), guarded_(device) {
   require_supported(implementation, inputs.problem);
   require_free(inputs.problem, implementation.workspace_bytes(inputs.problem), 0, device);
-  DeviceCase on_device(inputs, device);
-  GuardedDevice guarded(device);
-  const std::unique_ptr<Plan> plan =
-      implementation.plan(inputs.problem, on_device.arguments(), guarded);
-  if (plan_info != nullptr) *plan_info = plan->info();
-  plan->run();
-  device.synchronize();
-  guarded.check_guards();
-  on_device.check_guards();
-  return on_device.download();
+  on_device_ = std::make_unique<DeviceCase>(inputs, device);
+  plan_ = implementation.plan(inputs.problem, on_device_->arguments(), guarded_);
+}
+
+bool PlannedCase::capture() {
+  replay_ = device_.capture([this] { plan_->run(); });
+  return replay_ != nullptr;
+}
+
+Outputs PlannedCase::run() {
+  on_device_->reset_async();
+  if (replay_ != nullptr) {
+    replay_();
+  } else {
+    plan_->run();
+  }
+  device_.synchronize();
+  guarded_.check_guards();
+  on_device_->check_guards();
+  return on_device_->download();
+}
+
+Outputs execute(const Implementation& implementation, const Case& inputs, Device& device,
+                PlanInfo* plan_info) {
+  PlannedCase planned(implementation, inputs, device);
+  if (plan_info != nullptr) *plan_info = planned.info();
+  return planned.run();
 }
 
 }  // namespace gdn

@@ -3,8 +3,10 @@
 // checked after.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "harness/guarded_device.h"
 #include "interface/case.h"
 #include "interface/implementation.h"
 
@@ -19,6 +21,10 @@ class DeviceCase {
   DeviceCase& operator=(const DeviceCase&) = delete;
 
   const Arguments& arguments() const;
+  /// Another case's values in the same buffers, whose arguments stay valid: as many sequences, no
+  /// more tokens; everything else of the problem as it was. Behind its tokens inputs are NaN, and
+  /// outputs must stay unwritten. `other` is not validated (it may hold NaN).
+  void refill(const Case& other);
   /// Device bytes of all inputs and outputs of a problem (without guard bands): known before
   /// allocating.
   static std::int64_t bytes_needed(const Problem& problem);
@@ -27,7 +33,8 @@ class DeviceCase {
   void reset_async();
   /// State pools back to their inputs only: between timed runs of in-place kernels.
   void restore_state_async();
-  /// Waits, downloads what the operation wrote.
+  /// Waits, downloads what the operation wrote. Throws Error(device_failure) if outputs behind the
+  /// last token were written.
   Outputs download() const;
   /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed.
   void check_guards() const;
@@ -44,6 +51,29 @@ std::int64_t host_bytes_needed(const Problem& problem);
 /// workspace (and, on the CPU, the Case and its Outputs) do not fit the device. Allocates nothing;
 /// ask before generating the inputs.
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device);
+
+/// One plan over one case's buffers, with guarded workspaces, run as often as wanted: what a server
+/// does with a plan.
+class PlannedCase {
+ public:
+  /// Throws what require_memory and Implementation::plan throw.
+  PlannedCase(const Implementation& implementation, const Case& inputs, Device& device);
+
+  const PlanInfo& info() const { return plan_->info(); }
+  /// As DeviceCase::refill: the plan is not told.
+  void refill(const Case& other) { on_device_->refill(other); }
+  /// From now on run() replays a graph captured here. False where the device has no graphs.
+  bool capture();
+  /// One run on NaN-filled outputs and restored states; guards checked; downloaded.
+  Outputs run();
+
+ private:
+  Device& device_;
+  GuardedDevice guarded_;
+  std::unique_ptr<DeviceCase> on_device_;
+  std::unique_ptr<Plan> plan_;
+  std::function<void()> replay_;
+};
 
 /// Plan, run once on NaN-filled outputs and workspaces, check guards, download. What the planner
 /// chose goes to `plan_info` if given.

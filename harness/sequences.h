@@ -1,8 +1,10 @@
-// Parts of a batch: some of its sequences as a case of their own, and every sequence cut in two
-// calls that the state joins. What verification needs to compare a batch with itself.
+// Batches made of a batch: some of its sequences as a case of their own, every sequence cut in two
+// calls that the state joins, other lengths, other slots. What verification needs to compare a
+// batch with itself.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "interface/case.h"
@@ -16,13 +18,36 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
 /// What the call wrote for one sequence: its tokens' outputs, and the rows of its slot.
 Outputs sequence_outputs(const Case& batch, const Outputs& outputs, std::int64_t number);
 
-/// The first half (rounded down) of every sequence; a final state is wanted.
-Case first_halves(const Case& whole);
+/// How many of a sequence's tokens the first of two calls takes, by its length.
+using Cut = std::function<std::int64_t(std::int64_t length)>;
+/// Half of every sequence, rounded down.
+std::int64_t in_halves(std::int64_t length);
+/// The first `tokens` tokens of every sequence, or all it has.
+Cut after(std::int64_t tokens);
+
+/// The tokens before the cut of every sequence; a final state is wanted.
+Case first_part(const Case& whole, const Cut& cut);
 /// The rest of every sequence, from the states the first call left. Slots that call did not write
 /// start as the first call would have found them (zeros where there is no initial state).
-Case second_halves(const Case& whole, const Outputs& first);
+Case second_part(const Case& whole, const Cut& cut, const Outputs& first);
 /// Outputs of both calls as if one had made them. Rows that one call would not have written are
 /// those of `whole`.
-Outputs joined(const Case& whole, const Outputs& first, const Outputs& second);
+Outputs joined(const Case& whole, const Cut& cut, const Outputs& first, const Outputs& second);
+
+/// As many sequences over the first tokens of the same arrays, cut elsewhere: the lengths in
+/// reverse order, the longest a third shorter. Slots, states and everything else as they are.
+Case with_other_lengths(const Case& batch);
+/// The same sequences in other rows of a pool: rows in reverse order; slots=identity becomes
+/// permuted, with three rows more that hold NaN.
+Case with_other_slots(const Case& batch);
+/// The same batch with NaN for every token, gate, state and window of the odd sequences. Not a
+/// valid case: only for PlannedCase::refill.
+Case with_poisoned_odd_sequences(const Case& batch);
+/// Token `t` of every sequence (length 1 each) from `states`; sequences that are over have length
+/// 0. A final state is wanted.
+Case single_token(const Case& batch, std::int64_t t, const Outputs* states);
+/// What the call of single_token(whole, t) wrote, in its place in the outputs of the whole; a state
+/// once the sequence is over. conv_layout=channels.
+void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs* outputs);
 
 }  // namespace gdn

@@ -1,39 +1,15 @@
 #include "harness/verify.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 
+#include "harness/invariances.h"
 #include "harness/sequences.h"
 #include "interface/error.h"
 
 namespace gdn {
 namespace {
-
-// "output differs at flat index 17 (0.5 then 0.25)"; empty if the bits are equal.
-std::string first_difference(const char* name, const std::vector<float>& a,
-                             const std::vector<float>& b) {
-  if (a.size() != b.size()) return std::string(name) + " differs in size";
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) {
-      return std::string(name) + " differs at flat index " + std::to_string(i) + " (" +
-             std::to_string(a[i]) + " then " + std::to_string(b[i]) + ")";
-    }
-  }
-  return "";
-}
-
-std::string first_difference(const Outputs& a, const Outputs& b) {
-  for (const std::string& difference :
-       {first_difference("output", a.output, b.output),
-        first_difference("final_state", a.state_pool, b.state_pool),
-        first_difference("conv_output", a.conv_output, b.conv_output),
-        first_difference("conv_state", a.conv_state, b.conv_state)}) {
-    if (!difference.empty()) return difference;
-  }
-  return "";
-}
 
 // The sequences of `numbers` run as a batch of their own give what they gave in `whole`?
 std::string differs_from_batch(const Implementation& implementation, const Case& inputs,
@@ -96,6 +72,7 @@ class Verification {
     });
     if (ran) check_bits();
     if (ran && options_.continuation) check_continuation();
+    if (ran) check_invariances();
     result_.verdict = result_.reason.empty() ? Verdict::passed : Verdict::failed;
     return std::move(result_);
   }
@@ -116,6 +93,17 @@ class Verification {
         {name, wrong.empty() ? Check::Result::passed : Check::Result::failed, wrong});
     if (!wrong.empty() && result_.reason.empty()) result_.reason = std::string(name) + ": " + wrong;
     return wrong.empty();
+  }
+
+  // Checks that hold several cases on the device at once.
+  template <typename Body>
+  void check_if_it_fits(const char* name, const Body& body) {
+    try {
+      check(name, body);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      not_applicable(name, error.what());
+    }
   }
 
   void not_applicable(const char* name, const std::string& why) {
@@ -175,24 +163,26 @@ class Verification {
     if (inputs_.problem.sequences.longest() < 2) {
       return not_applicable("continuation", "no sequence of two tokens");
     }
-    const Case first = first_halves(inputs_);
-    if (!implementation_.supports(first.problem)) {
+    if (!implementation_.supports(first_part(inputs_, in_halves).problem)) {
       return not_applicable("continuation", "the halves are not supported");
     }
-    if (!implementation_.supports(second_halves(inputs_, {}).problem)) {
+    if (!implementation_.supports(second_part(inputs_, in_halves, {}).problem)) {
       return not_applicable("continuation", "an initial state is not supported");
     }
-    check("continuation", [&] {
-      const Outputs before = execute(implementation_, first, device_);
-      const Case second = second_halves(inputs_, before);
-      try {
-        validate(second);
-      } catch (const Error& error) {
-        return std::string("the state after the first call: ") + error.what();
+    check("continuation",
+          [&] { return continuation_wrong(implementation_, reference_, in_halves, device_); });
+  }
+
+  void check_invariances() {
+    const VerifiedRun run{implementation_, reference_, result_.outputs, device_};
+    for (const InvarianceCheck& invariance : invariance_checks()) {
+      if (!(options_.*invariance.wanted)) continue;
+      if (const NotApplicable why = invariance.not_applicable(run)) {
+        not_applicable(invariance.name.c_str(), *why);
+      } else {
+        check_if_it_fits(invariance.name.c_str(), [&] { return invariance.wrong(run); });
       }
-      const Outputs after = execute(implementation_, second, device_);
-      return reference_.check_continued(joined(inputs_, before, after));
-    });
+    }
   }
 
   const Implementation& implementation_;
@@ -205,8 +195,14 @@ class Verification {
 
 }  // namespace
 
+VerifyOptions VerifyOptions::all_invariances() {
+  VerifyOptions options;
+  options.permuted = options.refilled = options.replay = options.streams = options.isolation = true;
+  return options;
+}
+
 CheckedReference::CheckedReference(const Case& inputs, const VerifyOptions& options)
-    : inputs_(&inputs), sample_seed_(options.sample_seed) {
+    : inputs_(&inputs), options_(options) {
   validate(inputs);
   const Problem& p = inputs.problem;
   const bool by_head = p.operation != Operation::causal_conv1d;
@@ -216,7 +212,8 @@ CheckedReference::CheckedReference(const Case& inputs, const VerifyOptions& opti
   if (by_head && flops > options.most_reference_flops) {
     const double share = options.most_reference_flops / flops;
     const auto count = static_cast<std::int64_t>(share * static_cast<double>(total_pairs_));
-    evaluation_.pairs = reference::sample_pairs(p, std::max<std::int64_t>(count, 2), sample_seed_);
+    evaluation_.pairs =
+        reference::sample_pairs(p, std::max<std::int64_t>(count, 2), options.sample_seed);
   }
   reference_ = reference::evaluate<double>(inputs, evaluation_);
 }
@@ -230,16 +227,21 @@ std::string CheckedReference::check(const Outputs& outputs) const {
   return reference::first_violation(report, report.limits);
 }
 
-std::string CheckedReference::check_continued(const Outputs& outputs) const {
+std::string CheckedReference::check_continued(const Outputs& outputs,
+                                              std::int64_t roundings) const {
   const reference::ErrorReport report = compare(outputs);
   reference::ErrorLimits limits = report.limits;
-  // The state is rounded once more, half way. An error of the state is an error of the outputs as
-  // large, relative to the state; outputs that cancel see it larger: twice.
-  const double rounding = unit_roundoff(inputs_->problem.state_dtype);
+  // An error of the state is an error of the outputs as large, relative to the state; outputs that
+  // cancel see it larger: twice. Independent roundings add as squares.
+  const double together =
+      std::min(static_cast<double>(roundings), std::max(1.0, report.conditioning.memory_tokens));
+  const double rounding = unit_roundoff(inputs_->problem.state_dtype) * std::sqrt(together);
   // Windows hold tokens: they round them only if their type is narrower.
+  const bool narrower =
+      unit_roundoff(inputs_->problem.state_dtype) > unit_roundoff(inputs_->problem.token_dtype);
   limits.output += 2 * rounding;
   limits.state += rounding;
-  if (rounding > unit_roundoff(inputs_->problem.token_dtype)) limits.conv_output += 2 * rounding;
+  if (narrower) limits.conv_output += 2 * unit_roundoff(inputs_->problem.state_dtype);
   return reference::first_violation(report, limits);
 }
 
@@ -248,7 +250,7 @@ std::string CheckedReference::coverage() const {
   const std::string total = std::to_string(total_pairs_);
   if (whole) return "all " + total + " pairs";
   return "a random sample of " + std::to_string(evaluation_.pairs.size()) + " of " + total +
-         " pairs (seed " + std::to_string(sample_seed_) + ")";
+         " pairs (seed " + std::to_string(options_.sample_seed) + ")";
 }
 
 VerifyResult verify(const Implementation& implementation, const CheckedReference& reference,

@@ -12,6 +12,9 @@
 //   continuation  every sequence cut in two calls joined by the state: within the same limits,
 //                 widened by the one more rounding of the state (contract: "the extra roundings")
 //
+// and, where asked for, those of harness/invariances.h: permuted, refilled, replay, streams,
+// isolation, every_split, token_by_token.
+//
 // An implementation that declares itself not bitwise_repeatable is spared "repeat" and what builds
 // on it; one that is not batch_invariant is spared "alone" and "duplicates". Checks that do not
 // apply are listed as such, never counted as passed.
@@ -31,6 +34,15 @@ struct VerifyOptions {
   bool alone = true;
   bool duplicates = true;
   bool continuation = true;
+  bool permuted = false;
+  bool refilled = false;
+  bool replay = false;
+  bool streams = false;
+  bool isolation = false;
+  bool every_split = false;     ///< 128 runs
+  bool token_by_token = false;  ///< as many runs as tokens in the longest sequence
+  /// Every check but the last two, which cost many runs.
+  static VerifyOptions all_invariances();
   /// Reference work above which a random sample of (sequence, head) pairs is checked instead of all
   /// (the sample holds the longest sequence's first and last head; drawn with sample_seed).
   double most_reference_flops = 4e10;
@@ -42,11 +54,13 @@ enum class Verdict {
   passed,
   failed,
   unsupported,  ///< the implementation does not do this problem; nothing was run
+  too_large,    ///< the device, or the time given, does not do this problem; nothing was run
+  known_limit,  ///< failed, as harness/known_limits.h says it does
 };
 
 struct Check {
   enum class Result { passed, failed, not_applicable };
-  std::string name;  ///< "errors", "repeat", "alone", "duplicates", "continuation"
+  std::string name;  ///< "errors", "repeat", ...
   Result result = Result::passed;
   std::string detail;  ///< why failed or not applicable; one line
 };
@@ -70,9 +84,11 @@ class CheckedReference {
   reference::ErrorReport compare(const Outputs& outputs) const;
   /// Empty if the outputs are right; else one line saying what is wrong.
   std::string check(const Outputs& outputs) const;
-  /// As check(), with the limits widened by one more rounding of the state half way.
-  std::string check_continued(const Outputs& outputs) const;
+  /// As check(), with the limits widened by that many more roundings of the state on the way, of
+  /// which no more stand together than the problem remembers.
+  std::string check_continued(const Outputs& outputs, std::int64_t roundings) const;
   const Case& inputs() const { return *inputs_; }
+  const VerifyOptions& options() const { return options_; }
   /// "all 64 pairs", or "a random sample of 12 of 64 pairs (seed 1)".
   std::string coverage() const;
 
@@ -81,7 +97,7 @@ class CheckedReference {
   reference::EvaluationOptions evaluation_;
   reference::WideOutputs<double> reference_;
   std::int64_t total_pairs_ = 0;
-  std::uint64_t sample_seed_ = 0;
+  VerifyOptions options_;
 };
 
 /// Runs and judges. Failures of the device or of a guard band are a failed verdict, not an

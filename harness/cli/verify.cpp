@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <optional>
 
 #include "harness/case_file.h"
@@ -10,6 +11,7 @@
 #include "harness/cli/command.h"
 #include "harness/inputs.h"
 #include "harness/json.h"
+#include "harness/known_limits.h"
 #include "harness/suites.h"
 #include "harness/sweep.h"
 #include "interface/error.h"
@@ -26,7 +28,26 @@ const char* verdict_text(Verdict verdict) {
     case Verdict::failed:
       return "FAIL";
     case Verdict::unsupported:
+    case Verdict::too_large:
       return "skip";
+    case Verdict::known_limit:
+      return "LIMIT";
+  }
+  return "?";
+}
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::passed:
+      return "passed";
+    case Verdict::failed:
+      return "failed";
+    case Verdict::unsupported:
+      return "unsupported";
+    case Verdict::too_large:
+      return "too large";
+    case Verdict::known_limit:
+      return "known limit";
   }
   return "?";
 }
@@ -53,9 +74,7 @@ std::string result_json(const std::string& problem, const std::string& implement
     checks += (checks.empty() ? "" : ", ") + json_string(check.name) + ": " + json_string(text);
   }
   const reference::ErrorReport& report = result.report;
-  const char* verdict = result.verdict == Verdict::passed   ? "passed"
-                        : result.verdict == Verdict::failed ? "failed"
-                                                            : "unsupported";
+  const char* verdict = verdict_name(result.verdict);
   return json_object({{"problem", json_string(problem)},
                       {"implementation", json_string(implementation)},
                       {"verdict", json_string(verdict)},
@@ -111,13 +130,14 @@ class Verify : public Command {
   }
   std::string example() const override {
     return "gdnbench verify --case data/gdn_lm_trace.h5:/layer0 --impl cpu/chunkwise -v\n"
+           "  gdnbench verify --suite stress --device cpu --shard 3/12\n"
            "  gdnbench verify --heads 2/4 --seq 1x257,3x100 --dtype f32,bf16 --gates mid\n"
            "  gdnbench verify --case case.h5 --outputs mine.h5";
   }
   void add_options(CLI::App& app) override {
     axes_.add_to(app);
     std::string names;
-    for (const Suite& suite : suites()) names += (names.empty() ? "" : " | ") + suite.name;
+    for (const std::string& name : suite_names()) names += (names.empty() ? "" : " | ") + name;
     const std::string how = "How to verify";
     app.add_option("--suite", suite_, names + " (quick if no problem is named)")->group(how);
     app.add_option("--impl", implementations_, "only these; default: all that run here")
@@ -129,8 +149,13 @@ class Verify : public Command {
         ->group(how);
     app.add_option("--outputs", outputs_, "judge this file's outputs instead of running anything")
         ->group(how);
-    app.add_flag("--errors-only", errors_only_,
-                 "skip the bitwise and continuation checks (repeat, alone, duplicates)")
+    app.add_flag("--errors-only", errors_only_, "compare with the reference, and nothing else")
+        ->group(how);
+    app.add_option("--shard", shard_, "INDEX/COUNT: every COUNT-th problem from INDEX on, as 2/8")
+        ->group(how);
+    app.add_option("--largest", largest_,
+                   "leave out problems of more operations than this, and say so (default: "
+                   "5e9 on a CPU, 2e7 on an emulator, none on a GPU)")
         ->group(how);
     app.add_flag("--whole", whole_, "evaluate the reference whole, however large the problem")
         ->group(how);
@@ -141,9 +166,10 @@ class Verify : public Command {
 
   int run() override {
     if (errors_only_) {
+      options_ = VerifyOptions();
       options_.repeat = options_.alone = options_.duplicates = options_.continuation = false;
     }
-    if (whole_) options_.most_reference_flops = 1e300;
+    if (whole_) options_.most_reference_flops = std::numeric_limits<double>::infinity();
     if (json_) fmt::print("[\n");
     const int code = outputs_.empty() ? verify_implementations() : judge_outputs();
     if (json_) fmt::print("\n]\n");
@@ -151,49 +177,116 @@ class Verify : public Command {
   }
 
  private:
-  std::vector<Problem> problems() const {
+  std::vector<SuiteProblem> problems() const {
     const GridSpec spec = axes_.spec();
-    std::vector<Problem> result;
+    std::vector<SuiteProblem> all;
     const bool named = spec.names_problems();
-    if (named) result = expand(spec);
-    if (!named || !suite_.empty()) {
-      const Suite& suite = find_suite(suite_.empty() ? "quick" : suite_);
-      result.insert(result.end(), suite.problems.begin(), suite.problems.end());
+    if (named) {
+      for (const Problem& problem : expand(spec)) all.push_back({problem, "-", "-", false, false});
     }
-    return result;
+    if (!named || !suite_.empty()) {
+      const Suite suite = find_suite(suite_.empty() ? "quick" : suite_);
+      all.insert(all.end(), suite.problems.begin(), suite.problems.end());
+    }
+    const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
+    std::vector<SuiteProblem> part;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (i % static_cast<std::size_t>(shard.count) + 1 == static_cast<std::size_t>(shard.index)) {
+        part.push_back(all[i]);
+      }
+    }
+    return part;
+  }
+
+  double largest_for(const DeviceInfo& device) const {
+    if (largest_ > 0) return largest_;
+    if (device.backend == "gfx906-emulator") return 2e7;
+    return device.backend == "cpu" ? 5e9 : std::numeric_limits<double>::infinity();
+  }
+
+  // Why a problem is left out on this device; empty if it is not.
+  std::string too_large(const Problem& problem,
+                        const std::vector<const Implementation*>& implementations,
+                        const Device& device) const {
+    const double operations = reference::evaluation_flops(problem);
+    const double largest = largest_for(device.info());
+    const bool limited = largest_ > 0 || !suite_.empty();
+    if (limited && operations > largest) {
+      return fmt::format("{:.1e} operations, more than {:.1e} (--largest)", operations, largest);
+    }
+    for (const Implementation* implementation : implementations) {
+      try {
+        require_memory(problem, implementation->workspace_bytes(problem), device);
+      } catch (const Error& error) {
+        // A problem named by itself must be verified; of a suite, what is too large is left out.
+        if (error.kind() != ErrorKind::out_of_memory || suite_.empty()) throw;
+        return error.what();
+      }
+    }
+    return "";
   }
 
   int verify_implementations() {
-    const std::vector<Problem> all = problems();
+    const std::vector<SuiteProblem> all = problems();
     const auto device = open_device(device_);
     const auto implementations = choose_implementations(implementations_, device->info());
-    for (const Problem& problem : all) {
-      std::vector<const Implementation*> able;
-      for (const Implementation* implementation : implementations) {
-        if (implementation->description().operation != problem.operation) continue;
-        const Support support = implementation->supports(problem);
-        if (support) {
-          able.push_back(implementation);
-          continue;
-        }
-        VerifyResult result;
-        result.verdict = Verdict::unsupported;
-        result.reason = support.reason;
-        report(problem.to_string(), implementation->description().name, "", result);
-      }
-      if (able.empty()) continue;
-      // Before a byte is generated: does the problem fit the device, and its inputs this machine?
-      for (const Implementation* implementation : able) {
-        require_memory(problem, implementation->workspace_bytes(problem), *device);
-      }
-      const Case inputs = make_case(problem);
-      const CheckedReference reference(inputs, options_);
-      for (const Implementation* implementation : able) {
-        report(problem.to_string(), implementation->description().name, reference.coverage(),
-               verify(*implementation, reference, *device, options_));
-      }
-    }
+    for (const SuiteProblem& entry : all) verify_problem(entry, implementations, *device);
     return finish();
+  }
+
+  void verify_problem(const SuiteProblem& entry,
+                      const std::vector<const Implementation*>& implementations, Device& device) {
+    const std::string text = entry.problem.to_string();
+    std::vector<const Implementation*> able;
+    for (const Implementation* implementation : implementations) {
+      if (implementation->description().operation != entry.problem.operation) continue;
+      const Support support = implementation->supports(entry.problem);
+      if (support) {
+        able.push_back(implementation);
+        continue;
+      }
+      VerifyResult result;
+      result.verdict = Verdict::unsupported;
+      result.reason = support.reason;
+      report(text, implementation->description().name, "", result);
+    }
+    if (able.empty()) return;
+    // Before a byte is generated: does the problem fit the device, and its inputs this machine?
+    const std::string why_not = too_large(entry.problem, able, device);
+    if (!why_not.empty()) {
+      for (const Implementation* implementation : able) {
+        VerifyResult result;
+        result.verdict = Verdict::too_large;
+        result.reason = why_not;
+        report(text, implementation->description().name, "", result);
+      }
+      return;
+    }
+    const Case inputs = make_case(entry.problem);
+    const CheckedReference reference(inputs, options_);
+    VerifyOptions options = options_;
+    options.every_split |= entry.every_split && !errors_only_;
+    options.token_by_token |= entry.token_by_token && !errors_only_;
+    for (const Implementation* implementation : able) {
+      VerifyResult result = verify(*implementation, reference, device, options);
+      const std::string& name = implementation->description().name;
+      const KnownLimit* limit = find_known_limit(known_limits(), name, entry.problem);
+      if (limit != nullptr && result.verdict == Verdict::failed) {
+        result.verdict = Verdict::known_limit;
+        result.reason += "; known limit: " + limit->cause;
+      }
+      if (result.passed()) report_limits_gone(name, entry.problem);
+      report(text, name, reference.coverage(), result);
+    }
+  }
+
+  void report_limits_gone(const std::string& implementation, const Problem& problem) {
+    for (const KnownLimit* limit : limits_witnessed_by(known_limits(), implementation, problem)) {
+      fmt::print(stderr,
+                 "gdnbench: verify: {}: limit gone, remove it from data/known_limits.tsv: {}\n",
+                 implementation, limit->cause);
+      ++limits_gone_;
+    }
   }
 
   int judge_outputs() {
@@ -231,7 +324,7 @@ class Verify : public Command {
       first_ = false;
       return;
     }
-    if (result.verdict == Verdict::unsupported) {
+    if (result.verdict == Verdict::unsupported || result.verdict == Verdict::too_large) {
       if (verbose_) fmt::print("skip {:<22} {}: {}\n", implementation, problem, result.reason);
       return;
     }
@@ -245,23 +338,30 @@ class Verify : public Command {
     if (verbose_) print_detail(result);
   }
 
+  std::int64_t count_of(Verdict verdict) const {
+    return counts_[static_cast<std::size_t>(verdict)];
+  }
+
   int finish() const {
-    const std::int64_t passed = counts_[static_cast<std::size_t>(Verdict::passed)];
-    const std::int64_t failed = counts_[static_cast<std::size_t>(Verdict::failed)];
-    const std::int64_t skipped = counts_[static_cast<std::size_t>(Verdict::unsupported)];
+    const std::int64_t passed = count_of(Verdict::passed);
+    const std::int64_t failed = count_of(Verdict::failed);
+    const std::int64_t limited = count_of(Verdict::known_limit);
+    const std::int64_t unsupported = count_of(Verdict::unsupported);
+    const std::int64_t too_large = count_of(Verdict::too_large);
     if (!json_) {
-      fmt::print("{} passed, {} failed, {} not supported{}\n", passed, failed, skipped,
-                 skipped > 0 && !verbose_ ? " (-v says why)" : "");
+      fmt::print("{} passed, {} failed, {} known limits, {} not supported, {} too large{}\n",
+                 passed, failed, limited, unsupported, too_large,
+                 unsupported + too_large > 0 && !verbose_ ? " (-v says why)" : "");
     }
-    if (passed + failed == 0) {
+    if (passed + failed + limited == 0) {
       throw Error(ErrorKind::unsupported,
                   "verify: nothing was verified: no implementation here does these problems");
     }
-    return failed > 0 ? 1 : 0;
+    return failed + limits_gone_ > 0 ? 1 : 0;
   }
 
   AxisOptions axes_;
-  VerifyOptions options_;
+  VerifyOptions options_ = VerifyOptions::all_invariances();
   std::string suite_;
   std::vector<std::string> implementations_;
   std::string device_ = "best";
@@ -271,7 +371,10 @@ class Verify : public Command {
   bool verbose_ = false;
   bool json_ = false;
   bool first_ = true;
-  std::int64_t counts_[3] = {0, 0, 0};
+  std::int64_t counts_[5] = {0, 0, 0, 0, 0};  // per verdict
+  std::int64_t limits_gone_ = 0;
+  std::string shard_;
+  double largest_ = 0;
 };
 
 }  // namespace

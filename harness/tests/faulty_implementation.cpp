@@ -1,181 +1,302 @@
 #include "harness/tests/faulty_implementation.h"
 
-#include <Eigen/Dense>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
+#include "harness/tests/faulty_head.h"
 #include "interface/error.h"
+#include "reference/gates.h"
 
 namespace gdn::testing {
 namespace {
 
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-constexpr std::int64_t kChunk = 16;
-
-bool is_chunkwise(Fault fault) {
-  return fault == Fault::none_chunkwise || fault == Fault::wrong_w ||
-         fault == Fault::inverted_decay_ratio || fault == Fault::dropped_tail_chunk;
-}
-
-// One head of one sequence, copied out of the arguments.
-struct Head {
-  Matrix query, key, value;   // [L, Dk], [L, Dk], [L, Dv]
-  Eigen::VectorXd gamma_log;  // [L] log_decay
-  Eigen::VectorXd beta;       // [L]
-  Matrix state;               // [Dk, Dv]
-  Matrix output;              // [L, Dv]
+struct NamedFault {
+  Fault fault;
+  const char* name;
+  bool chunkwise;
+};
+constexpr NamedFault kFaults[] = {
+    {Fault::none_recurrent, "none_recurrent", false},
+    {Fault::none_chunkwise, "none_chunkwise", true},
+    {Fault::wrong_w, "wrong_w", true},
+    {Fault::inverted_decay_ratio, "inverted_decay_ratio", true},
+    {Fault::tiled_head_map, "tiled_head_map", false},
+    {Fault::state_written_transposed, "state_written_transposed", false},
+    {Fault::old_state_readout, "old_state_readout", false},
+    {Fault::decay_after_update, "decay_after_update", false},
+    {Fault::no_delta_term, "no_delta_term", false},
+    {Fault::ignores_norm, "ignores_norm", false},
+    {Fault::late_chunk_decay, "late_chunk_decay", true},
+    {Fault::gate_misread, "gate_misread", false},
+    {Fault::naive_softplus, "naive_softplus", false},
+    {Fault::infinite_rate, "infinite_rate", false},
+    {Fault::rate_in_bfloat16, "rate_in_bfloat16", false},
+    {Fault::prefix_difference, "prefix_difference", true},
+    {Fault::factored_decay, "factored_decay", true},
+    {Fault::mid_chunk_anchor, "mid_chunk_anchor", true},
+    {Fault::masked_by_exponent, "masked_by_exponent", true},
+    {Fault::cumsum_in_bfloat16, "cumsum_in_bfloat16", true},
+    {Fault::small_decay_dropped, "small_decay_dropped", true},
+    {Fault::short_neumann, "short_neumann", true},
+    {Fault::doubling_in_float16, "doubling_in_float16", true},
+    {Fault::doubling_in_bfloat16, "doubling_in_bfloat16", true},
+    {Fault::products_in_bfloat16, "products_in_bfloat16", true},
+    {Fault::products_in_tf32, "products_in_tf32", true},
+    {Fault::readout_in_float16, "readout_in_float16", false},
+    {Fault::state_rounded_per_token, "state_rounded_per_token", false},
+    {Fault::state_truncated, "state_truncated", false},
+    {Fault::float16_read_as_bfloat16, "float16_read_as_bfloat16", false},
+    {Fault::unwritten_element, "unwritten_element", false},
+    {Fault::all_nan, "all_nan", false},
+    {Fault::dropped_tail_chunk, "dropped_tail_chunk", true},
+    {Fault::tail_of_one, "tail_of_one", true},
+    {Fault::tail_of_five_nan, "tail_of_five_nan", false},
+    {Fault::unmasked_tail, "unmasked_tail", true},
+    {Fault::tail_with_next_tokens, "tail_with_next_tokens", true},
+    {Fault::dim_tail_dropped, "dim_tail_dropped", false},
+    {Fault::mean_length_bound, "mean_length_bound", false},
+    {Fault::short_call_keeps_state, "short_call_keeps_state", false},
+    {Fault::window_restart, "window_restart", false},
+    {Fault::empty_clears_state, "empty_clears_state", false},
+    {Fault::padding_is_row_0, "padding_is_row_0", false},
+    {Fault::row_of_sequence, "row_of_sequence", false},
+    {Fault::padded_row_kept, "padded_row_kept", false},
+    {Fault::blocks_beyond_1024, "blocks_beyond_1024", false},
+    {Fault::blocks_in_16_bits, "blocks_in_16_bits", false},
+    {Fault::order_of_batch, "order_of_batch", false},
+    {Fault::order_of_runs, "order_of_runs", false},
+    {Fault::stale_offsets, "stale_offsets", false},
+    {Fault::shared_arguments, "shared_arguments", false},
+    {Fault::slots_reversed, "slots_reversed", false},
 };
 
-void run_recurrent(Head& head, Fault fault, double scale) {
-  for (Eigen::Index t = 0; t < head.query.rows(); ++t) {
-    const double decay = std::exp(head.gamma_log(t));
-    const Eigen::VectorXd k = head.key.row(t).transpose();
-    const Eigen::VectorXd q = head.query.row(t).transpose();
-    if (fault != Fault::decay_after_update) head.state *= decay;
-    if (fault == Fault::old_state_readout) {
-      head.output.row(t) = scale * (head.state.transpose() * q).transpose();
-    }
-    const Eigen::VectorXd r = head.value.row(t).transpose() - head.state.transpose() * k;
-    head.state += head.beta(t) * k * r.transpose();
-    if (fault == Fault::decay_after_update) head.state *= decay;
-    if (fault == Fault::state_rounded_per_token) {
-      head.state = head.state.unaryExpr([](double x) {
-        return static_cast<double>(round_to(DType::bfloat16, static_cast<float>(x)));
-      });
-    }
-    if (fault != Fault::old_state_readout) {
-      head.output.row(t) = scale * (head.state.transpose() * q).transpose();
-    }
-  }
+const NamedFault& entry_of(Fault fault) {
+  return *std::find_if(std::begin(kFaults), std::end(kFaults),
+                       [fault](const NamedFault& entry) { return entry.fault == fault; });
 }
 
-// Contract section 2, in the W/U form so that the wrong W can be planted:
-// L = I + strict_lower(diag(beta) (K K^T * D)), U = L^-1 diag(beta) V, W = L^-1 diag(beta)
-// diag(gamma) K.
-void run_chunkwise(Head& head, Fault fault, double scale) {
-  const Eigen::Index length = head.query.rows();
-  for (Eigen::Index first = 0; first < length; first += kChunk) {
-    const Eigen::Index c = std::min<Eigen::Index>(kChunk, length - first);
-    if (c < kChunk && fault == Fault::dropped_tail_chunk) {
-      head.output.middleRows(first, c).setZero();
-      continue;
-    }
-    const Matrix k = head.key.middleRows(first, c);
-    const Matrix q = head.query.middleRows(first, c);
-    const Eigen::VectorXd beta = head.beta.segment(first, c);
-    Eigen::VectorXd log_gamma = head.gamma_log.segment(first, c);
-    for (Eigen::Index i = 1; i < c; ++i) log_gamma(i) += log_gamma(i - 1);
-    const Eigen::VectorXd gamma = log_gamma.array().exp();
-    Matrix ratio = Matrix::Zero(c, c);
-    for (Eigen::Index i = 0; i < c; ++i) {
-      for (Eigen::Index j = 0; j <= i; ++j) {
-        const double exponent = log_gamma(i) - log_gamma(j);
-        ratio(i, j) = std::exp(fault == Fault::inverted_decay_ratio ? -exponent : exponent);
-      }
-    }
-    Matrix lower = beta.asDiagonal() * (k * k.transpose()).cwiseProduct(ratio);
-    lower.triangularView<Eigen::Upper>().setZero();
-    lower.diagonal().setOnes();
-    const auto inverse = lower.triangularView<Eigen::UnitLower>();
-    const Matrix u = inverse.solve(Matrix(beta.asDiagonal() * head.value.middleRows(first, c)));
-    const Eigen::VectorXd weight =
-        fault == Fault::wrong_w ? beta : Eigen::VectorXd(beta.cwiseProduct(gamma));
-    const Matrix w = inverse.solve(Matrix(weight.asDiagonal() * k));
-    const Matrix corrected = u - w * head.state;
-    Matrix scores = (q * k.transpose()).cwiseProduct(ratio);
-    scores.triangularView<Eigen::StrictlyUpper>().setZero();
-    head.output.middleRows(first, c) =
-        scale * (gamma.asDiagonal() * (q * head.state) + scores * corrected);
-    const Eigen::VectorXd to_end = (log_gamma(c - 1) - log_gamma.array()).exp();
-    head.state =
-        gamma(c - 1) * head.state + Matrix(to_end.asDiagonal() * k).transpose() * corrected;
+// The gates of one token in float64, or as the fault has them.
+double log_decay_of(const Gate& gate, std::int64_t at, std::int64_t head, Fault fault) {
+  if (const auto* log_decay = std::get_if<LogDecay>(&gate)) return log_decay->values[at];
+  if (const auto* decay = std::get_if<Decay>(&gate)) {
+    const double value = decay->values[at];
+    return fault == Fault::gate_misread ? value : std::log(value);
   }
+  if (const auto* negated = std::get_if<NegLogDecay>(&gate)) return -negated->values[at];
+  const auto& logits = std::get<DecayLogits>(gate);
+  const float x = logits.values[at] + logits.dt_bias[head];
+  const float A_log = logits.A_log[head];
+  if (fault == Fault::naive_softplus) {
+    return -std::exp(static_cast<double>(A_log)) * std::log(1.0f + std::exp(x));
+  }
+  if (fault == Fault::infinite_rate) {
+    const float step = x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+    return -std::exp(A_log) * step;
+  }
+  const float rate = fault == Fault::rate_in_bfloat16 ? round_to(DType::bfloat16, A_log) : A_log;
+  return reference::log_decay_from_logit<double>(
+      rate, static_cast<double>(logits.values[at]) + static_cast<double>(logits.dt_bias[head]));
 }
+
+double beta_of(const Beta& beta, std::int64_t at) {
+  if (const auto* direct = std::get_if<BetaDirect>(&beta)) return direct->values[at];
+  return reference::sigmoid<double>(std::get<BetaLogit>(beta).values[at]);
+}
+
+// Rounds towards zero.
+float truncated_to(DType dtype, double x) {
+  float value = round_to(dtype, static_cast<float>(x));
+  if (std::fabs(static_cast<double>(value)) > std::fabs(x)) {
+    const float below = static_cast<float>(x) * (1 - static_cast<float>(unit_roundoff(dtype)));
+    value = round_to(dtype, below);
+  }
+  return value;
+}
+
+// What all plans of Fault::shared_arguments run on: the one that started last.
+std::atomic<const GatedDeltaArguments*> latest_arguments{nullptr};
+
+std::atomic<int> runs_of_all_plans{0};
 
 class FaultyPlan : public Plan {
  public:
   FaultyPlan(const Problem& problem, const GatedDeltaArguments& arguments, Fault fault)
       : problem_(problem), arguments_(arguments), fault_(fault) {
-    if (is_chunkwise(fault)) info_.chunk = kChunk;
+    if (is_chunkwise(fault)) info_.chunk = kFaultyChunk;
     info_.launches = 1;
+    if (fault == Fault::stale_offsets) {
+      offsets_.assign(arguments.sequence_offsets,
+                      arguments.sequence_offsets + problem.num_sequences() + 1);
+      arguments_.sequence_offsets = offsets_.data();
+    }
   }
   const PlanInfo& info() const override { return info_; }
 
   void run() override {
+    run_ = ++runs_of_all_plans;
+    const GatedDeltaArguments* arguments = &arguments_;
+    if (fault_ == Fault::shared_arguments) {
+      latest_arguments = &arguments_;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      arguments = latest_arguments;
+    }
+    std::int64_t pair = 0;
     for (std::int64_t n = 0; n < problem_.num_sequences(); ++n) {
-      for (std::int64_t h = 0; h < problem_.num_value_heads; ++h) run_head(n, h);
+      for (std::int64_t h = 0; h < problem_.num_value_heads; ++h, ++pair) {
+        if (fault_ == Fault::blocks_beyond_1024 && pair >= 1024) return;
+        if (fault_ == Fault::blocks_in_16_bits && pair >= 65536) return;
+        run_head(*arguments, n, h);
+      }
     }
   }
 
  private:
-  void run_head(std::int64_t n, std::int64_t h) {
+  // Rows [first, first + count) of one head; zeros past the last token of the arrays.
+  Matrix rows(const void* source, std::int64_t heads, std::int64_t head, std::int64_t dim,
+              std::int64_t first, std::int64_t count) const {
+    const bool misread =
+        fault_ == Fault::float16_read_as_bfloat16 && problem_.token_dtype == DType::float16;
+    const DType dtype = misread ? DType::bfloat16 : problem_.token_dtype;
+    Matrix read = Matrix::Zero(count, dim);
+    std::vector<float> row(static_cast<std::size_t>(dim));
+    for (std::int64_t t = 0; t < count && first + t < problem_.total_tokens(); ++t) {
+      const std::int64_t at = ((first + t) * heads + head) * dim;
+      decode(dtype,
+             static_cast<const char*>(source) + at * static_cast<std::int64_t>(size_of(dtype)),
+             row.data(), dim);
+      for (std::int64_t i = 0; i < dim; ++i) read(t, i) = row[static_cast<std::size_t>(i)];
+    }
+    return read;
+  }
+
+  void normalise(Matrix& vectors) const {
+    if (!problem_.normalize_qk || fault_ == Fault::ignores_norm) return;
+    for (Eigen::Index t = 0; t < vectors.rows(); ++t) {
+      vectors.row(t) /= std::sqrt(vectors.row(t).squaredNorm() + 1e-6);
+    }
+  }
+
+  char* state_row(const GatedDeltaArguments& a, std::int64_t slot, std::int64_t head) const {
+    const std::int64_t at =
+        slot * problem_.state_row_stride() + head * problem_.key_head_dim * problem_.value_head_dim;
+    return static_cast<char*>(a.state_pool) +
+           at * static_cast<std::int64_t>(size_of(problem_.state_dtype));
+  }
+
+  std::int64_t slot_of(const GatedDeltaArguments& a, std::int64_t n) const {
+    if (a.slot_index == nullptr || fault_ == Fault::row_of_sequence) return n;
+    const std::int64_t slot = a.slot_index[n];
+    return slot < 0 && fault_ == Fault::padding_is_row_0 ? 0 : slot;
+  }
+
+  void load_state(const GatedDeltaArguments& a, std::int64_t slot, std::int64_t h,
+                  Matrix* state) const {
+    std::vector<float> values(static_cast<std::size_t>(state->size()));
+    decode(problem_.state_dtype, state_row(a, slot, h), values.data(), state->size());
+    for (Eigen::Index i = 0; i < state->size(); ++i) {
+      state->data()[i] = values[static_cast<std::size_t>(i)];
+    }
+  }
+
+  void store_state(const GatedDeltaArguments& a, std::int64_t slot, std::int64_t h,
+                   const Matrix& state) const {
+    const std::int64_t dk = problem_.key_head_dim;
+    const std::int64_t dv = problem_.value_head_dim;
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < dk * dv; ++i) {
+      const double value =
+          fault_ == Fault::state_written_transposed ? state(i % dk, i / dk) : state(i / dv, i % dv);
+      values.push_back(fault_ == Fault::state_truncated ? truncated_to(problem_.state_dtype, value)
+                                                        : static_cast<float>(value));
+    }
+    encode(problem_.state_dtype, values.data(), state_row(a, slot, h), dk * dv);
+  }
+
+  // A nudge of one rounding, far below every limit, where the fault orders its sums otherwise.
+  bool rounds_otherwise(std::int64_t slot) const {
+    if (fault_ == Fault::order_of_batch) return problem_.num_sequences() == 1;
+    if (fault_ == Fault::order_of_runs) return run_ % 2 == 0;
+    return fault_ == Fault::slots_reversed && 2 * slot > problem_.num_pool_rows();
+  }
+
+  void store_outputs(const GatedDeltaArguments& a, std::int64_t n, std::int64_t h,
+                     std::int64_t first, std::int64_t slot, const Matrix& output) const {
+    const DType dtype = problem_.effective_output_dtype();
+    const std::int64_t dv = problem_.value_head_dim;
+    const bool nudged = rounds_otherwise(slot);
+    for (Eigen::Index t = 0; t < output.rows(); ++t) {
+      for (std::int64_t i = 0; i < dv; ++i) {
+        const bool last = n == 0 && h == 0 && t == output.rows() - 1;
+        if (fault_ == Fault::unwritten_element && last && i == dv / 2) continue;
+        auto value = static_cast<float>(output(t, i));
+        const bool nan = fault_ == Fault::all_nan ||
+                         (fault_ == Fault::tail_of_five_nan && output.rows() % 64 == 5 && last);
+        if (nan) value = std::numeric_limits<float>::quiet_NaN();
+        if (nudged) value *= 1 + 2 * static_cast<float>(unit_roundoff(dtype));
+        const std::int64_t at = ((first + t) * problem_.num_value_heads + h) * dv + i;
+        encode(dtype, &value,
+               static_cast<char*>(a.output) + at * static_cast<std::int64_t>(size_of(dtype)), 1);
+      }
+    }
+  }
+
+  void run_head(const GatedDeltaArguments& a, std::int64_t n, std::int64_t h) const {
     const Problem& p = problem_;
-    const std::int64_t first = arguments_.sequence_offsets[n];
-    const std::int64_t length = arguments_.sequence_offsets[n + 1] - first;
-    if (length == 0) return;
-    const std::int64_t key_head =
-        fault_ == Fault::tiled_head_map ? h % p.num_key_heads : h / p.value_heads_per_key_head();
+    const std::int64_t first = a.sequence_offsets[n];
+    std::int64_t length = a.sequence_offsets[n + 1] - first;
+    const std::int64_t slot = slot_of(a, n);
     const std::int64_t dk = p.key_head_dim;
     const std::int64_t dv = p.value_head_dim;
-    const auto copy = [&](const void* source, std::int64_t heads, std::int64_t head,
-                          std::int64_t dim) {
-      Matrix rows(length, dim);
-      const float* values = static_cast<const float*>(source);
-      for (std::int64_t t = 0; t < length; ++t) {
-        for (std::int64_t i = 0; i < dim; ++i) {
-          rows(t, i) = values[((first + t) * heads + head) * dim + i];
-        }
+    if (length == 0) {
+      if (fault_ == Fault::empty_clears_state && slot >= 0) {
+        store_state(a, slot, h, Matrix::Zero(dk, dv));
       }
-      return rows;
-    };
-    Head head;
-    head.query = copy(arguments_.query, p.num_key_heads, key_head, dk);
-    head.key = copy(arguments_.key, p.num_key_heads, key_head, dk);
-    head.value = copy(arguments_.value, p.num_value_heads, h, dv);
-    head.gamma_log.resize(length);
+      return;
+    }
+    if (slot < 0) return store_outputs(a, n, h, first, slot, Matrix::Zero(length, dv));
+    if (fault_ == Fault::mean_length_bound) {
+      length = std::min(length, 2 * (p.total_tokens() / p.num_sequences() + 1));
+    }
+    const std::int64_t key_head =
+        fault_ == Fault::tiled_head_map ? h % p.num_key_heads : h / p.value_heads_per_key_head();
+    FaultyHead head;
+    head.scale = p.effective_scale();
+    head.query = rows(a.query, p.num_key_heads, key_head, dk, first, length);
+    head.key = rows(a.key, p.num_key_heads, key_head, dk, first, length);
+    head.value = rows(a.value, p.num_value_heads, h, dv, first, length);
+    const std::int64_t behind = (kFaultyChunk - length % kFaultyChunk) % kFaultyChunk;
+    head.key_behind = rows(a.key, p.num_key_heads, key_head, dk, first + length, behind);
+    head.value_behind = rows(a.value, p.num_value_heads, h, dv, first + length, behind);
+    normalise(head.query);
+    normalise(head.key);
+    if (fault_ == Fault::dim_tail_dropped) head.key.rightCols(dk % 32).setZero();
+    head.log_decay.resize(length);
     head.beta.resize(length);
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int64_t at = (first + t) * p.num_value_heads + h;
-      head.gamma_log(t) = std::get<LogDecay>(arguments_.gate).values[at];
-      head.beta(t) = std::get<BetaDirect>(arguments_.beta).values[at];
+      head.log_decay(t) = log_decay_of(a.gate, at, h, fault_);
+      head.beta(t) = beta_of(a.beta, at);
     }
     head.output = Matrix::Zero(length, dv);
     head.state = Matrix::Zero(dk, dv);
-    float* row =
-        static_cast<float*>(arguments_.state_pool) + n * p.state_row_stride() + h * dk * dv;
-    if (p.initial_state != InitialState::absent) {
-      for (std::int64_t i = 0; i < dk * dv; ++i) head.state(i / dv, i % dv) = row[i];
-    }
-
-    if (is_chunkwise(fault_)) {
-      run_chunkwise(head, fault_, p.effective_scale());
-    } else {
-      run_recurrent(head, fault_, p.effective_scale());
-    }
-
-    float* output = static_cast<float*>(arguments_.output);
-    for (std::int64_t t = 0; t < length; ++t) {
-      for (std::int64_t i = 0; i < dv; ++i) {
-        const bool skipped = fault_ == Fault::unwritten_element && n == 0 && h == 0 &&
-                             t == length - 1 && i == dv / 2;
-        if (skipped) continue;
-        output[((first + t) * p.num_value_heads + h) * dv + i] =
-            fault_ == Fault::all_nan ? std::numeric_limits<float>::quiet_NaN()
-                                     : static_cast<float>(head.output(t, i));
-      }
-    }
-    if (!p.final_state) return;
-    for (std::int64_t i = 0; i < dk * dv; ++i) {
-      const double value = fault_ == Fault::state_written_transposed ? head.state(i % dk, i / dk)
-                                                                     : head.state(i / dv, i % dv);
-      row[i] = static_cast<float>(value);
-    }
+    if (p.initial_state != InitialState::absent) load_state(a, slot, h, &head.state);
+    run_faulty_head(head, fault_);
+    store_outputs(a, n, h, first, slot, head.output);
+    const bool kept = (fault_ == Fault::short_call_keeps_state && length == 2) ||
+                      (fault_ == Fault::padded_row_kept && p.pool_row_padding > 0);
+    if (p.final_state && !kept) store_state(a, slot, h, head.state);
   }
 
   Problem problem_;
   GatedDeltaArguments arguments_;
   Fault fault_;
   PlanInfo info_;
+  std::vector<std::int64_t> offsets_;
+  int run_ = 0;
 };
 
 class FaultyImplementation : public Implementation {
@@ -188,11 +309,8 @@ class FaultyImplementation : public Implementation {
   }
   const Description& description() const override { return description_; }
   Support supports(const Problem& p) const override {
-    const bool plain = p.token_dtype == DType::float32 && p.state_dtype == DType::float32 &&
-                       p.state_layout == StateLayout::kv && p.slots == SlotMap::identity &&
-                       p.gate_encoding == GateEncoding::log_decay &&
-                       p.beta_encoding == BetaEncoding::beta && !p.normalize_qk;
-    return plain ? Support::yes() : Support::no("the planted faults cover plain float32 cases");
+    return p.state_layout == StateLayout::kv ? Support::yes()
+                                             : Support::no("the planted faults hold [Dk, Dv]");
   }
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -208,48 +326,23 @@ class FaultyImplementation : public Implementation {
 
 }  // namespace
 
-std::string name_of(Fault fault) {
-  switch (fault) {
-    case Fault::none_recurrent:
-      return "none_recurrent";
-    case Fault::none_chunkwise:
-      return "none_chunkwise";
-    case Fault::wrong_w:
-      return "wrong_w";
-    case Fault::inverted_decay_ratio:
-      return "inverted_decay_ratio";
-    case Fault::tiled_head_map:
-      return "tiled_head_map";
-    case Fault::state_written_transposed:
-      return "state_written_transposed";
-    case Fault::old_state_readout:
-      return "old_state_readout";
-    case Fault::unwritten_element:
-      return "unwritten_element";
-    case Fault::all_nan:
-      return "all_nan";
-    case Fault::dropped_tail_chunk:
-      return "dropped_tail_chunk";
-    case Fault::decay_after_update:
-      return "decay_after_update";
-    case Fault::state_rounded_per_token:
-      return "state_rounded_per_token";
+std::string name_of(Fault fault) { return entry_of(fault).name; }
+
+Fault fault_named(const std::string& name) {
+  for (const NamedFault& entry : kFaults) {
+    if (entry.name == name) return entry.fault;
   }
-  return "";
+  throw_bad_input("fault '" + name + "' is unknown");
 }
 
 std::vector<Fault> all_faults() {
-  return {Fault::wrong_w,
-          Fault::inverted_decay_ratio,
-          Fault::tiled_head_map,
-          Fault::state_written_transposed,
-          Fault::old_state_readout,
-          Fault::unwritten_element,
-          Fault::all_nan,
-          Fault::dropped_tail_chunk,
-          Fault::decay_after_update,
-          Fault::state_rounded_per_token};
+  std::vector<Fault> faults;
+  for (const NamedFault& entry : kFaults) faults.push_back(entry.fault);
+  faults.erase(faults.begin(), faults.begin() + 2);
+  return faults;
 }
+
+bool is_chunkwise(Fault fault) { return entry_of(fault).chunkwise; }
 
 Fault twin_of(Fault fault) {
   return is_chunkwise(fault) ? Fault::none_chunkwise : Fault::none_recurrent;

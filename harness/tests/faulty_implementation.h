@@ -1,5 +1,6 @@
 // A gated_delta implementation with one planted fault: what verification must reject. Without a
-// fault both of its forms are right, so that a rejection is the fault's doing.
+// fault both of its forms are right, so that a rejection is the fault's doing. Arithmetic is
+// float64 but where a fault says otherwise.
 #pragma once
 
 #include <memory>
@@ -11,27 +12,80 @@
 namespace gdn::testing {
 
 enum class Fault {
-  none_recurrent,        ///< the right token recurrence: the twin of the token faults
-  none_chunkwise,        ///< the right chunkwise form: the twin of the chunk faults
+  none_recurrent,  ///< the right token recurrence: the twin of the token faults
+  none_chunkwise,  ///< the right chunkwise form: the twin of the chunk faults
+
+  // ---- formulas
   wrong_w,               ///< W from the gated L without gamma on the right-hand side (contract 2)
   inverted_decay_ratio,  ///< gamma_j / gamma_i where gamma_i / gamma_j is meant
   tiled_head_map,        ///< key head h % Hk instead of h / (Hv/Hk)
   state_written_transposed,  ///< [Dv, Dk] written where [Dk, Dv] is asked for
   old_state_readout,         ///< o_t from the state before the update
-  unwritten_element,         ///< one output element never written
-  all_nan,                   ///< every output NaN
-  dropped_tail_chunk,        ///< tokens after the last whole chunk left out
   decay_after_update,        ///< S <- exp(g)(S + beta k r^T)
+  no_delta_term,             ///< S <- exp(g) S + beta k v^T
+  ignores_norm,              ///< q and k used as they are where norm=1 asks for unit length
+  late_chunk_decay,          ///< the state's decay over a chunk taken one token early
+
+  // ---- gates
+  gate_misread,         ///< decay taken for log_decay
+  naive_softplus,       ///< log(1 + exp(x)) in float32
+  infinite_rate,        ///< exp(A_log) * softplus(x) in float32
+  rate_in_bfloat16,     ///< A_log rounded to bfloat16
+  prefix_difference,    ///< differences of prefix sums that hold -inf
+  factored_decay,       ///< exp(G_i) * exp(-G_j) in float32
+  mid_chunk_anchor,     ///< exp(G_i - G_m) * exp(G_m - G_j) in float32, m in the middle
+  masked_by_exponent,   ///< decays between tokens left out where their exponent is not negative
+  cumsum_in_bfloat16,   ///< accumulated log decays rounded to bfloat16
+  small_decay_dropped,  ///< a state decayed below exp(-10) in a chunk taken for nothing
+
+  // ---- arithmetic
+  short_neumann,             ///< the inverse by doubling, one round short
+  doubling_in_float16,       ///< the inverse by doubling, every product rounded to float16
+  doubling_in_bfloat16,      ///< as well, to bfloat16
+  products_in_bfloat16,      ///< operands of products rounded to bfloat16
+  products_in_tf32,          ///< operands of products rounded to 10 bits of mantissa
+  readout_in_float16,        ///< S^T q rounded to float16 before the scale
   state_rounded_per_token,   ///< state rounded to bfloat16 after every token
+  state_truncated,           ///< 16-bit states rounded towards zero
+  float16_read_as_bfloat16,  ///< values' bits taken for the other 16-bit type
+
+  // ---- lengths and memory
+  unwritten_element,       ///< one output element never written
+  all_nan,                 ///< every output NaN
+  dropped_tail_chunk,      ///< tokens after the last whole chunk left out
+  tail_of_one,             ///< the last token left out where length mod 16 is 1
+  tail_of_five_nan,        ///< NaN where length mod 64 is 5
+  unmasked_tail,           ///< 0 times the tokens behind the sequence added to the state
+  tail_with_next_tokens,   ///< values of a partial chunk taken one token on
+  dim_tail_dropped,        ///< the last Dk mod 32 elements of keys left out
+  mean_length_bound,       ///< at most twice the mean length of a sequence computed
+  short_call_keeps_state,  ///< sequences of two tokens write no state
+  window_restart,          ///< the state starts over at token 512
+  empty_clears_state,      ///< a sequence of length 0 zeroes its row
+  padding_is_row_0,        ///< slot -1 reads and writes row 0
+  row_of_sequence,         ///< row n of the pool instead of the slot's
+  padded_row_kept,         ///< the state not written where rows are padded
+  blocks_beyond_1024,      ///< (sequence, head) pairs from the 1024th on left out
+  blocks_in_16_bits,       ///< pair numbers wrapped at 65536
+
+  // ---- from run to run
+  order_of_batch,    ///< outputs rounded otherwise for one sequence than for several
+  order_of_runs,     ///< outputs rounded otherwise in every second run
+  stale_offsets,     ///< sequence offsets copied when planning
+  shared_arguments,  ///< arguments in memory that all plans share
+  slots_reversed,    ///< outputs rounded otherwise by the row of the pool
 };
 
 std::string name_of(Fault fault);
+/// Throws Error(bad_input) for an unknown name.
+Fault fault_named(const std::string& name);
 /// The faults, without the two faultless forms.
 std::vector<Fault> all_faults();
 /// The faultless implementation of the same form.
 Fault twin_of(Fault fault);
+bool is_chunkwise(Fault fault);
 
-/// float32 tokens, log_decay and beta, identity slots, [Dk, Dv] state; chunk 16.
+/// Any token, state and output dtype, slots, gate and beta encodings; [Dk, Dv] state; chunk 16.
 std::unique_ptr<Implementation> make_faulty(Fault fault);
 
 }  // namespace gdn::testing

@@ -1,5 +1,5 @@
-// Verification must be able to fail: each planted fault is rejected, and the same implementation
-// without the fault is accepted on the same problem.
+// What planted faults must not show in: problems too easy for them. If these could show the fault,
+// the hazards' problems (hazards_test.cpp) would prove less than they say.
 #include <gtest/gtest.h>
 
 #include "harness/inputs.h"
@@ -10,28 +10,10 @@
 namespace gdn::testing {
 namespace {
 
-// At least three chunks, a tail, decays between 0.8 and 1, a non-symmetric initial state and
-// grouped heads: what makes each fault visible.
-const char* const kProblem =
-    "gated_delta:heads=2/4,dim=24x24,seq=1x73+1x48,h0=normal,gates=mid,seed=7";
-
 VerifyResult judge(Fault fault, const std::string& problem) {
   const auto device = open_device("cpu");
   return verify(*make_faulty(fault), generate_case(Problem::parse(problem)), *device);
 }
-
-class NegativeControl : public ::testing::TestWithParam<Fault> {};
-
-TEST_P(NegativeControl, IsRejectedAndItsTwinAccepted) {
-  const VerifyResult twin = judge(twin_of(GetParam()), kProblem);
-  EXPECT_TRUE(twin.passed()) << kProblem << ": " << twin.reason;
-  const VerifyResult faulty = judge(GetParam(), kProblem);
-  EXPECT_EQ(faulty.verdict, Verdict::failed) << kProblem;
-  EXPECT_FALSE(faulty.reason.empty());
-}
-
-INSTANTIATE_TEST_SUITE_P(Faults, NegativeControl, ::testing::ValuesIn(all_faults()),
-                         [](const auto& parameter) { return name_of(parameter.param); });
 
 // The wrong W circulates in public pseudo-code; it is exact for one chunk and without decay, so
 // these problems cannot show it. If they could, the control above would prove less than it says.

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "harness/inputs.h"
+#include "harness/tests/faulty_implementation.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -262,6 +263,112 @@ TEST(Verify, FindsAStateThatIsNotCarriedOn) {
   const VerifyResult result = verified(implementation, problem);
   EXPECT_EQ(result.verdict, Verdict::failed);
   EXPECT_EQ(result.reason.rfind("continuation:", 0), 0u) << result.reason;
+}
+
+VerifyOptions with_all_invariances() {
+  VerifyOptions options = VerifyOptions::all_invariances();
+  options.every_split = options.token_by_token = true;
+  return options;
+}
+
+TEST(VerifyInvariances, PassAnUntamperedRunOfEveryOperation) {
+  const auto device = open_device("cpu");
+  for (const char* text :
+       {kProblem, "causal_conv1d:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x21,dtype=bf16,slots=padding",
+        "gated_delta_layer:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x2,dtype=f32,norm=1,gates=mid"}) {
+    const Problem problem = Problem::parse(text);
+    const bool conv = problem.operation == Operation::causal_conv1d;
+    const VerifyResult result =
+        verify(find_implementation(problem.operation, conv ? "cpu/direct" : "cpu/recurrent"),
+               generate_case(problem), *device, with_all_invariances());
+    EXPECT_TRUE(result.passed()) << text << ": " << result.reason;
+    for (const Check& check : result.checks) {
+      const auto expected = check.name == "replay" ? Check::Result::not_applicable  // no graphs
+                                                   : Check::Result::passed;
+      EXPECT_EQ(check.result, expected) << text << ": " << check.name << ": " << check.detail;
+    }
+  }
+}
+
+void expect_failed_check(const Tampering::Tamper& tamper, const std::string& name,
+                         const std::string& words) {
+  const VerifyResult result = verified(Tampering(tamper), kProblem, with_all_invariances());
+  for (const Check& check : result.checks) {
+    if (check.name != name) continue;
+    EXPECT_EQ(check.result, Check::Result::failed) << name;
+    EXPECT_NE(check.detail.find(words), std::string::npos) << check.detail;
+    return;
+  }
+  ADD_FAILURE() << name << " was not checked";
+}
+
+TEST(VerifyInvariances, FindAWriteBehindTheLastToken) {
+  expect_failed_check(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        const bool room = a.sequence_offsets[p.num_sequences()] < p.total_tokens();
+        if (room) static_cast<float*>(a.output)[output_count(p) - 1] = 0.0f;
+      },
+      "refilled", "past the 57 of the sequences");
+}
+
+// Wrong after one cut only: halves do not meet it.
+TEST(VerifyInvariances, FindTheOneOffsetAtWhichACutIsWrong) {
+  const Tampering::Tamper tamper = [](const Problem& p, const GatedDeltaArguments& a, char*) {
+    if (p.sequences.lengths[0] != 40 - 37) return;
+    for (std::int64_t i = 0; i < output_count(p); ++i) static_cast<float*>(a.output)[i] *= 1.001f;
+  };
+  expect_failed_check(tamper, "every_split", "after 37 tokens");
+  EXPECT_TRUE(verified(Tampering(tamper)).passed());
+}
+
+// The CPU with graphs of a kind: a graph is what was enqueued, to be enqueued again.
+class DeviceWithGraphs final : public Device {
+ public:
+  explicit DeviceWithGraphs(Device& inner) : inner_(inner) {}
+  std::function<void()> capture(const std::function<void()>& launch) override { return launch; }
+  const DeviceInfo& info() const override { return inner_.info(); }
+  DeviceBuffer allocate(std::int64_t bytes) override { return inner_.allocate(bytes); }
+  std::int64_t free_memory_bytes() const override { return inner_.free_memory_bytes(); }
+  void upload(void* to, const void* from, std::int64_t bytes) override {
+    inner_.upload(to, from, bytes);
+  }
+  void download(void* to, const void* from, std::int64_t bytes) override {
+    inner_.download(to, from, bytes);
+  }
+  void copy_async(void* to, const void* from, std::int64_t bytes) override {
+    inner_.copy_async(to, from, bytes);
+  }
+  void fill_async(void* to, unsigned char byte, std::int64_t bytes) override {
+    inner_.fill_async(to, byte, bytes);
+  }
+  void synchronize() override { inner_.synchronize(); }
+  void flush_cache_async() override { inner_.flush_cache_async(); }
+  TimeSample time_launch(const std::function<void()>& prepare,
+                         const std::function<void()>& launch) override {
+    return inner_.time_launch(prepare, launch);
+  }
+  void* native_stream() const override { return inner_.native_stream(); }
+  Ceilings ceilings() override { return inner_.ceilings(); }
+
+ protected:
+  void release(void*) noexcept override {}
+
+ private:
+  Device& inner_;
+};
+
+TEST(VerifyInvariances, ReplayFindsAPlanThatKeepsTheOffsetsItWasMadeFor) {
+  const auto cpu = open_device("cpu");
+  DeviceWithGraphs device(*cpu);
+  VerifyOptions options;
+  options.replay = true;
+  const Case inputs = generate_case(Problem::parse("gated_delta:heads=1/2,dim=16,seq=40+9+21"));
+  const VerifyResult fresh =
+      verify(*testing::make_faulty(testing::Fault::none_recurrent), inputs, device, options);
+  EXPECT_TRUE(fresh.passed()) << fresh.reason;
+  const VerifyResult stale =
+      verify(*testing::make_faulty(testing::Fault::stale_offsets), inputs, device, options);
+  EXPECT_EQ(stale.reason.rfind("replay:", 0), 0u) << stale.reason;
 }
 
 TEST(Verify, SaysWhatALargeProblemNeedsBeforeAllocating) {

@@ -1,0 +1,85 @@
+// Memory with guard bands: what every buffer of a verified run lies in, so that a write past either
+// end is found, and a value read from there is a NaN in the outputs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "interface/device.h"
+
+namespace gdn {
+
+/// What uninitialised outputs and workspaces are filled with: a NaN in every element type.
+inline constexpr unsigned char kPoisonByte = 0xFF;
+
+/// Guard, payload, then guard up to the end: the second band starts right behind the last byte.
+/// Bands are 4096 bytes of 0x7FFF in 16-bit words: a NaN in float32, bfloat16 and float16.
+class GuardedBuffer {
+ public:
+  GuardedBuffer() = default;
+  GuardedBuffer(Device& device, std::int64_t payload_bytes);
+
+  std::int64_t bytes() const { return bytes_; }
+  void* data() const;
+  template <typename T>
+  T* payload() const {
+    return static_cast<T*>(data());
+  }
+  /// Throws Error(device_failure) saying how far outside of `name` was written, if a band changed.
+  void check(Device& device, const std::string& name) const;
+
+ private:
+  DeviceBuffer memory_;
+  std::int64_t bytes_ = 0;
+};
+
+/// 64 bits of everything in a block, to see whether an input changed.
+std::uint64_t fingerprint(const unsigned char* data, std::int64_t bytes);
+
+/// A device whose allocations are poisoned and guarded: what plans allocate their workspaces from
+/// in a verified run. `inner` must outlive it.
+class GuardedDevice final : public Device {
+ public:
+  explicit GuardedDevice(Device& inner) : inner_(inner) {}
+
+  DeviceBuffer allocate(std::int64_t bytes) override;
+  /// As GuardedBuffer::check, of every workspace.
+  void check_guards();
+
+  const DeviceInfo& info() const override { return inner_.info(); }
+  std::int64_t free_memory_bytes() const override { return inner_.free_memory_bytes(); }
+  void upload(void* destination, const void* source, std::int64_t bytes) override {
+    inner_.upload(destination, source, bytes);
+  }
+  void download(void* destination, const void* source, std::int64_t bytes) override {
+    inner_.download(destination, source, bytes);
+  }
+  void copy_async(void* destination, const void* source, std::int64_t bytes) override {
+    inner_.copy_async(destination, source, bytes);
+  }
+  void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
+    inner_.fill_async(destination, byte, bytes);
+  }
+  void synchronize() override { inner_.synchronize(); }
+  void flush_cache_async() override { inner_.flush_cache_async(); }
+  TimeSample time_launch(const std::function<void()>& prepare,
+                         const std::function<void()>& launch) override {
+    return inner_.time_launch(prepare, launch);
+  }
+  std::function<void()> capture(const std::function<void()>& launch) override {
+    return inner_.capture(launch);
+  }
+  void* native_stream() const override { return inner_.native_stream(); }
+  Ceilings ceilings() override { return inner_.ceilings(); }
+
+ protected:
+  void release(void* data) noexcept override { buffers_.erase(data); }
+
+ private:
+  Device& inner_;
+  std::map<void*, GuardedBuffer> buffers_;
+};
+
+}  // namespace gdn

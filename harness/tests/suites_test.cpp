@@ -1,0 +1,157 @@
+// The suites: what they hold, that their files are readable, and what is said of a file that is
+// not; known limits, and how one that has gone is noticed.
+#include "harness/suites.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "harness/inputs.h"
+#include "harness/known_limits.h"
+#include "harness/problem_table.h"
+#include "interface/error.h"
+#include "interface/implementation.h"
+
+namespace gdn {
+namespace {
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::set<std::string> texts_of(const Suite& suite) {
+  std::set<std::string> texts;
+  for (const SuiteProblem& entry : suite.problems) texts.insert(entry.problem.to_string());
+  return texts;
+}
+
+TEST(Suites, HoldNoProblemTwiceAndSayWhatEachProtects) {
+  for (const std::string& name : suite_names()) {
+    const Suite suite = find_suite(name);
+    EXPECT_FALSE(suite.problems.empty()) << name;
+    EXPECT_EQ(texts_of(suite).size(), suite.problems.size()) << name;
+    for (const SuiteProblem& entry : suite.problems) {
+      EXPECT_FALSE(entry.protects.empty()) << name << ": " << entry.problem.to_string();
+    }
+  }
+}
+
+TEST(Suites, FullHoldsTheCasesOfEveryPeer) {
+  const Suite full = find_suite("full");
+  for (const char* peer :
+       {"FLA ", "FlashInfer ", "FlashQLA ", "MAX ", "ggml ", "mlx-native ", "causal-conv1d "}) {
+    EXPECT_GT(
+        std::count_if(full.problems.begin(), full.problems.end(),
+                      [&](const SuiteProblem& entry) { return entry.origin.rfind(peer, 0) == 0; }),
+        2)
+        << peer;
+  }
+}
+
+TEST(Suites, NightlyHoldsFullAndStress) {
+  const std::set<std::string> nightly = texts_of(find_suite("nightly"));
+  for (const char* part : {"full", "stress"}) {
+    for (const std::string& text : texts_of(find_suite(part))) {
+      EXPECT_EQ(nightly.count(text), 1u) << part << ": " << text;
+    }
+  }
+}
+
+// Whatever a suite asks for, some implementation of each operation's simplest form must do it, or
+// the problem protects nothing.
+TEST(Suites, EveryProblemIsDoneByTheNaiveForm) {
+  for (const char* name : {"quick", "full", "stress", "nightly"}) {
+    for (const SuiteProblem& entry : find_suite(name).problems) {
+      const bool conv = entry.problem.operation == Operation::causal_conv1d;
+      const Support support =
+          find_implementation(entry.problem.operation, conv ? "cpu/direct" : "cpu/naive")
+              .supports(entry.problem);
+      EXPECT_TRUE(support.ok) << name << ": " << entry.problem.to_string() << ": "
+                              << support.reason;
+    }
+  }
+}
+
+// What cannot be generated would fail only when it is run.
+TEST(Suites, SmallProblemsAreValidCases) {
+  for (const SuiteProblem& entry : find_suite("stress").problems) {
+    if (entry.problem.total_tokens() * entry.problem.conv_channels() > 300000) continue;
+    if (entry.problem.pool_row_padding > 1000) continue;
+    EXPECT_NO_THROW(validate(generate_case(entry.problem))) << entry.problem.to_string();
+  }
+}
+
+TEST(SuiteFiles, NameTheLineOfWhatIsWrong) {
+  const std::string header = "problem\tchecks\tprotects\n";
+  const auto parse = [&](const std::string& lines) {
+    return message_of([&] { parse_suite_file("a.tsv", header + lines); });
+  };
+  EXPECT_EQ(parse("# comment\ngated_delta:dim=8\t-\tx\n"), "");
+  EXPECT_NE(parse("\ngated_delta:dmi=8\t-\tx\n").find("a.tsv, line 3"), std::string::npos);
+  EXPECT_NE(parse("gated_delta:dim=8\tevery_spilt\tx\n").find("every_spilt"), std::string::npos);
+  EXPECT_NE(parse("gated_delta:dim=8\t-\n").find("3 are expected"), std::string::npos);
+  EXPECT_NE(parse("gated_delta:dim=8\t\tx\n").find("'checks' is empty"), std::string::npos);
+  EXPECT_NE(parse("gated_delta:dim={8|16\t-\tx\n").find("without '}'"), std::string::npos);
+  EXPECT_NE(
+      message_of([] { parse_suite_file("a.tsv", "shape\tchecks\tprotects\n"); }).find("header"),
+      std::string::npos);
+}
+
+TEST(SuiteFiles, AlternativesStandForEachOfTheirParts) {
+  EXPECT_EQ(expand_alternatives("a{1|2}b{x|y}"),
+            (std::vector<std::string>{"a1bx", "a1by", "a2bx", "a2by"}));
+  EXPECT_EQ(expand_alternatives("plain"), std::vector<std::string>{"plain"});
+}
+
+const char* const kLimits =
+    "implementation\tproblems\twitness\tcause\tseen\n"
+    "cpu/x\tdtype=bf16|f16,keys=equal\tgated_delta:dtype=bf16,keys=equal\twhy\twhere\n";
+
+TEST(KnownLimits, CoverTheProblemsTheyNameAndNoOthers) {
+  const auto limits = parse_known_limits("limits.tsv", kLimits);
+  const auto covered = [&](const char* implementation, const char* problem) {
+    return find_known_limit(limits, implementation, Problem::parse(problem)) != nullptr;
+  };
+  EXPECT_TRUE(covered("cpu/x", "gated_delta:dtype=bf16,keys=equal,seq=9"));
+  EXPECT_TRUE(covered("cpu/x", "gated_delta:dtype=f16,keys=equal"));
+  EXPECT_FALSE(covered("cpu/x", "gated_delta:dtype=f32,keys=equal"));
+  EXPECT_FALSE(covered("cpu/x", "gated_delta:dtype=bf16"));
+  EXPECT_FALSE(covered("cpu/y", "gated_delta:dtype=bf16,keys=equal"));
+}
+
+TEST(KnownLimits, AreGoneWhenTheirWitnessPassesAndNotBefore) {
+  const auto limits = parse_known_limits("limits.tsv", kLimits);
+  const auto witnessed = [&](const char* implementation, const char* problem) {
+    return limits_witnessed_by(limits, implementation, Problem::parse(problem)).size();
+  };
+  EXPECT_EQ(witnessed("cpu/x", "gated_delta:dtype=bf16,keys=equal"), 1u);
+  EXPECT_EQ(witnessed("cpu/x", "gated_delta:dtype=f16,keys=equal"), 0u);
+  EXPECT_EQ(witnessed("cpu/y", "gated_delta:dtype=bf16,keys=equal"), 0u);
+}
+
+TEST(KnownLimits, RefuseUnknownFieldsAndForeignWitnesses) {
+  const std::string header = "implementation\tproblems\twitness\tcause\tseen\n";
+  const auto parse = [&](const std::string& line) {
+    return message_of([&] { parse_known_limits("limits.tsv", header + line + "\n"); });
+  };
+  EXPECT_NE(parse("cpu/x\tdytpe=bf16\tgated_delta:dtype=bf16\twhy\twhere").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(parse("cpu/x\tdtype=bf16\tgated_delta:dtype=f16\twhy\twhere").find("witness"),
+            std::string::npos);
+}
+
+TEST(KnownLimits, HaveWitnessesInTheStressSuite) {
+  const std::set<std::string> stress = texts_of(find_suite("stress"));
+  for (const KnownLimit& limit : known_limits()) {
+    EXPECT_EQ(stress.count(limit.witness.to_string()), 1u) << limit.witness.to_string();
+  }
+}
+
+}  // namespace
+}  // namespace gdn
