@@ -129,11 +129,13 @@ void fill_tokens(std::vector<float>& values, std::int64_t total_tokens, bool by_
   }
 }
 
+// What spare rows of a pool hold: valid, representable in every state dtype, and easily seen.
+constexpr float kSpareRow = 8192.0f;
+
 std::vector<float> rows_reversed(const std::vector<float>& pool, std::int64_t rows_before,
                                  std::int64_t rows_after, std::int64_t stride) {
   if (pool.empty()) return {};
-  std::vector<float> reversed(static_cast<std::size_t>(rows_after * stride),
-                              std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> reversed(static_cast<std::size_t>(rows_after * stride), kSpareRow);
   for (std::int64_t row = 0; row < rows_before; ++row) {
     std::copy_n(pool.begin() + row * stride, stride,
                 reversed.begin() + (rows_after - 1 - row) * stride);

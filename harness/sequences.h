@@ -38,7 +38,7 @@ Outputs joined(const Case& whole, const Cut& cut, const Outputs& first, const Ou
 /// reverse order, the longest a third shorter. Slots, states and everything else as they are.
 Case with_other_lengths(const Case& batch);
 /// The same sequences in other rows of a pool: rows in reverse order; slots=identity becomes
-/// permuted, with three rows more that hold NaN.
+/// permuted, with three rows more.
 Case with_other_slots(const Case& batch);
 /// The same batch with NaN for every token, gate, state and window of the odd sequences. Not a
 /// valid case: only for PlannedCase::refill.
