@@ -33,8 +33,8 @@ template <typename Parameters>
 void run_kernel(void* kernel, Extent grid, Extent block, const void* arguments, std::size_t lds) {
   set_grid_extent(grid.x, grid.y, grid.z);
   const auto entry = reinterpret_cast<void (*)(Parameters)>(kernel);
-  cuda_grid::run_grid(grid.x * grid.y * grid.z, block.x, lds,
-                      [&] { entry(*static_cast<const Parameters*>(arguments)); });
+  cuda_grid::enqueue_grid(grid.x * grid.y * grid.z, block.x, lds,
+                          [&] { entry(*static_cast<const Parameters*>(arguments)); });
 }
 
 class OnHostDevice final : public ForwardingDevice {
