@@ -42,6 +42,7 @@ std::size_t trimmed_ranks(std::size_t count) {
 // One row of one process, with the medians' material.
 struct Run {
   const Row* row = nullptr;
+  std::size_t process = 0;       // of its side
   std::vector<double> times_ms;  // that count
   std::vector<double> cycles;    // of the same samples; empty if a clock is not known
 };
@@ -61,8 +62,8 @@ struct Side {
   }
 };
 
-Run run_of(const StoredRows& stored, const Row& row) {
-  Run run{&row, {}, {}};
+Run run_of(const StoredRows& stored, const Row& row, std::size_t process) {
+  Run run{&row, process, {}, {}};
   if (!row.ok()) return run;  // times of wrong outputs are no times
   const std::vector<TimeSample> samples = stored.samples_of(row);
   if (samples.empty()) return run;
@@ -90,7 +91,8 @@ struct Sides {
 
 Sides gather(const std::vector<StoredRows>& processes, bool across_devices) {
   Sides result;
-  for (const StoredRows& stored : processes) {
+  for (std::size_t process = 0; process < processes.size(); ++process) {
+    const StoredRows& stored = processes[process];
     std::map<std::string, const Row*> latest;
     std::vector<std::string> order;
     for (const Row& row : stored.rows) {
@@ -110,7 +112,7 @@ Sides gather(const std::vector<StoredRows>& processes, bool across_devices) {
     for (const std::string& name : order) {
       const auto [side, inserted] = result.sides.try_emplace(name);
       if (inserted) result.order.push_back(name);
-      side->second.runs.push_back(run_of(stored, *latest.at(name)));
+      side->second.runs.push_back(run_of(stored, *latest.at(name), process));
     }
   }
   return result;
@@ -141,6 +143,24 @@ Change change_of(const MedianInterval& a, const MedianInterval& b) {
   return {b.low / a.high - 1, b.median / a.median - 1, b.high / a.low - 1};
 }
 
+// From the ratios of the pairs in which both sides have a value. Their logarithms are averaged:
+// twice as slow and twice as fast cancel, and no interval reaches below -100 %.
+Change change_of_pairs(const Side& a, const Side& b, std::vector<double> Run::*values) {
+  std::vector<double> logarithms;
+  for (const Run& run_a : a.runs) {
+    for (const Run& run_b : b.runs) {
+      if (run_a.process != run_b.process) continue;
+      if ((run_a.*values).empty() || (run_b.*values).empty()) continue;
+      const double before = summarize(run_a.*values).median;
+      const double after = summarize(run_b.*values).median;
+      if (before > 0 && after > 0) logarithms.push_back(std::log(after / before));
+    }
+  }
+  const MedianInterval ratio = median_interval(logarithms);
+  if (!ratio.known()) return {};
+  return {std::expm1(ratio.low), std::expm1(ratio.median), std::expm1(ratio.high)};
+}
+
 std::string percent(double fraction) { return fmt::format("{:+.2f} %", 100 * fraction); }
 
 std::string range_text(const Change& change) {
@@ -157,7 +177,8 @@ std::string missing_reason(const char* name, const Side& side) {
   return fmt::format("{} has no samples stored", name);
 }
 
-void judge_time(const Side& a, const Side& b, double tolerance, RowComparison& row) {
+void judge_time(const Side& a, const Side& b, const CompareOptions& options, RowComparison& row) {
+  const double tolerance = options.tolerance;
   row.a_ms = interval_of(a, &Run::times_ms);
   row.b_ms = interval_of(b, &Run::times_ms);
   const bool untimed = row.mode == kVerifyMode;
@@ -173,7 +194,8 @@ void judge_time(const Side& a, const Side& b, double tolerance, RowComparison& r
     row.inconclusive = a.first_ok() != nullptr;
     return;
   }
-  const Change change = change_of(row.a_ms, row.b_ms);
+  const Change change =
+      options.paired ? change_of_pairs(a, b, &Run::times_ms) : change_of(row.a_ms, row.b_ms);
   row.change = change.middle;
   row.change_low = change.low;
   row.change_high = change.high;
@@ -181,7 +203,10 @@ void judge_time(const Side& a, const Side& b, double tolerance, RowComparison& r
   row.verdict = Verdict::ambiguous;
   row.inconclusive = true;
   if (std::isnan(change.low)) {
-    row.reason = !row.a_ms.known() || !row.b_ms.known()
+    row.reason = options.paired
+                     ? fmt::format("fewer than two pairs have both times (A {}, B {} processes)",
+                                   row.a_ms.count, row.b_ms.count)
+                 : !row.a_ms.known() || !row.b_ms.known()
                      ? fmt::format("a single sample has no interval (A {}, B {} samples)",
                                    row.a_ms.count, row.b_ms.count)
                  : row.a_ms.median > 0
@@ -209,7 +234,8 @@ void judge_time(const Side& a, const Side& b, double tolerance, RowComparison& r
   }
   const MedianInterval a_cycles = interval_of(a, &Run::cycles);
   const MedianInterval b_cycles = interval_of(b, &Run::cycles);
-  const Change cycles = change_of(a_cycles, b_cycles);
+  const Change cycles =
+      options.paired ? change_of_pairs(a, b, &Run::cycles) : change_of(a_cycles, b_cycles);
   const bool clocks_known = a_cycles.count == row.a_ms.count && b_cycles.count == row.b_ms.count &&
                             !std::isnan(cycles.low);
   if (clocks_known && !(slower ? cycles.low > tolerance : cycles.high < -tolerance)) {
@@ -360,6 +386,10 @@ int CompareResult::exit_code() const {
 
 CompareResult compare(const std::vector<StoredRows>& a, const std::vector<StoredRows>& b,
                       const CompareOptions& options) {
+  if (options.paired && a.size() != b.size()) {
+    throw_bad_input(
+        fmt::format("compare: {} processes of A and {} of B cannot be paired", a.size(), b.size()));
+  }
   if (!options.across_devices) require_common_device(a, b);
   const Sides of_a = gather(a, options.across_devices);
   const Sides of_b = gather(b, options.across_devices);
@@ -383,7 +413,7 @@ CompareResult compare(const std::vector<StoredRows>& a, const std::vector<Stored
       const Side& side_b = in_b->second;
       // Not supported on either side: nothing was expected of it.
       if (side_a.any(row_status::kSkipped) && side_b.any(row_status::kSkipped)) return;
-      judge_time(side_a, side_b, options.tolerance, comparison);
+      judge_time(side_a, side_b, options, comparison);
       judge_errors(side_a, side_b, options.error_growth, comparison);
     } else {
       const Side& present = has_a ? in_a->second : in_b->second;

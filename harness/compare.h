@@ -13,8 +13,12 @@
 //   2 to 8:       Student's t interval of the mean.
 //   1:            none, unless the time comes from a model, which is exact.
 //
-// The change of B against A then lies in [B.low / A.high - 1, B.high / A.low - 1]. With a tolerance
-// (1.5 % unless said otherwise), which stands for what differs between runs of one build:
+// Paired processes (paired.h: A B B A ...): the sample is the logarithm of the ratio of a
+// pair's medians, and its interval, by the same rules, is the change's. What drifts from pair to
+// pair cancels in it.
+//
+// Unpaired, the change of B against A lies in [B.low / A.high - 1, B.high / A.low - 1]. With a
+// tolerance (1.5 % unless said otherwise), which stands for what differs between runs of one build:
 //   same       the whole interval lies within -tolerance .. +tolerance
 //   slower     the whole interval lies above +tolerance
 //   faster     the whole interval lies below -tolerance
@@ -65,6 +69,7 @@ struct CompareOptions {
   double tolerance = 0.015;     ///< relative; 0.015 is 1.5 %
   double error_growth = 2.0;    ///< an error of B may be this many times A's
   bool across_devices = false;  ///< compare rows of different devices
+  bool paired = false;          ///< process i of A and of B ran one after the other
 };
 
 struct RowComparison {
@@ -101,7 +106,8 @@ inline constexpr int kExitInconclusive = 5;
 
 /// `a`, `b`: one StoredRows per process. Rows are matched by problem, implementation, mode and
 /// device; of rows with one identity in one file the latest counts. Throws Error(bad_input) if the
-/// sides have no device in common (unless across_devices) or no row in common.
+/// sides have no device in common (unless across_devices) or no row in common, or if paired sides
+/// have different numbers of processes.
 CompareResult compare(const std::vector<StoredRows>& a, const std::vector<StoredRows>& b,
                       const CompareOptions& options = {});
 

@@ -65,6 +65,7 @@ Measurement measure(const Implementation& implementation, const Case& inputs, De
       implementation.plan(inputs.problem, device_case.arguments(), device);
   result.planning_ms = planning.elapsed_ms();
   result.plan = plan->info();
+  result.case_bytes = DeviceCase::bytes_needed(inputs.problem);
 
   device_case.reset_async();
   device.synchronize();
@@ -116,6 +117,7 @@ Measurement measure(const Implementation& implementation, const Case& inputs, De
 
 void describe_measurement(const Measurement& measurement, Row& row) {
   describe_plan(measurement.plan, row);
+  row.case_bytes = measurement.case_bytes;
   row.mode = to_string(measurement.mode);
   row.planning_ms = measurement.planning_ms;
   row.first_call_ms = measurement.first_call_ms;

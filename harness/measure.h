@@ -36,8 +36,9 @@ using OutputCheck = std::function<std::string(const Outputs&)>;
 
 struct Measurement {
   PlanInfo plan;
-  double planning_ms = 0;    ///< host time of plan()
-  double first_call_ms = 0;  ///< host time of the first run, to completion
+  std::int64_t case_bytes = 0;  ///< device memory of inputs, outputs and state pools
+  double planning_ms = 0;       ///< host time of plan()
+  double first_call_ms = 0;     ///< host time of the first run, to completion
   /// Empty if both verifications passed and no figure is impossible; else why the times must not be
   /// used. If the first verification failed there are no samples at all.
   std::string failure;

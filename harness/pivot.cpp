@@ -42,6 +42,11 @@ const std::vector<Quantity>& derived_quantities() {
        [](const Row& row) {
          return significant(static_cast<double>(row.workspace_bytes) / (1 << 20));
        }},
+      {"peak_mib", "peak MiB",
+       [](const Row& row) {
+         if (row.case_bytes == 0) return std::string();  // a file older than the column
+         return significant(static_cast<double>(row.case_bytes + row.workspace_bytes) / (1 << 20));
+       }},
       {"error_in_floors", "error / floor (output, state)",
        [](const Row& row) {
          const bool conv = row.operation == to_string(Operation::causal_conv1d);
@@ -80,6 +85,20 @@ std::string cell_text(const Row& row, const Quantity& quantity) {
 
 double first_appearance(const Row&) { return std::nan(""); }
 
+// Published names of the recurrence's variants; whether there is a decay at all is told by the
+// gates.
+std::string variant_name(const Row& row) {
+  const bool decays = row.gates != "none";
+  if (row.update == "additive") {
+    if (!decays) return "linear attention";
+    return row.decay == "channel" ? "GLA (decay per channel)" : "gated linear attention";
+  }
+  const std::string name = row.steps > 1            ? "DeltaProduct n=" + std::to_string(row.steps)
+                           : row.decay == "channel" ? "KDA"
+                                                    : "DeltaNet";
+  return decays && name != "KDA" ? "Gated " + name : name;
+}
+
 const std::vector<Label>& derived_labels() {
   static const std::vector<Label> labels = {
       {"heads",
@@ -94,6 +113,7 @@ const std::vector<Label>& derived_labels() {
          return static_cast<double>(row.key_head_dim) * 1e6 +
                 static_cast<double>(row.value_head_dim);
        }},
+      {"variant", variant_name, first_appearance},
       {"shape",
        [](const Row& row) {
          return is_uniform(row)
@@ -111,6 +131,7 @@ const std::vector<std::set<std::string>>& label_groups() {
       {"dims", "key_head_dim", "value_head_dim"},
       {"shape", "sequences", "longest_sequence", "num_sequences", "total_tokens"},
       {"chunk", "requested_chunk"},
+      {"variant", "update", "steps", "decay", "gates"},
       {"implementation", "form"},
       {"device", "backend"}};
   return groups;
@@ -119,10 +140,12 @@ const std::vector<std::set<std::string>>& label_groups() {
 // What tables are split by, most telling first, when the pivot itself does not use it.
 const std::vector<std::string>& split_labels() {
   static const std::vector<std::string> labels = {
-      "operation",   "implementation", "heads",       "dims",         "shape",
-      "token_dtype", "output_dtype",   "state_dtype", "state_layout", "initial_state",
-      "gates",       "betas",          "keys",        "normalize_qk", "requested_chunk",
-      "seed",        "case_file",      "mode",        "device"};
+      "operation",    "implementation",  "heads",        "dims",
+      "shape",        "token_dtype",     "output_dtype", "state_dtype",
+      "state_layout", "initial_state",   "gates",        "betas",
+      "keys",         "update",          "steps",        "decay",
+      "normalize_qk", "requested_chunk", "seed",         "case_file",
+      "mode",         "device"};
   return labels;
 }
 
@@ -192,6 +215,13 @@ std::vector<const Row*> pointers(const std::vector<Row>& rows) {
   std::vector<const Row*> result;
   for (const Row& row : rows) result.push_back(&row);
   return result;
+}
+
+bool passes(const Row& row, const std::vector<RowFilter>& filters) {
+  return std::all_of(filters.begin(), filters.end(), [&](const RowFilter& filter) {
+    const std::string text = filter.label.text(row);
+    return std::find(filter.values.begin(), filter.values.end(), text) != filter.values.end();
+  });
 }
 
 }  // namespace
@@ -275,12 +305,16 @@ RowFilter parse_row_filter(const std::string& text) {
 
 std::vector<Row> filtered(const std::vector<Row>& rows, const std::vector<RowFilter>& filters) {
   std::vector<Row> result;
-  std::copy_if(rows.begin(), rows.end(), std::back_inserter(result), [&](const Row& row) {
-    return std::all_of(filters.begin(), filters.end(), [&](const RowFilter& filter) {
-      const std::string text = filter.label.text(row);
-      return std::find(filter.values.begin(), filter.values.end(), text) != filter.values.end();
-    });
-  });
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(result),
+               [&](const Row& row) { return passes(row, filters); });
+  return result;
+}
+
+StoredRows filtered(const StoredRows& stored, const std::vector<RowFilter>& filters) {
+  StoredRows result;
+  for (const Row& row : stored.rows) {
+    if (passes(row, filters)) result.add(row, stored.samples_of(row));
+  }
   return result;
 }
 
@@ -312,8 +346,12 @@ std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows) {
 }
 
 std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options) {
+  return pivot(rows, options, find_quantity(options.cell));
+}
+
+std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options,
+                         const Quantity& quantity) {
   if (rows.empty()) throw_bad_input("table: no rows");
-  const Quantity quantity = find_quantity(options.cell);
   const std::vector<Label> row_labels = find_labels(options.row_labels);
   const std::vector<Label> column_labels = find_labels(options.column_labels);
 

@@ -9,13 +9,15 @@
 #include <vector>
 
 #include "harness/row.h"
+#include "harness/row_store.h"
 #include "harness/table.h"
 
 namespace gdn {
 
 /// Something a cell can show: any column of Row, or one of the derived quantities, such as
 ///   kilo_tokens_per_s, time_us, percent_of_compute, percent_of_bandwidth, workspace_mib,
-///   error_in_floors ("1.02 / 1.10": output and state error over the rounding floor).
+///   peak_mib (the case's arrays and the plan's workspace), error_in_floors ("1.02 / 1.10": output
+///   and state error over the rounding floor).
 struct Quantity {
   std::string name;
   std::string header;  ///< "Kt/s"
@@ -26,7 +28,8 @@ Quantity find_quantity(const std::string& name);
 std::vector<std::string> quantity_names();
 
 /// Something rows are told apart by: any column of Row, or
-///   heads "16/32", dims "128x128", shape "2Kx16" (length x batch; the sequence list where ragged).
+///   heads "16/32", dims "128x128", shape "2Kx16" (length x batch; the sequence list where ragged),
+///   variant "Gated DeltaNet" (the published name of update, steps, decay and whether gates decay).
 struct Label {
   std::string name;
   std::function<std::string(const Row&)> text;
@@ -42,6 +45,8 @@ struct RowFilter {
 };
 RowFilter parse_row_filter(const std::string& text);
 std::vector<Row> filtered(const std::vector<Row>& rows, const std::vector<RowFilter>& filters);
+/// With the samples of the rows that stay.
+StoredRows filtered(const StoredRows& stored, const std::vector<RowFilter>& filters);
 
 struct PivotOptions {
   std::string title;
@@ -52,6 +57,9 @@ struct PivotOptions {
 
 /// Throws Error(bad_input) if there are no rows, or two rows fall on one cell.
 std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options);
+/// The same with a quantity that is no column: options.cell is not looked at.
+std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options,
+                         const Quantity& quantity);
 
 /// Device, date, command and sources of the rows: the notes every table carries.
 std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows);

@@ -86,11 +86,17 @@ std::string report_json(const std::vector<Row>& rows, const ReportOptions& optio
     columns += (columns.empty() ? "" : ",\n") + json_object({{"name", json_string(column.name)},
                                                              {"help", json_string(column.help)}});
   }
+  std::string history;
+  for (const ReportOptions::Run& run : options.history) {
+    history += (history.empty() ? "" : ",\n") +
+               json_object({{"label", json_string(run.label)}, {"rows", json_rows(run.rows)}});
+  }
   const std::string plain = json_object({{"version", json_string(library_version())},
                                          {"command", json_string(options.command)},
                                          {"columns", "[" + columns + "]"},
                                          {"rows", json_rows(rows)},
-                                         {"baseline", json_rows(options.baseline)}});
+                                         {"baseline", json_rows(options.baseline)},
+                                         {"history", "[" + history + "]"}});
   // '<' occurs in strings alone, where its escape means the same.
   std::string safe;
   for (const char c : plain) {

@@ -49,6 +49,9 @@ const std::vector<RowColumn>& row_columns() {
       {"gates", "distribution of log_decay", &Row::gates},
       {"betas", "distribution of beta", &Row::betas},
       {"keys", "distribution of keys", &Row::keys},
+      {"update", "delta or additive", &Row::update},
+      {"steps", "Householder steps per token", &Row::steps},
+      {"decay", "one decay per head, or per channel of the key", &Row::decay},
       {"normalize_qk", "1: q and k are normalised in the kernel", &Row::normalize_qk},
       {"requested_chunk", "chunk asked for; 0 = the implementation chooses", &Row::requested_chunk},
       {"seed", "seed of the inputs", &Row::seed},
@@ -58,6 +61,8 @@ const std::vector<RowColumn>& row_columns() {
       {"plan_choice", "variant, tile and split the planner chose", &Row::plan_choice},
       {"launches", "kernels per run", &Row::launches},
       {"workspace_bytes", "device memory the plan holds", &Row::workspace_bytes},
+      {"case_bytes", "device memory of inputs, outputs and state pools; 0 = not recorded",
+       &Row::case_bytes},
       {"backend", "cpu, cuda, hip or gfx906-emulator", &Row::backend},
       {"device", "device name", &Row::device},
       {"driver_version", "driver version", &Row::driver_version},
@@ -76,6 +81,9 @@ const std::vector<RowColumn>& row_columns() {
        &Row::output_floor_ratio},
       {"output_scaled_max", "worst head: largest output error over largest magnitude",
        &Row::output_scaled_max},
+      {"output_error_by_position",
+       "relative L2 error of the output by window of tokens, worst head: first token:error ...",
+       &Row::output_error_by_position},
       {"state_relative_l2", "worst head: relative L2 error of the final state",
        &Row::state_relative_l2},
       {"state_floor", "the same of the rounded reference, at that head", &Row::state_floor},
@@ -172,6 +180,9 @@ void describe_problem(const Problem& problem, Row& row) {
   row.gates = field_text(problem, "gates");
   row.betas = field_text(problem, "betas");
   row.keys = field_text(problem, "keys");
+  row.update = field_text(problem, "update");
+  row.steps = problem.steps;
+  row.decay = field_text(problem, "decay");
   row.normalize_qk = problem.normalize_qk ? 1 : 0;
   row.requested_chunk = problem.chunk;
   row.seed = static_cast<std::int64_t>(problem.seed);
@@ -200,6 +211,25 @@ void describe_device(const DeviceInfo& device, Row& row) {
   row.modelled_time = device.modelled_time ? 1 : 0;
 }
 
+std::vector<PositionErrorText> position_errors(const Row& row) {
+  std::vector<PositionErrorText> windows;
+  const char* at = row.output_error_by_position.data();
+  const char* const end = at + row.output_error_by_position.size();
+  while (at != end) {
+    PositionErrorText window;
+    const auto token = std::from_chars(at, end, window.first_token);
+    const bool colon = token.ec == std::errc() && token.ptr != end && *token.ptr == ':';
+    const auto error = colon ? std::from_chars(token.ptr + 1, end, window.relative_l2) : token;
+    if (!colon || error.ec != std::errc() || (error.ptr != end && *error.ptr != ' ')) {
+      throw_bad_input("row '" + row.key() + "': output_error_by_position '" +
+                      row.output_error_by_position + "', expected 'TOKEN:ERROR TOKEN:ERROR ...'");
+    }
+    windows.push_back(window);
+    at = error.ptr == end ? end : error.ptr + 1;
+  }
+  return windows;
+}
+
 void describe_errors(const reference::ErrorReport& report, Row& row) {
   const reference::TensorError& output = report.worst_output.output;
   const reference::TensorError& state = report.worst_state.state;
@@ -208,6 +238,12 @@ void describe_errors(const reference::ErrorReport& report, Row& row) {
     row.output_floor = output.floor;
     row.output_floor_ratio = output.floor_ratio;
     row.output_scaled_max = output.scaled_max;
+    row.output_error_by_position.clear();
+    for (const reference::PositionError& window : report.positions) {
+      row.output_error_by_position +=
+          fmt::format("{}{}:{:.3g}", row.output_error_by_position.empty() ? "" : " ",
+                      window.first_token, window.relative_l2);
+    }
     row.state_relative_l2 = state.relative_l2;
     row.state_floor = state.floor;
     row.state_floor_ratio = state.floor_ratio;

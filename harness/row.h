@@ -57,6 +57,9 @@ struct Row {
   std::string gates;
   std::string betas;
   std::string keys;
+  std::string update = "delta";  ///< "delta" or "additive"
+  std::int64_t steps = 1;        ///< Householder steps per token
+  std::string decay = "head";    ///< one decay per "head", or per "channel"
   std::int64_t normalize_qk = 0;
   std::int64_t requested_chunk = 0;  ///< 0 = the implementation's choice
   std::int64_t seed = 0;
@@ -68,6 +71,7 @@ struct Row {
   std::string plan_choice;
   std::int64_t launches = 0;
   std::int64_t workspace_bytes = 0;
+  std::int64_t case_bytes = 0;  ///< of inputs, outputs and state pools; 0 = not recorded
 
   // ---- on what, from what, when
   std::string backend;
@@ -89,6 +93,9 @@ struct Row {
   double output_floor = kNotMeasured;
   double output_floor_ratio = kNotMeasured;
   double output_scaled_max = kNotMeasured;
+  /// Output error over position in the sequence, worst head: "0:0.0021 64:0.0023 ...", relative L2
+  /// in the window that begins at each token; at most 32 windows. See position_errors().
+  std::string output_error_by_position;
   double state_relative_l2 = kNotMeasured;
   double state_floor = kNotMeasured;
   double state_floor_ratio = kNotMeasured;
@@ -154,6 +161,13 @@ const RowColumn& find_row_column(const std::string& name);
 /// The value as text: strings as they are, numbers in the shortest form that reads back the same,
 /// NaN as "".
 std::string column_text(const Row& row, const RowColumn& column);
+
+/// Column output_error_by_position taken apart; empty if the row has none. Throws Error(bad_input).
+struct PositionErrorText {
+  std::int64_t first_token = 0;
+  double relative_l2 = 0;
+};
+std::vector<PositionErrorText> position_errors(const Row& row);
 
 /// Fill parts of a row.
 void describe_problem(const Problem& problem, Row& row);

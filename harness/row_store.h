@@ -4,10 +4,18 @@
 //   /samples  [S] compound (time_ms, clock_mhz); row r owns [first_sample, first_sample +
 //   sample_count) attribute schema = "gdn-rows/1" on the root group
 //
-// In Python, two lines after the imports make a DataFrame:
+// What each column holds, with its unit: `gdnbench rows FILE --list-columns` (row_columns()). In
+// Python, two lines after the imports make a DataFrame (harness/tests/rows_in_python.py):
 //
 //   rows = pandas.DataFrame(h5py.File("rows.h5")["rows"][()])
 //   rows = rows.apply(lambda c: c.str.decode("utf-8") if c.dtype == object else c)
+//
+// and rows.first_sample, rows.sample_count select a row's part of /samples.
+//
+// Versions. Columns are added and keep their meaning: a file written before a column was has its
+// default there (a test reads data/fixtures/rows_of_0.1.h5), readers ignore columns they do not
+// know, and appending to an earlier file writes it anew with all columns. A change of meaning would
+// be "gdn-rows/2", which readers of 1 refuse by name.
 //
 // Crash safety. A file on disk is valid at every moment, whenever the process is killed and
 // whatever fails:

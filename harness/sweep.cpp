@@ -12,7 +12,6 @@
 
 #include "harness/execute.h"
 #include "harness/inputs.h"
-#include "harness/row_store.h"
 #include "interface/error.h"
 
 namespace gdn {

@@ -11,6 +11,7 @@
 
 #include "harness/measure.h"
 #include "harness/row.h"
+#include "harness/row_store.h"
 #include "harness/verify.h"
 #include "interface/implementation.h"
 
@@ -79,6 +80,19 @@ class RowFileSink : public RowSink {
  private:
   std::string path_;
   std::set<std::string> finished_;  ///< key, device and sources of each row
+};
+
+/// Rows kept in memory alone.
+class RowMemorySink : public RowSink {
+ public:
+  bool is_finished(const Row&) const override { return false; }
+  void add(const Row& row, const std::vector<TimeSample>& samples) override {
+    stored_.add(row, samples);
+  }
+  const StoredRows& stored() const { return stored_; }
+
+ private:
+  StoredRows stored_;
 };
 
 /// Runs the sweep. A device that no longer answers after a failure ends it: Error(device_failure)

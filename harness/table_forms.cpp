@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "harness/pivot.h"
+#include "harness/table_relative.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -125,7 +126,17 @@ std::vector<Table> chunk_form(const std::vector<Row>& rows) {
     }
   }
   require_some(fitting, "chunk", "timed rows of chunked implementations");
-  return pivot(fitting, {"Time in ms by chunk size", {"implementation"}, {"chunk"}, "time_ms"});
+  std::vector<Table> tables;
+  const std::vector<std::pair<const char*, const char*>> shown = {
+      {"Time in ms by chunk size", "time_ms"},
+      {"Workspace in MiB by chunk size", "workspace_mib"},
+      {"Peak device memory in MiB (inputs, outputs, states and workspace) by chunk size",
+       "peak_mib"}};
+  for (const auto& [title, cell] : shown) {
+    const auto part = pivot(fitting, {title, {"implementation"}, {"chunk"}, cell});
+    tables.insert(tables.end(), part.begin(), part.end());
+  }
+  return tables;
 }
 
 std::vector<Table> heads_form(const std::vector<Row>& rows) {
@@ -159,7 +170,8 @@ std::vector<Table> rows_form(const std::vector<Row>& rows) {
 using FormFunction = std::vector<Table> (*)(const std::vector<Row>&);
 const std::vector<std::pair<std::string, FormFunction>>& forms() {
   static const std::vector<std::pair<std::string, FormFunction>> list = {
-      {"summary", summary_form}, {"throughput", throughput_form}, {"chunk", chunk_form},
+      {"summary", summary_form}, {"throughput", throughput_form}, {"speedup", speedup_form},
+      {"chunk", chunk_form},     {"updates", updates_form},       {"steps", steps_form},
       {"heads", heads_form},     {"errors", errors_form},         {"rows", rows_form}};
   return list;
 }

@@ -10,9 +10,12 @@
 namespace gdn {
 
 /// The forms by name:
-///   summary     a table per problem, one line per implementation: chunk, time, throughput, rates,
-///   errors throughput  Kt/s, implementation by length x batch at constant tokens (2Kx16 .. 16Kx2)
-///   chunk       time in ms, implementation by chunk size
+///   summary     a table per problem, one line per implementation: chunk, time, rates, errors
+///   throughput  Kt/s, implementation by length x batch at constant tokens (2Kx16 .. 16Kx2)
+///   speedup     chunkwise and fused over recurrent, by length and head dim
+///   updates     variants of the recurrence (DeltaNet, gated linear attention, ...): Kt/s and cost
+///   steps       DeltaProduct by steps per token: time, and over one step
+///   chunk       time, workspace and peak memory, implementation by chunk size
 ///   heads       Kt/s, heads by implementation
 ///   errors      errors in units of the rounding floor, implementation, dtype and shape by gates
 ///   rows        every row, every column

@@ -2,37 +2,59 @@
 # Installs the distribution packages the build needs and this machine lacks (Debian 12, Ubuntu 24.04).
 # Nothing is done, and no privileges are needed, when everything is there. CUDA is never installed:
 # it is used when nvcc is found.
-#   scripts/install_dependencies.sh          what the build and the tests need
-#   scripts/install_dependencies.sh --hip    the gfx906 compiler and device libraries besides
+#   scripts/install_dependencies.sh            what the build and the tests need
+#   scripts/install_dependencies.sh --hip      the gfx906 compiler and device libraries besides
+#   scripts/install_dependencies.sh --browser  chromium besides, where the distribution packages it (Debian; 80 MB);
+#                                              without it the tests of the report page in a browser are skipped
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git pkg-config libeigen3-dev libfmt-dev libcli11-dev libhdf5-dev
           libbenchmark-dev libgtest-dev python3 python3-numpy python3-h5py)
-if [ "${1:-}" = "--hip" ]; then
-  packages+=(clang-15 clang-tools-15 lld-15 llvm-15 rocm-device-libs libamdhip64-dev)
-fi
+optional=()
+for wanted in "$@"; do
+  case "$wanted" in
+    --hip) packages+=(clang-15 clang-tools-15 lld-15 llvm-15 rocm-device-libs libamdhip64-dev) ;;
+    --browser) if grep -qs '^ID=debian' /etc/os-release; then optional+=(chromium); fi ;;
+    *) echo "install_dependencies: unknown option '$wanted'; expected --hip or --browser" >&2; exit 2 ;;
+  esac
+done
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_dependencies: not a Debian or Ubuntu system; install by hand: ${packages[*]}" >&2
   exit 2
 fi
 
-missing=()
-for package in "${packages[@]}"; do
-  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$state" = installed ] || missing+=("$package")
-done
-[ ${#missing[@]} -eq 0 ] && exit 0
+# Those of the packages named that are not installed.
+missing_of() {
+  local package state
+  for package in "$@"; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || echo "$package"
+  done
+}
 
 as_root=()
+install_packages() {
+  echo "Installing: $*"
+  "${as_root[@]}" apt-get update -qq &&
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+mapfile -t missing < <(missing_of "${packages[@]}")
+mapfile -t missing_optional < <(missing_of "${optional[@]}")
+[ ${#missing[@]} -eq 0 ] && [ ${#missing_optional[@]} -eq 0 ] && exit 0
+
 if [ "$(id -u)" -ne 0 ]; then
-  if ! command -v sudo >/dev/null; then
+  if command -v sudo >/dev/null; then
+    as_root=(sudo)
+  elif [ ${#missing[@]} -gt 0 ]; then
     echo "install_dependencies: missing packages and neither root nor sudo: ${missing[*]}" >&2
     exit 2
+  else
+    exit 0
   fi
-  as_root=(sudo)
 fi
-echo "Installing: ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+if [ ${#missing[@]} -gt 0 ]; then install_packages "${missing[@]}"; fi
+if [ ${#missing_optional[@]} -gt 0 ] && ! install_packages "${missing_optional[@]}"; then
+  echo "install_dependencies: ${missing_optional[*]} could not be installed; what needs it is skipped" >&2
+fi

@@ -4,9 +4,10 @@
     scripts/plots.py results.h5 --out figures/
     scripts/plots.py results.h5 --out figures/ --where mode=cold --where token_dtype=bf16
     scripts/plots.py results.h5 --out figures/ --baseline data/baselines/cpu.h5
+    scripts/plots.py today.h5 --out figures/ --history monday.h5,tuesday.h5
 
-Writes throughput, error_length, error_implementation, roofline, chunk and drift, each
-NAME-NUMBER.pdf: one file per setting (operation, heads, dims, gates, ... whatever differs between
+Writes throughput, error_length, error_position, error_implementation, roofline, chunk, drift and
+history, each NAME-NUMBER.pdf: one file per setting (operation, heads, dims, gates, ... whatever differs between
 rows beside the axes), its setting in the title. A figure nothing in the file can fill is left out,
 and said so. Needs h5py, numpy and matplotlib. Exit 0 done, 2 bad usage or input.
 """
@@ -17,7 +18,7 @@ import sys
 
 SETTING = ["operation", "num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim",
            "token_dtype", "output_dtype", "state_dtype", "state_layout", "initial_state", "gates",
-           "betas", "keys", "normalize_qk", "seed", "case_file", "mode", "device"]
+           "betas", "keys", "update", "steps", "decay", "normalize_qk", "seed", "case_file", "mode", "device"]
 MARKERS = "os^Dv<>P"
 
 
@@ -41,7 +42,11 @@ def read_rows(path):
     except OSError as error:
         fail(f"'{path}': not an HDF5 file ({error})")
     decode = lambda v: v.decode("utf-8") if isinstance(v, bytes) else v.item()
-    return [{name: decode(record[name]) for name in table.dtype.names} for record in table]
+    rows = [{name: decode(record[name]) for name in table.dtype.names} for record in table]
+    # Columns that files of earlier versions lack.
+    later = {"update": "delta", "steps": 1, "decay": "head", "case_bytes": 0,
+             "output_error_by_position": ""}
+    return [{**later, **row} for row in rows]
 
 
 def is_timed(row):
@@ -185,6 +190,27 @@ class Figures:
                         lambda row: row["longest_sequence"], error, "tokens per sequence", label)
             self.strips(f"error_implementation-{what}", {"all settings": rows}, error, label, [1])
 
+    def error_position(self):
+        """Output error by window of tokens, worst head."""
+        import matplotlib.pyplot as pyplot
+        windows = lambda row: [tuple(map(float, window.split(":")))
+                               for window in row["output_error_by_position"].split()]
+        rows = [row for row in self.rows if row["status"] == "ok" and len(windows(row)) > 1]
+        groups = self.groups(rows, lambda row: [f"{row['sequences']}. {self.setting(row, ['mode'])}"])
+        for number, title in enumerate(sorted(groups), 1):
+            figure, axes = pyplot.subplots(figsize=(4.5, 3))
+            for row in groups[title]:
+                index = self.series.index(series_name(row))
+                points = [(token, error) for token, error in windows(row) if error > 0]
+                axes.plot(*zip(*points), label=series_name(row), color=f"C{index % 10}",
+                          marker=MARKERS[index % len(MARKERS)], markersize=3, linewidth=1)
+            axes.set_yscale("log")
+            axes.set_xlabel("first token of the window")
+            axes.set_ylabel("relative L2 of the output")
+            self.save("error_position", number, title, figure, axes)
+        if not groups:
+            print("error_position: no row has errors by position", file=sys.stderr)
+
     def roofline(self):
         import matplotlib.pyplot as pyplot
         rows = [row for row in self.rows if is_timed(row) and row["chunkwise_tflops"] > 0
@@ -231,6 +257,10 @@ class Figures:
         self.curves("chunk-workspace", self.groups(rows, shape), lambda row: row["chunk"],
                     lambda row: row["workspace_bytes"] / 2**20, "tokens per chunk",
                     "workspace MiB", implementation)
+        rows = [row for row in rows if row["case_bytes"] > 0]
+        self.curves("chunk-peak", self.groups(rows, shape), lambda row: row["chunk"],
+                    lambda row: (row["case_bytes"] + row["workspace_bytes"]) / 2**20,
+                    "tokens per chunk", "peak MiB", implementation)
 
     def drift(self, baseline):
         """Errors over those stored of the same problem and implementation."""
@@ -244,6 +274,35 @@ class Figures:
             self.strips(f"drift-{what}", {"all settings": rows} if rows else {},
                         lambda row: row[column] / before(row), f"{what} error / baseline", [1])
 
+    def history(self, paths):
+        """Each run over the first of them that has the row, this run last."""
+        import matplotlib.pyplot as pyplot
+        runs = [(os.path.splitext(os.path.basename(path))[0], read_rows(path)) for path in paths]
+        runs.append(("this run", self.rows))
+        key = lambda row: (row["problem"], row["implementation"])
+        for column, same in [("output_relative_l2", key), ("state_relative_l2", key),
+                             ("time_ms", lambda row: key(row) + (row["mode"], row["device"]))]:
+            tables = [{same(row): row[column] for row in rows
+                       if row["status"] == "ok" and row[column] > 0} for _, rows in runs]
+            groups = self.groups([row for row in self.rows if sum(same(row) in table
+                                                                  for table in tables) > 1],
+                                 lambda row: [row["problem"]])
+            for number, title in enumerate(sorted(groups), 1):
+                figure, axes = pyplot.subplots(figsize=(4.5, 3))
+                for row in groups[title]:
+                    places = [i for i, table in enumerate(tables) if same(row) in table]
+                    values = [tables[i][same(row)] for i in places]
+                    index = self.series.index(row["implementation"])
+                    axes.plot(places, [value / values[0] for value in values],
+                              label=row["implementation"], color=f"C{index % 10}",
+                              marker=MARKERS[index % len(MARKERS)], markersize=4, linewidth=1)
+                axes.set_xticks(range(len(runs)), [name for name, _ in runs], rotation=40,
+                                ha="right", fontsize=7)
+                axes.set_ylabel(f"{column} over the first run")
+                self.save(f"history-{column}", number, title, figure, axes)
+            if not groups:
+                print(f"history-{column}: no row is in two runs", file=sys.stderr)
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
@@ -253,6 +312,8 @@ def main():
     parser.add_argument("--where", action="append", default=[], metavar="COLUMN=VALUE",
                         help="only these rows; COLUMN=A|B takes either; repeatable")
     parser.add_argument("--baseline", help="rows file; drift figures show errors relative to it")
+    parser.add_argument("--history", metavar="FILE,FILE",
+                        help="rows files of earlier runs, oldest first")
     arguments = parser.parse_args()
     try:
         import h5py  # noqa: F401
@@ -273,10 +334,13 @@ def main():
     figures = Figures(rows, arguments.out)
     figures.throughput()
     figures.errors()
+    figures.error_position()
     figures.roofline()
     figures.chunk()
     if arguments.baseline:
         figures.drift(read_rows(arguments.baseline))
+    if arguments.history:
+        figures.history(arguments.history.split(","))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ case "${1:-}" in
   *) echo "usage: scripts/test.sh [--sanitize]" >&2; exit 2 ;;
 esac
 
-scripts/install_dependencies.sh --hip
+scripts/install_dependencies.sh --hip --browser
 jobs=$(nproc)
 cmake --preset "$preset" >/dev/null || { cmake --preset "$preset"; exit 1; }
 cmake --build --preset "$preset" -j "$jobs"

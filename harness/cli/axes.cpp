@@ -1,7 +1,5 @@
 #include "harness/cli/axes.h"
 
-#include "harness/presets.h"
-
 namespace gdn::cli {
 
 void AxisOptions::add_to(CLI::App& app) {
@@ -10,14 +8,17 @@ void AxisOptions::add_to(CLI::App& app) {
          "--op", operation_,
          "gated_delta (default) | causal_conv1d | gated_delta_layer; a case is read as this")
       ->group(what);
-  std::string names;
-  for (const Preset& preset : presets()) names += (names.empty() ? "" : " ") + preset.name;
-  app.add_option("--preset", presets_, "named axis values, several combine: " + names)
+  app.add_option("--preset", presets_,
+                 "named axis values, several combine; gdnbench list --presets names them")
       ->delimiter(',')
       ->group(what);
   app.add_option("--problem", problems_, "a whole Problem string; may be repeated")->group(what);
   app.add_option("--case", cases_, "inputs from a case file, FILE.h5[:/group]; may be repeated")
       ->group(what);
+  add_axes_to(app);
+}
+
+void AxisOptions::add_axes_to(CLI::App& app) {
   for (const ProblemField& field : problem_fields()) {
     if (field.key == "case") continue;
     // --out names a file in several commands.
@@ -33,10 +34,16 @@ GridSpec AxisOptions::spec() const {
   spec.presets = presets_;
   spec.problems = problems_;
   spec.cases = cases_;
-  for (const auto& [key, text] : axes_) {
-    if (!text.empty()) spec.axes[key] = split_values(key, text);
-  }
+  spec.axes = values();
   return spec;
+}
+
+std::map<std::string, std::vector<std::string>> AxisOptions::values() const {
+  std::map<std::string, std::vector<std::string>> given;
+  for (const auto& [key, text] : axes_) {
+    if (!text.empty()) given[key] = split_values(key, text);
+  }
+  return given;
 }
 
 }  // namespace gdn::cli

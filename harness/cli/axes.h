@@ -15,8 +15,12 @@ class AxisOptions {
  public:
   /// Adds the options in groups of their own in --help.
   void add_to(CLI::App& app);
+  /// The axes alone, where something else says which problems they change.
+  void add_axes_to(CLI::App& app);
   /// Throws Error(bad_input).
   GridSpec spec() const;
+  /// Values of the axes given. Throws Error(bad_input).
+  std::map<std::string, std::vector<std::string>> values() const;
 
  private:
   std::string operation_;  ///< empty: not given

@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "harness/cli/command.h"
+#include "harness/cli/outcome.h"
+#include "harness/json.h"
 #include "harness/row_store.h"
 #include "harness/sweep.h"
 #include "interface/error.h"
@@ -37,6 +39,7 @@ class Baseline : public Command {
     app.add_option("--growth", limits_.growth, "an error may be this many times the stored one")
         ->capture_default_str()
         ->check(CLI::Range(1.0, 100.0));
+    outcome_.add_to(app);
   }
 
   int run() override {
@@ -66,7 +69,8 @@ class Baseline : public Command {
       }
     }
     store_baseline(path, rows);
-    fmt::print("{} errors stored in {}\n", rows.size(), path);
+    outcome_.print(fmt::format("{} errors stored in {}", rows.size(), path),
+                   {{"file", json_string(path)}, {"stored", std::to_string(rows.size())}});
     return 0;
   }
 
@@ -76,7 +80,11 @@ class Baseline : public Command {
     for (const BaselineFinding& finding : findings) {
       fmt::print(stderr, "gdnbench: baseline: {}: {}\n", finding.key, finding.what);
     }
-    fmt::print("{} errors checked against {}: {} findings\n", rows.size(), path, findings.size());
+    outcome_.print(fmt::format("{} errors checked against {}: {} findings", rows.size(), path,
+                               findings.size()),
+                   {{"file", json_string(path)},
+                    {"checked", std::to_string(rows.size())},
+                    {"findings", std::to_string(findings.size())}});
     return findings.empty() ? 0 : 1;
   }
 
@@ -90,6 +98,7 @@ class Baseline : public Command {
   std::string device_ = "best";
   std::vector<std::string> implementations_;
   BaselineLimits limits_;
+  Outcome outcome_;
 };
 
 }  // namespace

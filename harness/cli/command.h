@@ -36,7 +36,11 @@ std::unique_ptr<Command> make_sweep();
 std::unique_ptr<Command> make_table();
 std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_compare();
+std::unique_ptr<Command> make_estimate();
 std::unique_ptr<Command> make_baseline();
+std::unique_ptr<Command> make_rows();
+std::unique_ptr<Command> make_completion();
+std::unique_ptr<Command> make_manual();
 
 /// The command line as typed, for the `command` column of rows.
 const std::string& command_line();

@@ -1,13 +1,18 @@
-// gdnbench compare A B: is B slower or faster than A, and did its errors grow?
+// gdnbench compare A B: is B slower or faster than A, and did its errors grow? A and B are rows
+// files, or with --paired the gdnbench binaries of two builds, run in turn.
 #include "harness/compare.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <sstream>
 
 #include "harness/cli/command.h"
 #include "harness/grid.h"
 #include "harness/json.h"
+#include "harness/paired.h"
 #include "harness/table.h"
 #include "interface/error.h"
 
@@ -24,6 +29,40 @@ std::string percent(double fraction) {
   return fraction == fraction ? fmt::format("{:+.2f}", 100 * fraction) : std::string();
 }
 
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> list;
+  for (std::string word; stream >> word;) list.push_back(word);
+  return list;
+}
+
+// The folder of the processes' rows files: the one named, made if absent, or one of our own that
+// goes with this object.
+class RowsFolder {
+ public:
+  explicit RowsFolder(const std::string& named) : path_(named), own_(named.empty()) {
+    if (own_) {
+      path_ = (std::filesystem::temp_directory_path() / "gdnbench-paired-XXXXXX").string();
+      if (mkdtemp(path_.data()) == nullptr) throw_bad_input("no folder could be made: " + path_);
+      return;
+    }
+    std::error_code failure;
+    std::filesystem::create_directories(path_, failure);
+    if (failure) throw_bad_input("--keep '" + path_ + "': " + failure.message());
+  }
+  ~RowsFolder() {
+    std::error_code ignored;
+    if (own_) std::filesystem::remove_all(path_, ignored);
+  }
+  RowsFolder(const RowsFolder&) = delete;
+  RowsFolder& operator=(const RowsFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool own_;
+};
+
 class Compare : public Command {
  public:
   std::string name() const override { return "compare"; }
@@ -34,11 +73,15 @@ class Compare : public Command {
     return "gdnbench compare before.h5 after.h5\n"
            "  gdnbench compare before1.h5,before2.h5,before3.h5 after1.h5,after2.h5,after3.h5\n"
            "  gdnbench compare before.h5 after.h5 --tolerance 1 --changed --json\n"
+           "  gdnbench compare --paired 6 old/gdnbench new/gdnbench --sweep \"--preset figure3 "
+           "--dtype bf16\"\n"
            "\n"
            "Verdicts rest on 95 % intervals of the medians and say 'same' or 'slower' only where "
            "the\nwhole interval of the change lies within or beyond the tolerance. Several files "
            "on a side\nare processes, each one sample; alternate the builds while making them "
-           "(A B B A).\n"
+           "(A B B A).\n--paired N does that: N processes of either binary, in the order A B B A A "
+           "B B "
+           "A ..., each a sweep\nof its own; the change is judged by the ratios of the pairs.\n"
            "\n"
            "Exit codes: 0 same or faster, errors not grown; 1 an error grew or a check failed in "
            "B;\n2 bad usage or bad input; 4 a row is slower; 5 a row is ambiguous or missing from "
@@ -46,8 +89,18 @@ class Compare : public Command {
   }
 
   void add_options(CLI::App& app) override {
-    app.add_option("A", a_, "rows file before; several processes as a comma list")->required();
-    app.add_option("B", b_, "rows file after; several processes as a comma list")->required();
+    app.add_option("A", a_,
+                   "before: rows file, several processes as a comma list; with --paired a gdnbench "
+                   "binary")
+        ->required();
+    app.add_option("B", b_, "after: as A")->required();
+    auto* paired = app.add_option("--paired", pairs_,
+                                  "run the binaries A and B this many times each, A B B A ...")
+                       ->check(CLI::Range(2, 1000));
+    app.add_option("--sweep", sweep_, "options of the sweep that --paired runs, as one string")
+        ->needs(paired);
+    app.add_option("--keep", keep_, "folder for the rows files of --paired; else not kept")
+        ->needs(paired);
     app.add_option("--tolerance", tolerance_percent_, "percent that runs of one build may differ")
         ->capture_default_str()
         ->check(CLI::Range(0.0, 100.0));
@@ -58,13 +111,15 @@ class Compare : public Command {
                  "compare rows of different devices (refused otherwise)");
     app.add_flag("--changed", changed_, "list only rows that are not 'same' or 'untimed'");
     app.add_option("--format", format_, "markdown | latex | csv")->capture_default_str();
+    app.add_flag("--quiet", quiet_, "no progress line");
     app.add_flag("--json", json_, "JSON instead of a table");
   }
 
   int run() override {
     const TableFormat format = parse_table_format(format_);
     options_.tolerance = tolerance_percent_ / 100;
-    const CompareResult result = compare(read_side("A", a_), read_side("B", b_), options_);
+    const CompareResult result =
+        pairs_ > 0 ? compare_binaries() : compare(read_side("A", a_), read_side("B", b_), options_);
     if (json_) {
       print_json(result);
     } else {
@@ -74,6 +129,18 @@ class Compare : public Command {
   }
 
  private:
+  CompareResult compare_binaries() {
+    const RowsFolder folder(keep_);
+    const PairedRuns runs = run_paired({a_, b_, pairs_, words(sweep_), folder.path()},
+                                       [&](std::size_t number, const PairedTurn& turn) {
+                                         if (quiet_ || json_) return;
+                                         fmt::print(stderr, "process {}/{}: {}\n", number + 1,
+                                                    2 * pairs_, turn.is_b ? "B" : "A");
+                                       });
+    options_.paired = true;
+    return compare(runs.a, runs.b, options_);
+  }
+
   bool is_listed(const RowComparison& row) const {
     return !changed_ || row.numeric_regression ||
            (row.verdict != Verdict::same && row.verdict != Verdict::untimed);
@@ -151,7 +218,11 @@ class Compare : public Command {
   std::string b_;
   CompareOptions options_;
   double tolerance_percent_ = 1.5;
+  int pairs_ = 0;  ///< 0: A and B are rows files
+  std::string sweep_;
+  std::string keep_;
   bool changed_ = false;
+  bool quiet_ = false;
   std::string format_ = "markdown";
   bool json_ = false;
 };

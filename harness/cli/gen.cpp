@@ -1,9 +1,9 @@
 // gdnbench gen: writes a generated case to a file, for kernels that live elsewhere.
-#include <fmt/format.h>
-
 #include "harness/case_file.h"
 #include "harness/cli/command.h"
+#include "harness/cli/outcome.h"
 #include "harness/inputs.h"
+#include "harness/json.h"
 
 namespace gdn::cli {
 namespace {
@@ -21,18 +21,22 @@ class Gen : public Command {
         ->required();
     app.add_option("--out", out_, "FILE.h5[:/group]; a group is added to an existing case file")
         ->required();
+    outcome_.add_to(app);
   }
 
   int run() override {
     const Case inputs = generate_case(Problem::parse(problem_));
     write_case(inputs, out_);
-    fmt::print("{}: {}\n", out_, inputs.problem.to_string());
+    const std::string problem = inputs.problem.to_string();
+    outcome_.print(out_ + ": " + problem,
+                   {{"file", json_string(out_)}, {"problem", json_string(problem)}});
     return 0;
   }
 
  private:
   std::string problem_;
   std::string out_;
+  Outcome outcome_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include "harness/cli/command.h"
 #include "harness/json.h"
+#include "harness/presets.h"
+#include "harness/table_presets.h"
 #include "interface/device.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
@@ -16,13 +18,17 @@ class List : public Command {
  public:
   std::string name() const override { return "list"; }
   std::string help() const override { return "implementations, and whether each runs here"; }
-  std::string example() const override { return "gdnbench list --op gated_delta"; }
+  std::string example() const override {
+    return "gdnbench list --op gated_delta\n  gdnbench list --presets";
+  }
   void add_options(CLI::App& app) override {
     app.add_option("--op", operation_, "only this operation");
+    app.add_flag("--presets", presets_, "presets instead, of sweeps and of tables");
     app.add_flag("--json", json_, "machine-readable output");
   }
 
   int run() override {
+    if (presets_) return list_presets();
     if (!operation_.empty()) parse_operation(operation_);
     if (json_) fmt::print("[\n");
     bool first = true;
@@ -54,6 +60,23 @@ class List : public Command {
   }
 
  private:
+  int list_presets() const {
+    std::string entries;
+    const auto add = [&](const char* of, const std::string& name, const std::string& help) {
+      if (json_) {
+        entries += (entries.empty() ? "" : ",\n") + json_object({{"of", json_string(of)},
+                                                                 {"name", json_string(name)},
+                                                                 {"help", json_string(help)}});
+      } else {
+        fmt::print("{:<6} {:<22} {}\n", of, name, help);
+      }
+    };
+    for (const TablePreset& preset : table_presets()) add("table", preset.name, preset.help);
+    for (const Preset& preset : presets()) add("sweep", preset.name, preset.help);
+    if (json_) fmt::print("[\n{}\n]\n", entries);
+    return 0;
+  }
+
   // Empty if the implementation runs on some device of this machine.
   std::string why_not_here(const Implementation& implementation) {
     const std::string& backend = implementation.description().backend;
@@ -78,6 +101,7 @@ class List : public Command {
   }
 
   std::string operation_;
+  bool presets_ = false;
   bool json_ = false;
   std::map<std::string, DeviceInfo> infos_;
 };

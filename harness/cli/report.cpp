@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "harness/cli/command.h"
+#include "harness/cli/outcome.h"
+#include "harness/json.h"
 #include "harness/pivot.h"
 #include "harness/row_store.h"
 #include "interface/error.h"
@@ -23,7 +26,8 @@ class Report : public Command {
   std::string example() const override {
     return "gdnbench report results.h5 --out report.html\n"
            "  gdnbench report results.h5 --baseline data/baselines/cpu.h5 --where device=cpu "
-           "--out report.html";
+           "--out report.html\n"
+           "  gdnbench report today.h5 --history monday.h5,tuesday.h5 --out report.html";
   }
 
   void add_options(CLI::App& app) override {
@@ -31,7 +35,12 @@ class Report : public Command {
     app.add_option("--out", path_, "HTML file to write")->required();
     app.add_option("--title", options_.title, "heading of the page")->capture_default_str();
     app.add_option("--baseline", baseline_, "rows file; a plot shows this run relative to it");
+    app.add_option("--history", history_,
+                   "rows files of earlier runs, oldest first, comma list; a plot shows each run of "
+                   "them and this one over the first")
+        ->delimiter(',');
     app.add_option("--where", filters_, "COLUMN=VALUE or COLUMN=A|B: only these rows; repeatable");
+    outcome_.add_to(app);
   }
 
   int run() override {
@@ -44,21 +53,41 @@ class Report : public Command {
           fmt::format("report: none of the {} rows of {} matches", all.size(), files_[0]));
     }
     if (!baseline_.empty()) options_.baseline = read_rows(baseline_).rows;
+    for (const std::string& path : history_) {
+      const std::vector<Row> earlier = read_rows(path).rows;
+      options_.history.push_back({run_label(path, earlier), earlier});
+    }
+    if (!history_.empty()) options_.history.push_back({"this run", rows});
     options_.command = command_line();
     const std::string page = report_html(rows, options_);
     std::ofstream file(path_, std::ios::binary);
     file << page;
     file.close();
     if (!file) throw_bad_input("report '" + path_ + "': cannot be written");
-    fmt::print("{} rows in {} ({} kB)\n", rows.size(), path_, (page.size() + 1023) / 1024);
+    outcome_.print(
+        fmt::format("{} rows in {} ({} kB)", rows.size(), path_, (page.size() + 1023) / 1024),
+        {{"file", json_string(path_)},
+         {"rows", std::to_string(rows.size())},
+         {"bytes", std::to_string(page.size())}});
     return 0;
   }
 
  private:
+  // "rows-1 2026-11-21", its place in front where that is not the only one of its name.
+  std::string run_label(const std::string& path, const std::vector<Row>& rows) const {
+    const std::string day = rows.empty() ? "" : " " + rows.front().date.substr(0, 10);
+    const std::string label = std::filesystem::path(path).stem().string() + day;
+    const bool taken = std::any_of(options_.history.begin(), options_.history.end(),
+                                   [&](const auto& run) { return run.label == label; });
+    return taken ? fmt::format("{}: {}", options_.history.size() + 1, label) : label;
+  }
+
   std::vector<std::string> files_;
+  std::vector<std::string> history_;
   std::vector<std::string> filters_;
   std::string path_;
   std::string baseline_;
+  Outcome outcome_;
   ReportOptions options_;
 };
 

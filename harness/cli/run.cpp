@@ -1,11 +1,11 @@
 // gdnbench run: one implementation on one case, its outputs to a file in the case format.
-#include <fmt/format.h>
-
 #include "harness/build_info.h"
 #include "harness/case_file.h"
 #include "harness/cli/command.h"
+#include "harness/cli/outcome.h"
 #include "harness/execute.h"
 #include "harness/inputs.h"
+#include "harness/json.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
@@ -29,6 +29,7 @@ class Run : public Command {
         ->check(CLI::PositiveNumber);
     app.add_option("--device", device_, "cpu, cuda, cuda:1, ...; the implementation's by default");
     app.add_option("--out", out_, "outputs go to this HDF5 file (replaced)")->required();
+    outcome_.add_to(app);
   }
 
   int run() override {
@@ -54,7 +55,11 @@ class Run : public Command {
     origin.library_version = library_version();
     origin.command = command_line();
     write_outputs(inputs, outputs, origin, out_);
-    fmt::print("{}: {} on {}\n", out_, origin.implementation, origin.device);
+    outcome_.print(out_ + ": " + origin.implementation + " on " + origin.device,
+                   {{"file", json_string(out_)},
+                    {"implementation", json_string(origin.implementation)},
+                    {"device", json_string(origin.device)},
+                    {"chunk", std::to_string(origin.chunk)}});
     return 0;
   }
 
@@ -81,6 +86,7 @@ class Run : public Command {
   std::string device_;
   std::string out_;
   std::int64_t chunk_ = 0;
+  Outcome outcome_;
 };
 
 }  // namespace

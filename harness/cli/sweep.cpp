@@ -2,62 +2,20 @@
 #include "harness/sweep.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/measure_options.h"
+#include "harness/cli/progress.h"
 #include "harness/json.h"
 #include "harness/row_store.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
 namespace {
-
-std::string clock_text(double seconds) {
-  if (std::isnan(seconds)) return "?";
-  const std::int64_t whole = static_cast<std::int64_t>(seconds + 0.5);
-  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
-                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
-// On a terminal one line, rewritten in place; in a log a whole line every `log_every_s` seconds.
-class ProgressLine {
- public:
-  ProgressLine(bool quiet, double log_every_s)
-      : form_(quiet                        ? Form::kNone
-              : isatty(STDERR_FILENO) == 1 ? Form::kRewritten
-                                           : Form::kLog),
-        log_every_s_(log_every_s) {}
-
-  void show(const SweepProgress& progress) {
-    if (form_ == Form::kNone) return;
-    if (form_ == Form::kLog && !(progress.elapsed_s - logged_s_ >= log_every_s_)) return;
-    logged_s_ = progress.elapsed_s;
-    const double rate =
-        progress.elapsed_s > 0 ? static_cast<double>(progress.done) / progress.elapsed_s : 0;
-    std::string line =
-        fmt::format("{}/{}  {:.2f} rows/s  {} left  {}", progress.done, progress.total, rate,
-                    clock_text(progress.left_s), progress.current);
-    if (form_ == Form::kRewritten && line.size() > 110) line.resize(110);
-    const char* const start = form_ == Form::kRewritten ? "\r\033[K" : "";
-    fmt::print(stderr, "{}{}{}", start, line, form_ == Form::kRewritten ? "" : "\n");
-    std::fflush(stderr);
-  }
-  void clear() const {
-    if (form_ == Form::kRewritten) fmt::print(stderr, "\r\033[K");
-  }
-
- private:
-  enum class Form { kNone, kRewritten, kLog };
-  Form form_;
-  double log_every_s_;
-  double logged_s_ = 0;
-};
 
 class Sweep : public Command {
  public:

@@ -1,13 +1,21 @@
-// gdnbench table: rows files to Markdown, LaTeX and CSV.
+// gdnbench table: rows files to Markdown, LaTeX and CSV; with --preset the rows are measured first.
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <memory>
+#include <set>
 
+#include "harness/build_info.h"
+#include "harness/cli/axes.h"
 #include "harness/cli/command.h"
+#include "harness/cli/measure_options.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/table_output.h"
 #include "harness/grid.h"
 #include "harness/pivot.h"
 #include "harness/row_store.h"
+#include "harness/sweep.h"
 #include "harness/table_forms.h"
+#include "harness/table_presets.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
@@ -23,16 +31,26 @@ class TableCommand : public Command {
  public:
   std::string name() const override { return "table"; }
   std::string help() const override {
-    return "tables from rows files: Markdown, LaTeX (booktabs) or CSV";
+    return "tables from rows files, or measured on the spot: Markdown, LaTeX (booktabs) or CSV";
   }
   std::string example() const override {
-    return "gdnbench table results.h5 --form throughput --format latex\n"
+    return "gdnbench table --preset throughput --device cuda --format latex\n"
+           "  gdnbench table --preset speedup --device cpu --out speedup.h5\n"
+           "  gdnbench table results.h5 --form throughput --format latex\n"
            "  gdnbench table results.h5 --rows heads --columns shape --cell time_ms "
-           "--where implementation=cuda/fused";
+           "--where implementation=cuda/fused\n"
+           "\n"
+           "A preset is a sweep and the table it fills; axes given override its own. With --out "
+           "its rows\nare kept, and made only where they are not in the file yet. Exit code 1: a "
+           "row failed its check.";
   }
 
   void add_options(CLI::App& app) override {
-    app.add_option("files", files_, "rows files; several are merged first")->required();
+    app.add_option("files", files_, "rows files; several are merged first");
+    std::vector<std::string> presets;
+    for (const TablePreset& preset : table_presets()) presets.push_back(preset.name);
+    app.add_option("--preset", preset_, "measure first, then print: " + listed(presets));
+    app.add_option("--out", path_, "with --preset: rows file to keep, and to resume from");
     app.add_option("--form", form_,
                    listed(table_form_names()) +
                        " (default: summary; without effect beside --rows and --columns)");
@@ -44,41 +62,108 @@ class TableCommand : public Command {
     app.add_option("--where", filters_, "COLUMN=VALUE or COLUMN=A|B: only these rows; repeatable");
     app.add_option("--title", title_, "pivot: title");
     app.add_option("--format", format_, "markdown | latex | csv")->capture_default_str();
+    app.add_flag("--quiet", quiet_, "no progress line");
+    app.add_flag("--json", json_, "JSON instead of a format for people");
+    measure_.add_to(app);
+    axes_.add_axes_to(app);
   }
 
   int run() override {
     const TableFormat format = parse_table_format(format_);
+    if (files_.empty() == preset_.empty()) {
+      throw_bad_input("table: expected rows files or --preset, one of the two");
+    }
+    if (preset_.empty() && !path_.empty()) throw_bad_input("table: --out goes with --preset");
     std::vector<RowFilter> filters;
     for (const std::string& text : filters_) filters.push_back(parse_row_filter(text));
-    const std::vector<Row> all =
-        files_.size() == 1 ? read_rows(files_[0]).rows : merge_rows(files_).rows;
+    bool failed = false;
+    const std::vector<Row> all = preset_.empty() ? stored_rows() : measured_rows(failed);
     const std::vector<Row> rows = filtered(all, filters);
     if (rows.empty()) {
-      throw_bad_input(
-          fmt::format("table: none of the {} rows of {} matches", all.size(), files_[0]));
+      throw_bad_input(fmt::format("table: none of the {} rows of {} matches", all.size(),
+                                  preset_.empty() ? files_[0] : preset_));
     }
     if (rows_.empty() != columns_.empty()) {
       throw_bad_input("table: --rows and --columns go together");
     }
-    const std::vector<Table> tables =
-        rows_.empty() ? table_form(form_.empty() ? "summary" : form_, rows)
-                      : pivot(rows, {title_, split_values("--rows", rows_),
-                                     split_values("--columns", columns_), cell_});
-    for (std::size_t i = 0; i < tables.size(); ++i) {
-      fmt::print("{}{}", i == 0 ? "" : "\n", render(tables[i], format));
-    }
-    return 0;
+    print_tables(rows_.empty() ? table_form(form_name(), rows)
+                               : pivot(rows, {title_, split_values("--rows", rows_),
+                                              split_values("--columns", columns_), cell_}),
+                 format, json_);
+    return failed ? 1 : 0;
   }
 
  private:
+  std::string form_name() const {
+    if (!form_.empty()) return form_;
+    return preset_.empty() ? "summary" : find_table_preset(preset_).form;
+  }
+
+  std::vector<Row> stored_rows() const {
+    return files_.size() == 1 ? read_rows(files_[0]).rows : merge_rows(files_).rows;
+  }
+
+  // Runs the preset's sweep; the rows of it alone, also where the file holds others.
+  std::vector<Row> measured_rows(bool& failed) {
+    const TablePreset& preset = find_table_preset(preset_);
+    const auto device = open_device(measure_.device());
+    const auto problems = table_problems(preset, device->info(), axes_.values());
+    auto implementations = choose_implementations(measure_.implementations(), device->info());
+    if (measure_.implementations().empty()) {
+      implementations = implementations_of(preset, implementations);
+    }
+    SweepOptions options;
+    options.measure = measure_.options();
+    options.time = preset.timed;
+    options.command = command_line();
+
+    RowMemorySink memory;
+    std::unique_ptr<RowFileSink> file;
+    if (!path_.empty()) file = std::make_unique<RowFileSink>(path_, false);
+    RowSink& sink = file ? static_cast<RowSink&>(*file) : memory;
+    std::set<std::string> wanted;  // keys of the sweep
+    const std::string mode = options.time ? to_string(options.measure.mode) : kVerifyMode;
+    for (const Problem& problem : problems) {
+      for (const Implementation* implementation : implementations) {
+        wanted.insert(problem.to_string() + " " + implementation->description().name + " " + mode);
+      }
+    }
+    ProgressLine line(quiet_ || json_, 30);
+    const SweepTotals totals = sweep(
+        problems, implementations, *device, options, sink,
+        [&](const SweepProgress& progress) { line.show(progress); },
+        [&](const Row& row) {
+          if (row.ok() || row.status == row_status::kSkipped) return;
+          line.clear();
+          fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
+                     row.problem, row.reason);
+        });
+    line.clear();
+    failed = totals.failed > 0;
+    std::vector<Row> rows;
+    for (const Row& row : file ? read_rows(path_).rows : memory.stored().rows) {
+      const bool here = row.device == device->info().name && row.source_hash == source_hash();
+      if (here && wanted.count(row.key()) > 0 && row.status != row_status::kSkipped) {
+        rows.push_back(row);
+      }
+    }
+    return rows;
+  }
+
   std::vector<std::string> files_;
   std::vector<std::string> filters_;
+  std::string preset_;
+  std::string path_;
   std::string form_;
   std::string rows_;
   std::string columns_;
   std::string cell_ = "time_ms";
   std::string title_;
   std::string format_ = "markdown";
+  bool quiet_ = false;
+  bool json_ = false;
+  AxisOptions axes_;
+  MeasureCliOptions measure_;
 };
 
 }  // namespace

@@ -161,6 +161,7 @@ class Verify : public Command {
         ->group(how);
     app.add_flag("-v,--verbose", verbose_, "every check, (sequence, head) and token window")
         ->group(how);
+    app.add_flag("--quiet", quiet_, "only what failed")->group(how);
     app.add_flag("--json", json_, "machine-readable output")->group(how);
   }
 
@@ -324,6 +325,7 @@ class Verify : public Command {
       first_ = false;
       return;
     }
+    if (quiet_ && result.verdict != Verdict::failed) return;
     if (result.verdict == Verdict::unsupported || result.verdict == Verdict::too_large) {
       if (verbose_) fmt::print("skip {:<22} {}: {}\n", implementation, problem, result.reason);
       return;
@@ -348,7 +350,7 @@ class Verify : public Command {
     const std::int64_t limited = count_of(Verdict::known_limit);
     const std::int64_t unsupported = count_of(Verdict::unsupported);
     const std::int64_t too_large = count_of(Verdict::too_large);
-    if (!json_) {
+    if (!json_ && !quiet_) {
       fmt::print("{} passed, {} failed, {} known limits, {} not supported, {} too large{}\n",
                  passed, failed, limited, unsupported, too_large,
                  unsupported + too_large > 0 && !verbose_ ? " (-v says why)" : "");
@@ -369,6 +371,7 @@ class Verify : public Command {
   bool errors_only_ = false;
   bool whole_ = false;
   bool verbose_ = false;
+  bool quiet_ = false;
   bool json_ = false;
   bool first_ = true;
   std::int64_t counts_[5] = {0, 0, 0, 0, 0};  // per verdict

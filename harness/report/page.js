@@ -7,6 +7,7 @@ const toRows = (records) => records.map((record) =>
   Object.fromEntries(record.map((value, i) => [columnNames[i], value])));
 const rows = toRows(data.rows);
 const baselineRows = toRows(data.baseline);
+const pastRuns = data.history.map((run) => ({ label: run.label, rows: toRows(run.rows) }));
 
 function element(parent, name, text, attributes) {
   const made = document.createElement(name);
@@ -214,6 +215,13 @@ const plots = [
       ? lengthSettings(row, ["mode"]) : [],
     point: (row, [column]) =>
       point(row, row.longest_sequence, row[column], withChunk(row), "floors") },
+  { id: "error-position", title: "Error over position in the sequence, worst head", connect: true,
+    x: { label: "first token of the window", kind: "linear" },
+    y: { label: "relative L2 of the output", kind: "log" }, shown: { "output": null },
+    settings: (row) => row.status === "ok" && positionErrors(row).length > 1
+      ? [setting(row, ["chunk", "mode"])] : [],
+    points: (row) => positionErrors(row).map(([token, error]) =>
+      point(row, token, error, withChunk(row), `at token ${token}`)) },
   { id: "error-implementation", title: "Error by implementation, in units of the rounding floor",
     x: { label: "implementation", kind: "names" }, y: { label: "error / floor" },
     shown: errorChoices,
@@ -232,13 +240,14 @@ const plots = [
     ceilings: rooflineCeilings },
   { id: "chunk", title: "Time and workspace over chunk size", connect: true,
     x: { label: "tokens per chunk", kind: "powers" }, y: { label: "" },
-    shown: { "time in ms": ["time_ms", 1, "ms"],
-             "workspace in MiB": ["workspace_bytes", 1 / 1048576, "MiB"] },
-    settings: (row, [column]) => isTimed(row) && row.chunk > 0 && row[column] > 0
+    shown: { "time in ms": [(row) => row.time_ms, "ms"],
+             "workspace in MiB": [(row) => row.workspace_bytes / 1048576, "MiB"],
+             "peak memory in MiB": [peakMemory, "MiB"] },
+    settings: (row, [value]) => isTimed(row) && row.chunk > 0 && value(row) > 0
       ? [setting(row, ["chunk"])] : [],
-    point: (row, [column, factor, unit]) => {
-      const p = point(row, row.chunk, row[column] * factor, row.implementation, unit);
-      if (column === "time_ms") [p.low, p.high] = [row.time_first_quartile_ms, row.time_third_quartile_ms];
+    point: (row, [value, unit]) => {
+      const p = point(row, row.chunk, value(row), row.implementation, unit);
+      if (unit === "ms") [p.low, p.high] = [row.time_first_quartile_ms, row.time_third_quartile_ms];
       return p;
     } },
   { id: "drift", title: "Drift: this run over the baseline", x: { label: "implementation", kind: "names" },
@@ -249,7 +258,39 @@ const plots = [
       ? ["all settings"] : [],
     point: (row, [column]) => point(row, row.implementation, row[column] / baselineOf(row, column),
                                     row.token_dtype + " tokens", "x the baseline") },
+  { id: "history", title: "History: each run over the first", connect: true,
+    x: { label: "run", kind: "names" }, y: { label: "over the first run", kind: "log" }, one: true,
+    shown: { "output error": ["output_relative_l2"], "state error": ["state_relative_l2"],
+             "time": ["time_ms"] },
+    settings: (row, [column]) => pastValues(row, column).length > 1 ? [row.problem] : [],
+    points: (row, [column]) => {
+      const past = pastValues(row, column);
+      return past.map(([label, value]) =>
+        point(row, label, value / past[0][1], row.implementation, `x the first, in ${label}`));
+    } },
 ];
+
+// "0:0.0012 64:0.0013 ...": windows of tokens and the error in each.
+function positionErrors(row) {
+  return (row.output_error_by_position || "").split(" ").filter(Boolean)
+    .map((window) => window.split(":").map(Number)).filter(([, error]) => error > 0);
+}
+// Inputs, outputs, states and workspace; 0 where a file does not say.
+function peakMemory(row) {
+  return row.case_bytes > 0 ? (row.case_bytes + row.workspace_bytes) / 1048576 : 0;
+}
+// [label of the run, value] of every run that has a right row of this problem and implementation;
+// times are held to the mode and device, too.
+function pastValues(row, column) {
+  const values = [];
+  for (const run of pastRuns) {
+    const then = run.rows.find((other) => other.problem === row.problem &&
+      other.implementation === row.implementation && other.status === "ok" && other[column] > 0 &&
+      (column !== "time_ms" || (other.mode === row.mode && other.device === row.device)));
+    if (then) values.push([run.label, then[column]]);
+  }
+  return values;
+}
 
 // Errors are held to the stored row of problem and implementation; times to the mode and device, too.
 const baselineKeys = new Map();
@@ -279,16 +320,25 @@ function rooflineCeilings(points) {
             text: `${significant(compute, 3)} TFLOP/s ${matrix ? "16-bit matrix" : "float32"}` }];
 }
 
+// What a row puts in a plot: one point, or several.
+const pointsOf = (spec, row, shown) => spec.points ? spec.points(row, shown) : [spec.point(row, shown)];
+
 function allSeries(spec) {
   const shown = Object.values(spec.shown)[0] || [];
   const names = [];
   for (const row of rows) {
     for (const choice of Object.values(spec.shown)) {
-      if (spec.settings(row, choice || shown).length) names.push(spec.point(row, choice || shown).series);
+      if (spec.settings(row, choice || shown).length) names.push(pointsOf(spec, row, choice || shown)[0].series);
     }
   }
   return distinct(names).sort();
 }
+
+// Runs of the history in its order, whichever row has the first of them; other names as they come.
+const inOrder = (names) => {
+  const runs = pastRuns.map((run) => run.label).filter((label) => names.includes(label));
+  return runs.length === names.length ? runs : names;
+};
 
 const drawn = [];
 function makePlot(spec) {
@@ -312,7 +362,7 @@ function makePlot(spec) {
     for (const row of shownRows) {
       for (const name of spec.settings(row, shown)) {
         if (!groups.has(name)) groups.set(name, []);
-        groups.get(name).push(spec.point(row, shown));
+        groups.get(name).push(...pointsOf(spec, row, shown));
       }
     }
     // Most telling first: the setting with the most different places on the x axis.
@@ -334,7 +384,7 @@ function makePlot(spec) {
     const xs = points.map((p) => p.x).concat(spec.x.kind === "names" ? [] : corners.map((c) => c[0]));
     place.appendChild(drawPlot({
       title: `${spec.title}: ${where.value}`, connect: spec.connect, points, ceilings,
-      x: { ...spec.x, names: distinct(xs), values: xs },
+      x: { ...spec.x, names: inOrder(distinct(xs)), values: xs },
       y: { label: spec.y.label || what.value, kind: spec.y.kind || (wide ? "log" : "linear") },
       yAlso: corners.map((c) => c[1]).concat(spec.one ? [1] : []) },
       Math.max(320, Math.min(1160, figure.clientWidth || 760)), series));
@@ -359,7 +409,9 @@ function update() {
 showSummary();
 showFilters();
 for (const spec of plots) {
-  if (spec.id !== "drift" || baselineRows.length > 0) makePlot(spec);
+  if (spec.id === "drift" && baselineRows.length === 0) continue;
+  if (spec.id === "history" && pastRuns.length === 0) continue;
+  makePlot(spec);
 }
 byId("all-columns").addEventListener("change", showTable);
 byId("rows-csv").addEventListener("click", () => save("rows.csv", "text/csv",

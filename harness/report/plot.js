@@ -190,7 +190,7 @@ function drawPlot(spec, width, seriesNames) {
                              Math.min(9, (xs.step * 0.7) / present.length) : 0;
     const at = (p) => [xs.place(p.x) + lane, ys.place(p.y)];
     if (spec.connect && points.length > 1) {
-      points.sort((a, b) => a.x - b.x);
+      points.sort((a, b) => at(a)[0] - at(b)[0]);
       svgElement(root, "path", { class: `line ${css}`, d: points.map((p, i) =>
         `${i ? "L" : "M"}${at(p).map((v) => v.toFixed(1)).join(" ")}`).join("") });
     }

@@ -32,7 +32,9 @@ Row timed_row(const std::string& implementation, std::int64_t length, std::int64
   row.date = "2026-01-01T00:00:00Z";
   row.command = "gdnbench sweep";
   row.status = row_status::kOk;
+  row.case_bytes = 2 << 20;
   row.output_relative_l2 = 2e-3;
+  row.output_error_by_position = "0:0.001 64:0.002 128:0.0021";
   row.state_relative_l2 = 1e-6;
   row.output_floor_ratio = 1.1;
   row.state_floor_ratio = 2;
@@ -116,7 +118,8 @@ constexpr const char* kProbe = R"probe(
 const seen = [];
 const marks = (id) => document.querySelectorAll(`#plot-${id} .mark:not(.legend)`).length;
 const lines = () => document.querySelectorAll("#rows tbody tr").length;
-for (const id of ["throughput", "error-length", "error-implementation", "roofline", "chunk", "drift"])
+for (const id of ["throughput", "error-length", "error-implementation", "roofline", "chunk", "drift",
+                  "error-position", "history"])
   seen.push(id + "=" + marks(id));
 seen.push("rows=" + lines());
 const select = document.getElementById("filter-implementation");
@@ -186,12 +189,13 @@ void expect_working(const std::string& flags) {
   ReportOptions options;
   options.title = kHostile;
   options.baseline = example_rows();
+  options.history = {{"first", example_rows()}, {kHostile, example_rows()}};
   const std::string result = probed(name, report_html(example_rows(), options), flags);
   for (const char* expected :
        {" throughput=14 ", " error-length=14 ", " error-implementation=14 ", " roofline=14 ",
-        " chunk=8 ", " drift=14 ", " rows=15 ", " filtered=7 ", " filtered-throughput=7 ",
-        " none=0 ", " saved=image/svg+xml+text/csv+text/csv ", " theme=true ", " injected=0 ",
-        " wide=false ", " errors=0 "}) {
+        " chunk=8 ", " drift=14 ", " error-position=24 ", " history=4 ", " rows=15 ", " filtered=7 ",
+        " filtered-throughput=7 ", " none=0 ", " saved=image/svg+xml+text/csv+text/csv ",
+        " theme=true ", " injected=0 ", " wide=false ", " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
   EXPECT_NE(result.find(" columns=" + std::to_string(row_columns().size()) + " "),

@@ -98,6 +98,28 @@ TEST(RowColumns, FiguresNotMeasuredAreNanAndPrintAsNothing) {
   }
 }
 
+TEST(RowColumns, ErrorsByPositionReadBack) {
+  Row row;
+  row.operation = "gated_delta";
+  reference::ErrorReport report;
+  report.checked_pairs = 1;
+  report.positions = {{0, 64, 1.25e-3}, {64, 64, 2e-7}, {128, 9, std::nan("")}};
+  describe_errors(report, row);
+  EXPECT_EQ(row.output_error_by_position, "0:0.00125 64:2e-07 128:nan");
+  const auto windows = position_errors(row);
+  ASSERT_EQ(windows.size(), 3u);
+  EXPECT_EQ(windows[1].first_token, 64);
+  EXPECT_EQ(windows[1].relative_l2, 2e-7);
+  EXPECT_TRUE(std::isnan(windows[2].relative_l2));
+  EXPECT_TRUE(position_errors(Row{}).empty());
+  for (const char* wrong : {"64", "64:", "a:1", "0:1 64", "0:1,64:2"}) {
+    row.output_error_by_position = wrong;
+    EXPECT_NE(message_of([&] { position_errors(row); }).find("expected 'TOKEN:ERROR"),
+              std::string::npos)
+        << wrong;
+  }
+}
+
 TEST(RowStore, AppendedRowsAndSamplesReadBack) {
   const TemporaryFolder folder;
   const std::string path = folder.file("rows.h5");

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "harness/pivot.h"
 #include "harness/table_forms.h"
+#include "harness/table_presets.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -188,9 +190,142 @@ TEST(ChunkForm, ChunksAscendAndUnchunkedFormsAreLeftOut) {
   }
   rows.push_back(timed_row(problem_of("4x8192"), "cuda/naive", 1));
   const auto tables = table_form("chunk", rows);
-  ASSERT_EQ(tables.size(), 1u);
+  ASSERT_EQ(tables.size(), 3u);
   EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "16", "64", "128"}));
   EXPECT_EQ(tables[0].rows.size(), 1u);
+}
+
+TEST(ChunkForm, ShowsTimeWorkspaceAndPeakMemory) {
+  Row row = timed_row(problem_of("4x8192", ",chunk=64"), "cuda/chunkwise", 2);
+  row.chunk = 64;
+  row.workspace_bytes = 3 << 20;
+  row.case_bytes = 5 << 20;
+  Row older = timed_row(problem_of("4x8192", ",chunk=128"), "cuda/chunkwise", 3);
+  older.chunk = 128;
+  older.workspace_bytes = 4 << 20;  // of a file that does not say what the case took
+  const auto tables = table_form("chunk", {row, older});
+  ASSERT_EQ(tables.size(), 3u);
+  EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"cuda/chunkwise", "2.000", "3.000"}));
+  EXPECT_EQ(tables[1].rows[0], (std::vector<std::string>{"cuda/chunkwise", "3.000", "4.000"}));
+  EXPECT_EQ(tables[2].rows[0], (std::vector<std::string>{"cuda/chunkwise", "8.000", ""}));
+}
+
+TEST(SpeedupForm, HoldsEachRowToTheQuickestRecurrentOneOnItsProblem) {
+  const auto row = [](const std::string& dim, const std::string& seq, const std::string& more,
+                      const std::string& implementation, const std::string& form, double time_ms) {
+    Row made = timed_row("gated_delta:heads=4/4,dim=" + dim + ",seq=" + seq + ",dtype=bf16" + more,
+                         implementation, time_ms);
+    made.form = form;
+    return made;
+  };
+  std::vector<Row> rows = {row("64", "2x1024", "", "cuda/recurrent", "recurrent", 8),
+                           row("64", "2x1024", "", "cuda/recurrent_staged", "recurrent", 6),
+                           row("64", "2x1024", "", "cuda/fused", "fused", 3),
+                           row("64", "1x2048", "", "cuda/recurrent", "recurrent", 12),
+                           row("64", "1x2048", "", "cuda/fused", "fused", 2),
+                           row("128", "1x2048", "", "cuda/recurrent", "recurrent", 5),
+                           row("128", "1x2048", "", "cuda/fused", "fused", 10),
+                           // Without a counterpart: other gates.
+                           row("128", "2x1024", ",gates=none", "cuda/fused", "fused", 1)};
+  rows.push_back(row("128", "2x1024", "", "cuda/recurrent", "recurrent", 1));
+  rows.back().status = row_status::kFailed;  // a wrong result is no baseline
+  rows.push_back(row("128", "2x1024", "", "cuda/fused", "fused", 1));
+  const auto tables = table_form("speedup", rows);
+  ASSERT_EQ(tables.size(), 1u);
+  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "dims", "1Kx2", "2Kx1"}));
+  ASSERT_EQ(tables[0].rows.size(), 2u);
+  EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"cuda/fused", "64x64", "2.00", "6.00"}));
+  EXPECT_EQ(tables[0].rows[1], (std::vector<std::string>{"cuda/fused", "128x128", "", "0.500"}));
+  EXPECT_NE(tables[0].notes[0].find("cuda/recurrent_staged, cuda/recurrent"), std::string::npos)
+      << tables[0].notes[0];
+}
+
+TEST(SpeedupForm, AChunkAskedForMeetsTheRecurrentFormOfTheSameWork) {
+  Row recurrent = timed_row(problem_of("4x8192"), "cuda/recurrent", 4);
+  recurrent.form = "recurrent";
+  Row chunked = timed_row(problem_of("4x8192", ",chunk=32"), "cuda/chunkwise", 1);
+  chunked.form = "chunkwise";
+  EXPECT_EQ(table_form("speedup", {recurrent, chunked})[0].rows[0][2], "4.00");
+  Row elsewhere = recurrent;
+  elsewhere.device = "another device";
+  EXPECT_NE(message_of([&] {
+              table_form("speedup", {elsewhere, chunked});
+            }).find("no row fits"),
+            std::string::npos);
+}
+
+TEST(UpdatesForm, NamesVariantsAndHoldsThemToGatedDeltaNet) {
+  std::vector<Row> rows = {
+      timed_row(problem_of("1x2048", ",gates=real"), "cpu/recurrent", 4),
+      timed_row(problem_of("1x2048", ",gates=none"), "cpu/recurrent", 3),
+      timed_row(problem_of("1x2048", ",gates=real,update=additive"), "cpu/recurrent", 2),
+      timed_row(problem_of("1x2048", ",gates=none,update=additive"), "cpu/recurrent", 1),
+      timed_row(problem_of("1x2048", ",gates=real,steps=2"), "cpu/recurrent", 8),
+      timed_row(problem_of("1x2048", ",gates=real,decay=channel"), "cpu/recurrent", 6)};
+  const auto tables = table_form("updates", rows);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].header,
+            (std::vector<std::string>{"implementation", "shape", "Gated DeltaNet", "DeltaNet",
+                                      "gated linear attention", "linear attention",
+                                      "Gated DeltaProduct n=2", "KDA"}));
+  EXPECT_EQ(tables[1].rows.at(0),
+            (std::vector<std::string>{"cpu/recurrent", "2Kx1", "1.00", "0.750", "0.500", "0.250",
+                                      "2.00", "1.50"}));
+  EXPECT_NE(message_of([&] { table_form("updates", {rows[0]}); }).find("several variants"),
+            std::string::npos);
+}
+
+TEST(StepsForm, CostIsRelativeToOneStepOfTheSameImplementation) {
+  const std::vector<Row> rows = {timed_row(problem_of("1x2048"), "cpu/recurrent", 4),
+                                 timed_row(problem_of("1x2048", ",steps=2"), "cpu/recurrent", 7),
+                                 timed_row(problem_of("1x2048", ",steps=4"), "cpu/recurrent", 12),
+                                 timed_row(problem_of("1x2048", ",steps=4"), "cpu/chunkwise", 1)};
+  const auto tables = table_form("steps", rows);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "shape", "1", "2", "4"}));
+  EXPECT_EQ(tables[1].rows.at(0),
+            (std::vector<std::string>{"cpu/recurrent", "2Kx1", "1.00", "1.75", "3.00"}));
+  EXPECT_EQ(tables[1].rows.at(1).back(), "") << "nothing to hold it to";
+  EXPECT_NE(message_of([&] { table_form("steps", {rows[0]}); }).find("several n"),
+            std::string::npos);
+}
+
+TEST(TablePresets, AreSweepsWhoseRowsFillTheirForm) {
+  DeviceInfo gpu;
+  gpu.backend = "cuda";
+  DeviceInfo cpu;
+  cpu.backend = "cpu";
+  for (const TablePreset& preset : table_presets()) {
+    const auto names = table_form_names();
+    EXPECT_NE(std::find(names.begin(), names.end(), preset.form), names.end()) << preset.name;
+    for (const DeviceInfo& device : {gpu, cpu}) {
+      std::vector<Row> rows;
+      std::int64_t tokens = 0;
+      for (const Problem& problem : table_problems(preset, device, {})) {
+        tokens = std::max(tokens, problem.total_tokens());
+        for (const char* form : {"recurrent", "chunkwise"}) {
+          Row row = timed_row(problem.to_string(), std::string("x/") + form, 1);
+          row.form = form;
+          row.chunk = form[0] == 'c' ? std::max<std::int64_t>(problem.chunk, 16) : 0;
+          if (!preset.timed) row.mode = kVerifyMode;
+          rows.push_back(row);
+        }
+      }
+      EXPECT_FALSE(table_form(preset.form, rows).empty()) << preset.name << " " << device.backend;
+      EXPECT_TRUE(device.backend != "cpu" || tokens <= 4096) << preset.name << ": long on a CPU";
+    }
+  }
+}
+
+TEST(TablePresets, AxesGivenOverrideTheirOwn) {
+  DeviceInfo cpu;
+  cpu.backend = "cpu";
+  for (const Problem& problem :
+       table_problems(find_table_preset("throughput"), cpu, {{"heads", {"1/1"}}})) {
+    EXPECT_EQ(problem.num_value_heads, 1) << problem.to_string();
+  }
+  EXPECT_NE(message_of([] { find_table_preset("troughput"); }).find("'throughput'"),
+            std::string::npos);
 }
 
 TEST(HeadsForm, HeadsAreLines) {

@@ -1,0 +1,128 @@
+// gdnbench estimate: a whole model's throughput from measured parts.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "harness/cli/command.h"
+#include "harness/cli/measure_options.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/table_output.h"
+#include "harness/grid.h"
+#include "harness/model_estimate.h"
+#include "harness/sweep.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+// 32K tokens as in the paper's figure on a GPU; on a CPU what its products take seconds for.
+std::string default_sequences(const DeviceInfo& device) {
+  const bool gpu = device.backend == "cuda" || device.backend == "hip";
+  return gpu ? "16x2048,8x4096,4x8192,2x16384" : "4x64,2x128,1x256";
+}
+
+class Estimate : public Command {
+ public:
+  std::string name() const override { return "estimate"; }
+  std::string help() const override {
+    return "a model's forward throughput from its mixer and dense products, each measured alone";
+  }
+  std::string example() const override {
+    return "gdnbench estimate --model paper-1.3b --device cuda --dtype bf16\n"
+           "  gdnbench estimate --device cpu --seq 1x128 --impl cpu/chunkwise --json\n"
+           "\n"
+           "An estimate, and labelled so: what lies between the parts is left out. Exit code 1: a "
+           "mixer failed\nits check; 3: the device has no matrix library in this build.";
+  }
+
+  void add_options(CLI::App& app) override {
+    std::string names;
+    for (const ModelShape& model : model_shapes())
+      names += (names.empty() ? "" : " | ") + model.name;
+    app.add_option("--model", model_, names)->capture_default_str();
+    app.add_option("--seq", sequences_,
+                   "batches, comma list; default: 32K tokens on a GPU, 256 on a CPU");
+    app.add_option("--dtype", dtype_,
+                   "element type: f32|bf16|f16; default: bf16 on a GPU, else f32");
+    app.add_option("--format", format_, "markdown | latex | csv")->capture_default_str();
+    app.add_flag("--quiet", quiet_, "no progress line");
+    app.add_flag("--json", json_, "JSON instead of a format for people");
+    measure_.add_to(app);
+  }
+
+  int run() override {
+    const TableFormat format = parse_table_format(format_);
+    const ModelShape& model = find_model_shape(model_);
+    const auto device = open_device(measure_.device());
+    const bool cpu = device->info().backend == "cpu";
+    const DType dtype =
+        dtype_.empty() ? (cpu ? DType::float32 : DType::bfloat16) : parse_dtype(dtype_, "--dtype");
+    if (!matrix_product(*device, {1, 1, 1, dtype}, nullptr, nullptr, nullptr)) {
+      throw Error(ErrorKind::device_unavailable,
+                  fmt::format("estimate: dense products in {} cannot be measured on {}: this build "
+                              "has no matrix library for them",
+                              long_name(dtype), device->info().backend));
+    }
+    std::vector<Problem> problems;
+    for (const std::string& text : split_values(
+             "--seq", sequences_.empty() ? default_sequences(device->info()) : sequences_)) {
+      problems.push_back(mixer_problem(model, SequenceLengths::parse(text), dtype));
+    }
+    bool failed = false;
+    const std::vector<Row> mixers = measured_mixers(problems, *device, failed);
+    std::map<std::int64_t, std::vector<TimedProduct>> products;
+    for (const Row& row : mixers) {
+      if (products.count(row.total_tokens) > 0) continue;
+      products[row.total_tokens] =
+          time_products(model, row.total_tokens, dtype, *device, measure_.options());
+    }
+    print_tables(estimate_tables(model, mixers, products), format, json_);
+    return failed ? 1 : 0;
+  }
+
+ private:
+  // Rows that are ok: those an estimate can be made of.
+  std::vector<Row> measured_mixers(const std::vector<Problem>& problems, Device& device,
+                                   bool& failed) {
+    auto implementations = choose_implementations(measure_.implementations(), device.info());
+    SweepOptions options;
+    options.measure = measure_.options();
+    options.command = command_line();
+    RowMemorySink sink;
+    ProgressLine line(quiet_ || json_, 30);
+    std::string why_not = "no implementation of gated_delta_layer";
+    const SweepTotals totals = sweep(
+        problems, implementations, device, options, sink,
+        [&](const SweepProgress& progress) { line.show(progress); },
+        [&](const Row& row) {
+          if (row.ok()) return;
+          why_not = row.implementation + ": " + row.reason;
+          line.clear();
+          if (row.status == row_status::kSkipped) return;
+          fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
+                     row.problem, row.reason);
+        });
+    line.clear();
+    failed = totals.failed > 0;
+    std::vector<Row> rows;
+    for (const Row& row : sink.stored().rows) {
+      if (row.ok()) rows.push_back(row);
+    }
+    if (rows.empty()) throw Error(ErrorKind::unsupported, "estimate: no mixer ran: " + why_not);
+    return rows;
+  }
+
+  std::string model_ = "paper-1.3b";
+  std::string sequences_;
+  std::string dtype_;
+  std::string format_ = "markdown";
+  bool quiet_ = false;
+  bool json_ = false;
+  MeasureCliOptions measure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_estimate() { return std::make_unique<Estimate>(); }
+
+}  // namespace gdn::cli

@@ -1,0 +1,248 @@
+// The built binary as a tool: presets measured and printed by one command, rows exported, scripts
+// and manual page that know every command and flag the parser knows.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "harness/presets.h"
+#include "harness/row_store.h"
+#include "harness/table_presets.h"
+#include "harness/tests/temporary_folder.h"
+
+namespace gdn {
+namespace {
+
+const std::string kBinary = GDN_BINARY_DIR "/gdnbench";
+
+struct Finished {
+  int code = -1;
+  std::string text;  // stdout and stderr
+};
+Finished shell(const std::string& command) {
+  Finished finished;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
+    finished.text += buffer.data();
+  }
+  const int status = pclose(pipe);
+  finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return finished;
+}
+Finished gdnbench(const std::string& arguments) { return shell(kBinary + " " + arguments); }
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// ---- presets
+
+const std::string kQuickTable =
+    "table --preset throughput --device cpu --impl cpu/naive,cpu/recurrent --heads 1/1 --dim 16 "
+    "--seq 2x8,1x16 --hot --min-samples 3 --max-samples 3 --min-time 0 --quiet ";
+
+TEST(TablePreset, IsMeasuredAndPrintedByOneCommand) {
+  const Finished finished = gdnbench(kQuickTable);
+  ASSERT_EQ(finished.code, 0) << finished.text;
+  EXPECT_TRUE(has(finished.text, "Throughput in Kt/s")) << finished.text;
+  EXPECT_TRUE(has(finished.text, "| implementation |  8x2 | 16x1 |") ||
+              (has(finished.text, " 8x2 |") && has(finished.text, " 16x1 |")))
+      << finished.text;
+  EXPECT_TRUE(has(finished.text, "Command: gdnbench table --preset throughput")) << finished.text;
+}
+
+TEST(TablePreset, KeepsItsRowsAndResumesFromThem) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  ASSERT_EQ(gdnbench(kQuickTable + "--out " + path).code, 0);
+  const std::vector<Row> first = read_rows(path).rows;
+  ASSERT_EQ(first.size(), 4u);
+  // A row of another sweep in the file is no part of this table.
+  Row other = first[0];
+  other.problem = "gated_delta:heads=2/2,dim=16x16,seq=1x16,dtype=f32";
+  other.num_key_heads = other.num_value_heads = 2;
+  append_row(path, other, {});
+  const Finished again = gdnbench(kQuickTable + "--format csv --out " + path);
+  ASSERT_EQ(again.code, 0) << again.text;
+  EXPECT_FALSE(has(again.text, "heads 2/2")) << again.text;
+  const std::vector<Row> second = read_rows(path).rows;
+  ASSERT_EQ(second.size(), 5u);
+  EXPECT_EQ(second[1].date, first[1].date);
+  EXPECT_EQ(second[1].time_ms, first[1].time_ms);
+}
+
+TEST(TablePreset, JsonHoldsTheTables) {
+  const Finished finished = gdnbench(kQuickTable + "--json");
+  ASSERT_EQ(finished.code, 0) << finished.text;
+  EXPECT_EQ(finished.text.rfind("[{\"title\": \"Throughput", 0), 0u) << finished.text;
+}
+
+TEST(TablePreset, FilesAndPresetExcludeEachOther) {
+  EXPECT_EQ(gdnbench("table").code, 2);
+  EXPECT_EQ(gdnbench("table --preset throughput some.h5").code, 2);
+  const Finished unknown = gdnbench("table --preset thruput --device cpu");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(has(unknown.text, "did you mean 'throughput'")) << unknown.text;
+}
+
+TEST(Presets, AreListedInOnePlaceAndNotInEveryHelp) {
+  const Finished listed = gdnbench("list --presets");
+  ASSERT_EQ(listed.code, 0);
+  const Finished help = gdnbench("sweep --help");
+  for (const Preset& preset : presets()) {
+    EXPECT_TRUE(has(listed.text, preset.name)) << preset.name;
+    EXPECT_FALSE(has(help.text, preset.name + " ") && preset.name.rfind("qwen", 0) == 0)
+        << preset.name;
+  }
+  for (const TablePreset& preset : table_presets()) EXPECT_TRUE(has(listed.text, preset.name));
+  EXPECT_TRUE(has(help.text, "list --presets")) << help.text;
+}
+
+TEST(EstimateCommand, ProductsNoLibraryMakesAreADeviceNotAvailable) {
+  const Finished finished = gdnbench("estimate --device cpu --dtype bf16");
+  EXPECT_EQ(finished.code, 3) << finished.text;
+  EXPECT_TRUE(has(finished.text, "no matrix library")) << finished.text;
+}
+
+TEST(Output, QuietSaysNothingAndJsonIsOneObject) {
+  const TemporaryFolder folder;
+  const std::string problem = "gated_delta:heads=1/1,dim=16x16,seq=1x8,dtype=f32";
+  const std::string gen = "gen --problem " + problem + " --out " + folder.file("case.h5");
+  EXPECT_EQ(gdnbench(gen + " --quiet").text, "");
+  EXPECT_EQ(gdnbench(gen + " --json").text,
+            "{\"file\": \"" + folder.file("case.h5") + "\", \"problem\": \"" + problem + "\"}\n");
+  const std::string run =
+      "run --case " + folder.file("case.h5") + " --impl cpu/naive --out " + folder.file("out.h5");
+  EXPECT_EQ(gdnbench(run + " --quiet").text, "");
+  EXPECT_EQ(gdnbench(run + " --json").text.rfind("{\"file\": ", 0), 0u);
+  const std::string verify = "verify --problem " + problem + " --device cpu --impl cpu/naive";
+  EXPECT_EQ(gdnbench(verify + " --quiet").text, "");
+  EXPECT_NE(gdnbench(verify).text, "");
+  const std::string report =
+      "report " GDN_SOURCE_DIR "/data/fixtures/rows_of_0.1.h5 --out " + folder.file("page.html");
+  EXPECT_EQ(gdnbench(report + " --quiet").text, "");
+  EXPECT_TRUE(has(gdnbench(report + " --json").text, "\"rows\": 4"));
+}
+
+// ---- rows
+
+TEST(RowsCommand, MergesFiltersAndExports) {
+  const TemporaryFolder folder;
+  const std::string rows = GDN_SOURCE_DIR "/data/fixtures/rows_of_0.1.h5";
+  const std::string part = folder.file("part.h5");
+  const Finished kept =
+      gdnbench("rows " + rows + " --where token_dtype=bf16 --out " + part + " --json");
+  ASSERT_EQ(kept.code, 0) << kept.text;
+  EXPECT_TRUE(has(kept.text, "\"rows\": 2, \"of\": 4")) << kept.text;
+  EXPECT_EQ(read_rows(part).samples.size(), 10u);
+  const Finished csv = gdnbench("rows " + part + " --columns implementation,token_dtype");
+  EXPECT_EQ(csv.text, "implementation,token_dtype\ncpu/naive,bf16\ncpu/chunkwise,bf16\n");
+  const Finished merged =
+      gdnbench("rows " + part + " " + rows + " --columns implementation,sample_count --json");
+  EXPECT_EQ(merged.text,
+            "[\n{\"implementation\": \"cpu/naive\", \"sample_count\": 5},\n"
+            "{\"implementation\": \"cpu/chunkwise\", \"sample_count\": 5},\n"
+            "{\"implementation\": \"cpu/naive\", \"sample_count\": 5},\n"
+            "{\"implementation\": \"cpu/chunkwise\", \"sample_count\": 5}\n]\n");
+  EXPECT_EQ(gdnbench("rows " + part + " --columns time_m").code, 2);
+  EXPECT_EQ(gdnbench("rows " + folder.file("absent.h5")).code, 2);
+}
+
+// ---- completion and manual
+
+std::set<std::string> commands_in_help() {
+  std::istringstream help(gdnbench("--help").text);
+  std::set<std::string> names;
+  bool listing = false;
+  for (std::string line; std::getline(help, line);) {
+    if (line.rfind("Subcommands:", 0) == 0) {
+      listing = true;
+    } else if (listing && line.rfind("  ", 0) == 0 && line[2] != ' ') {
+      names.insert(line.substr(2, line.find(' ', 2) - 2));
+    } else if (listing && line.empty()) {
+      break;
+    }
+  }
+  return names;
+}
+
+// Long flags of a command's --help.
+std::set<std::string> flags_in_help(const std::string& command) {
+  std::istringstream help(gdnbench(command + " --help").text);
+  std::set<std::string> flags;
+  for (std::string line; std::getline(help, line);) {
+    if (line.rfind("Example", 0) == 0) break;
+    const auto at = line.find("--");
+    if (at != std::string::npos && line.find_first_not_of(' ') == line.find('-')) {
+      flags.insert(line.substr(at, line.find_first_of(" ,=", at) - at));
+    }
+  }
+  return flags;
+}
+
+// What bash offers after the words.
+std::string completed(const std::string& words) {
+  const Finished finished =
+      shell("bash -c 'source <(" + kBinary + " completion bash); COMP_WORDS=(" + words +
+            "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _gdnbench; "
+            "echo \"${COMPREPLY[@]}\"'");
+  EXPECT_EQ(finished.code, 0) << finished.text;
+  return finished.text;
+}
+
+TEST(Completion, BashCompletesCommandsFlagsAndValues) {
+  EXPECT_EQ(completed("gdnbench swe"), "sweep\n");
+  EXPECT_EQ(completed("gdnbench sweep --retry"), "--retry-failed\n");
+  EXPECT_EQ(completed("gdnbench sweep --preset qwen3.5-27"),
+            "qwen3.5-27b qwen3.5-27b-tp2 qwen3.5-27b-tp4 qwen3.5-27b-tp8\n");
+  EXPECT_EQ(completed("gdnbench table --preset thr"), "throughput\n");
+  EXPECT_EQ(completed("gdnbench verify --impl cpu/naive,cpu/chu"), "cpu/naive,cpu/chunkwise\n");
+  EXPECT_EQ(completed("gdnbench table --format l"), "latex\n");
+  EXPECT_EQ(completed("gdnbench sweep --dtype b"), "bf16\n");
+}
+
+TEST(Completion, EveryShellsScriptNamesEveryCommandAndFlag) {
+  const auto commands = commands_in_help();
+  ASSERT_GE(commands.size(), 14u);
+  for (const char* shell_name : {"bash", "zsh", "fish"}) {
+    const std::string script = gdnbench(std::string("completion ") + shell_name).text;
+    for (const std::string& command : commands) {
+      EXPECT_TRUE(has(script, command)) << shell_name << ": " << command;
+    }
+    for (const std::string& flag : flags_in_help("sweep")) {
+      const bool fish = std::string(shell_name) == "fish";
+      EXPECT_TRUE(has(script, fish ? "-l " + flag.substr(2) + " " : flag)) << shell_name << flag;
+    }
+    const std::string present = std::string("command -v ") + shell_name + " >/dev/null";
+    if (std::system(present.c_str()) != 0) continue;
+    const TemporaryFolder folder;
+    std::ofstream(folder.file("script")) << script;
+    const Finished parsed = shell(std::string(shell_name) + " -n " + folder.file("script"));
+    EXPECT_EQ(parsed.code, 0) << shell_name << ": " << parsed.text;
+  }
+  EXPECT_EQ(gdnbench("completion csh").code, 2);
+}
+
+TEST(Manual, NamesEveryCommandAndFlag) {
+  const std::string page = gdnbench("man").text;
+  EXPECT_EQ(page.rfind(".TH GDNBENCH 1", 0), 0u);
+  for (const std::string& command : commands_in_help()) {
+    EXPECT_TRUE(has(page, "\\fB" + command + "\\fR")) << command;
+    for (const std::string& flag : flags_in_help(command)) {
+      std::string escaped;
+      for (const char c : flag) escaped += c == '-' ? std::string("\\-") : std::string(1, c);
+      EXPECT_TRUE(has(page, "\\fB" + escaped + "\\fR")) << command << " " << flag;
+    }
+  }
+  if (std::system("command -v groff >/dev/null") != 0) return;
+  const Finished formatted = shell(kBinary + " man | groff -man -ww -Tascii >/dev/null");
+  EXPECT_EQ(formatted.text, "") << "groff's warnings";
+}
+
+}  // namespace
+}  // namespace gdn

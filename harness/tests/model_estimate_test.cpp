@@ -1,0 +1,110 @@
+// The whole-model estimate: the model it says it is, sums that are the parts', products that are
+// right before their time counts.
+#include "harness/model_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+Row mixer_row(const ModelShape& model, const std::string& sequences, double time_ms) {
+  Row row;
+  describe_problem(mixer_problem(model, SequenceLengths::parse(sequences), DType::bfloat16), row);
+  row.implementation = "x/fused";
+  row.mode = "cold";
+  row.device = "a device";
+  row.date = "2026-11-21T10:00:00Z";
+  row.status = row_status::kOk;
+  row.time_ms = time_ms;
+  return row;
+}
+
+// Every product takes one millisecond.
+std::vector<TimedProduct> equal_products(const ModelShape& model) {
+  std::vector<TimedProduct> timed;
+  for (const ModelProduct& product : products_of(model)) {
+    ProductTime time;
+    time.time_ms.median = 1;
+    timed.push_back({product, time});
+  }
+  return timed;
+}
+
+TEST(ModelShapes, ThePapersConfigurationHasTheParametersItsNameSays) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  // Without embeddings, norms and convolutions, which are below 10 % of it.
+  EXPECT_NEAR(static_cast<double>(product_parameters(model)), 1.3e9, 0.05e9);
+  EXPECT_NO_THROW(mixer_problem(model, SequenceLengths::parse("4x64"), DType::bfloat16));
+  EXPECT_THROW(find_model_shape("paper-13b"), Error);
+}
+
+TEST(Estimate, AddsTheMixerOfEveryLayerAndEveryProduct) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  const ModelEstimate whole =
+      estimate(model, mixer_row(model, "2x1024", 0.5), equal_products(model));
+  EXPECT_DOUBLE_EQ(whole.mixer_ms, 16 * 0.5);
+  EXPECT_DOUBLE_EQ(whole.products_ms, 16 * (2 + 2 + 2 + 1 + 2 + 1) + 1);
+  EXPECT_DOUBLE_EQ(whole.kilo_tokens_per_s(), 2048 / (8.0 + 161));
+}
+
+TEST(Estimate, RowsWithoutATimeAreRefused) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  Row row = mixer_row(model, "2x1024", 0.5);
+  row.status = row_status::kFailed;
+  EXPECT_THROW(estimate(model, row, equal_products(model)), Error);
+  EXPECT_THROW(estimate(model, mixer_row(model, "2x1024", kNotMeasured), equal_products(model)),
+               Error);
+}
+
+TEST(Estimate, TablesSayThatTheyAreEstimatesAndWhatIsPublished) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  const auto tables =
+      estimate_tables(model, {mixer_row(model, "2x1024", 0.5), mixer_row(model, "1x2048", 1)},
+                      {{2048, equal_products(model)}});
+  ASSERT_EQ(tables.size(), 3u);
+  EXPECT_EQ(tables[0].title.rfind("Estimate for paper-1.3b", 0), 0u) << tables[0].title;
+  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "1Kx2", "2Kx1"}));
+  EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"x/fused", "12.12", "11.57"}));
+  EXPECT_EQ(tables[1].rows[0][1], "4.73");
+  EXPECT_EQ(tables[2].rows.size(), products_of(model).size());
+  const std::string text = render(tables[0], TableFormat::markdown);
+  for (const char* said : {"ESTIMATE", "Figure 3 of arXiv 2412.06464", "forward pass only"}) {
+    EXPECT_NE(text.find(said), std::string::npos) << said << " missing in\n" << text;
+  }
+}
+
+MeasureOptions quick() {
+  MeasureOptions options;
+  options.mode = CacheMode::hot;
+  options.stopping.min_samples = options.stopping.max_samples = 2;
+  options.stopping.min_time_s = 0;
+  return options;
+}
+
+TEST(ProductTime, TheCpusProductsAreRightAtEveryEdge) {
+  const auto device = open_device("cpu");
+  // Below one block of columns, at it, one beyond, several.
+  for (const std::int64_t columns : {1, 9, 255, 256, 257, 700}) {
+    const ProductTime time = time_product({17, columns, 33, DType::float32}, *device, quick());
+    EXPECT_EQ(time.time_ms.count, 2) << columns;
+    EXPECT_GT(time.tflops, 0) << columns;
+  }
+}
+
+TEST(ProductTime, WhatADeviceHasNoLibraryForIsSaid) {
+  const auto device = open_device("cpu");
+  try {
+    time_product({4, 4, 4, DType::bfloat16}, *device, quick());
+    FAIL() << "timed a product in bfloat16";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_NE(std::string(error.what()).find("bfloat16 on cpu: this build has no matrix library"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gdn
