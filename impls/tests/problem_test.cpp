@@ -187,9 +187,9 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
 }
 
 TEST(Problem, DistributionsMayBeRangesOrConstants) {
-  const std::string text =
-      "gated_delta:heads=1/1,dim=8x8,seq=1x64,dtype=f32,gates=-20..-0.0001,betas=0.835";
-  const Problem problem = Problem::parse(text);
+  const std::string rest = "gated_delta:heads=1/1,dim=8x8,seq=1x64,dtype=f32,gates=-20..";
+  const std::string text = rest + "-1e-04,betas=0.835";  // the shortest form of each number
+  const Problem problem = Problem::parse(rest + "-0.0001,betas=0.8350");
   EXPECT_EQ(problem.gates, GateDistribution::uniform);
   EXPECT_EQ(problem.gate_range, (ValueRange{-20, -0.0001}));
   EXPECT_EQ(problem.beta_range, (ValueRange{0.835, 0.835}));
