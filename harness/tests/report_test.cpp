@@ -193,9 +193,10 @@ void expect_working(const std::string& flags) {
   const std::string result = probed(name, report_html(example_rows(), options), flags);
   for (const char* expected :
        {" throughput=14 ", " error-length=14 ", " error-implementation=14 ", " roofline=14 ",
-        " chunk=8 ", " drift=14 ", " error-position=24 ", " history=4 ", " rows=15 ", " filtered=7 ",
-        " filtered-throughput=7 ", " none=0 ", " saved=image/svg+xml+text/csv+text/csv ",
-        " theme=true ", " injected=0 ", " wide=false ", " errors=0 "}) {
+        " chunk=8 ", " drift=14 ", " error-position=24 ", " history=4 ", " rows=15 ",
+        " filtered=7 ", " filtered-throughput=7 ", " none=0 ",
+        " saved=image/svg+xml+text/csv+text/csv ", " theme=true ", " injected=0 ", " wide=false ",
+        " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
   EXPECT_NE(result.find(" columns=" + std::to_string(row_columns().size()) + " "),

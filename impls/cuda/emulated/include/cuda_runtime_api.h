@@ -174,6 +174,6 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
   gdn::cuda_grid::enqueue_grid(config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes,
-                           [=] { kernel(static_cast<Parameters>(arguments)...); });
+                               [=] { kernel(static_cast<Parameters>(arguments)...); });
   return cudaSuccess;
 }
