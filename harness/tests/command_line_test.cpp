@@ -112,14 +112,13 @@ TEST(EstimateCommand, ProductsNoLibraryMakesAreADeviceNotAvailable) {
 TEST(Output, QuietSaysNothingAndJsonIsOneObject) {
   const TemporaryFolder folder;
   const std::string problem = "gated_delta:heads=1/1,dim=16x16,seq=1x8,dtype=f32";
-  const std::string gen = "gen --problem " + problem + " --out " + folder.file("case.h5");
-  EXPECT_EQ(gdnbench(gen + " --quiet").text, "");
-  EXPECT_EQ(gdnbench(gen + " --json").text,
+  const std::string gen = "gen --problem " + problem + " --out ";
+  EXPECT_EQ(gdnbench(gen + folder.file("quiet_case.h5") + " --quiet").text, "");
+  EXPECT_EQ(gdnbench(gen + folder.file("case.h5") + " --json").text,
             "{\"file\": \"" + folder.file("case.h5") + "\", \"problem\": \"" + problem + "\"}\n");
-  const std::string run =
-      "run --case " + folder.file("case.h5") + " --impl cpu/naive --out " + folder.file("out.h5");
-  EXPECT_EQ(gdnbench(run + " --quiet").text, "");
-  EXPECT_EQ(gdnbench(run + " --json").text.rfind("{\"file\": ", 0), 0u);
+  const std::string run = "run --case " + folder.file("case.h5") + " --impl cpu/naive --out ";
+  EXPECT_EQ(gdnbench(run + folder.file("quiet_out.h5") + " --quiet").text, "");
+  EXPECT_EQ(gdnbench(run + folder.file("out.h5") + " --json").text.rfind("{\"file\": ", 0), 0u);
   const std::string verify = "verify --problem " + problem + " --device cpu --impl cpu/naive";
   EXPECT_EQ(gdnbench(verify + " --quiet").text, "");
   EXPECT_NE(gdnbench(verify).text, "");
