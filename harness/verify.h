@@ -88,6 +88,9 @@ class CheckedReference {
   /// which no more stand together than the problem remembers.
   std::string check_continued(const Outputs& outputs, std::int64_t roundings) const;
   const Case& inputs() const { return *inputs_; }
+  const reference::WideOutputs<double>& wide() const { return reference_; }
+  /// The pairs it holds, as compare() takes them.
+  const reference::EvaluationOptions& evaluation() const { return evaluation_; }
   const VerifyOptions& options() const { return options_; }
   /// "all 64 pairs", or "a random sample of 12 of 64 pairs (seed 1)".
   std::string coverage() const;

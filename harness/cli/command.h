@@ -30,6 +30,7 @@ std::unique_ptr<Command> make_info();
 std::unique_ptr<Command> make_gen();
 std::unique_ptr<Command> make_run();
 std::unique_ptr<Command> make_verify();
+std::unique_ptr<Command> make_explain();
 std::unique_ptr<Command> make_convert();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_sweep();

@@ -49,6 +49,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_gen());
   commands.push_back(make_run());
   commands.push_back(make_verify());
+  commands.push_back(make_explain());
   commands.push_back(make_convert());
   commands.push_back(make_bench());
   commands.push_back(make_sweep());

@@ -332,12 +332,20 @@ class Verify : public Command {
     }
     fmt::print("{} {:<22} {}\n", verdict_text(result.verdict), implementation, problem);
     if (!result.reason.empty()) fmt::print("       {}\n", result.reason);
+    if (result.verdict == Verdict::failed) print_where_to_look(problem, implementation);
     const reference::ErrorReport& errors = result.report;
     if (!errors.heads.empty()) {
       fmt::print("       output {}, state {}; {}\n", error_text(errors.worst_output.output),
                  error_text(errors.worst_state.state), coverage);
     }
     if (verbose_) print_detail(result);
+  }
+
+  void print_where_to_look(const std::string& problem, const std::string& implementation) const {
+    const std::string made_by =
+        outputs_.empty() ? "--impl " + implementation : "--outputs " + outputs_;
+    const std::string device = device_ == "best" || !outputs_.empty() ? "" : " --device " + device_;
+    fmt::print("       where: gdnbench explain --problem '{}' {}{}\n", problem, made_by, device);
   }
 
   std::int64_t count_of(Verdict verdict) const {

@@ -158,11 +158,90 @@ TEST_F(CommandLine, RunThenVerifyOutputs) {
   const Finished wrong = run("verify --case " + other + " --outputs " + out);
   EXPECT_EQ(wrong.code, 1) << wrong.output << wrong.errors;
   EXPECT_NE(wrong.output.find("FAIL"), std::string::npos) << wrong.output;
+  // It says how to look closer, and that command works.
+  const std::string before = "where: gdnbench ";
+  const auto at = wrong.output.find(before);
+  ASSERT_NE(at, std::string::npos) << wrong.output;
+  const auto begin = at + before.size();
+  const std::string explain = wrong.output.substr(begin, wrong.output.find('\n', at) - begin);
+  const Finished explained = run(explain);
+  EXPECT_EQ(explained.code, 1) << explain << ": " << explained.errors;
+  EXPECT_NE(explained.output.find("worst pair"), std::string::npos) << explained.output;
+}
+
+TEST_F(CommandLine, ConvertBadUsage) {
+  const std::string path = small_case();
+  const std::string out = folder_.file("c.h5");
+  expect_error("convert --to gml " + path + " " + out, 2, {"gml", "did you mean 'ggml'?"});
+  expect_error("convert " + path + " " + out, 2, {"--from and --to", "gdnbench"});
+  expect_error("convert --to ggml " + path, 2, {"IN and OUT"});
+  expect_error("convert --to fla " + folder_.file("none.h5") + " " + out, 2, {"no such file"});
+  expect_error("convert --from ggml --to max " + path + " " + out, 2,
+               {"case.h5", "'convention' is missing"});
+  expect_error("convert --to fla " + path + " " + path, 2, {"another file"});
+  EXPECT_FALSE(std::filesystem::exists(out)) << "nothing is left behind";
+}
+TEST_F(CommandLine, ConvertedOutputsAreJudgedAsOurs) {
+  const std::string path = small_case();
+  const std::string out = folder_.file("o.h5");
+  ASSERT_EQ(run("run --case " + path + " --impl cpu/recurrent --out " + out).code, 0);
+  const std::string theirs = folder_.file("theirs.h5");
+  const std::string back = folder_.file("back.h5");
+  ASSERT_EQ(run("convert --to ggml --outputs-of " + path + " " + out + " " + theirs).code, 0);
+  ASSERT_EQ(run("convert --from ggml --outputs-of " + path + " " + theirs + " " + back).code, 0);
+  const Finished judged = run("verify --case " + path + " --outputs " + back);
+  EXPECT_EQ(judged.code, 0) << judged.output << judged.errors;
+  EXPECT_NE(judged.output.find("cpu/recurrent"), std::string::npos) << judged.output;
+  // Read as another convention's they are not accepted.
+  expect_error("convert --from mlx-native --outputs-of " + path + " " + theirs + " " + back, 2,
+               {"theirs.h5", "'ggml'", "'mlx-native'"});
+}
+TEST_F(CommandLine, ExplainNeedsACaseAndOutputs) {
+  const std::string path = small_case();
+  expect_error("explain --impl cpu/naive", 2, {"--case or --problem"});
+  expect_error("explain --case " + path, 2, {"--impl or --outputs"});
+  expect_error("explain --case " + path + " --impl cpu/nave", 2,
+               {"cpu/nave", "did you mean 'cpu/naive'?"});
+  expect_error("explain --case " + path + " --outputs " + folder_.file("none.h5"), 2,
+               {"none.h5", "no such file"});
+  expect_error(
+      "explain --case " + path + " --impl cpu/naive --save " + folder_.file("nowhere/t.h5"), 2,
+      {"nowhere/t.h5"});
+}
+TEST_F(CommandLine, ExplainOfRightOutputsIsASummary) {
+  const Finished right = run("explain --case " + small_case() + " --impl cpu/recurrent");
+  EXPECT_EQ(right.code, 0) << right.output << right.errors;
+  for (const char* text :
+       {"PASS cpu/recurrent", "worst output relative L2", "the rounding floor"}) {
+    EXPECT_NE(right.output.find(text), std::string::npos) << text << " not in " << right.output;
+  }
+  EXPECT_EQ(right.output.find("pattern"), std::string::npos) << right.output;
+}
+TEST_F(CommandLine, ExplainSaysWhereAndExitsOne) {
+  const std::string path = small_case();
+  const std::string out = folder_.file("o.h5");
+  const std::string other = folder_.file("other.h5");
+  write_case(generate_case(Problem::parse("gated_delta:heads=1/2,dim=8,seq=20,seed=9")), other);
+  ASSERT_EQ(run("run --case " + other + " --impl cpu/naive --out " + out).code, 0);
+  const std::string tensors = folder_.file("tensors.h5");
+  const std::string command = "explain --case " + path + " --outputs " + out;
+  const Finished wrong = run(command + " --save " + tensors);
+  EXPECT_EQ(wrong.code, 1) << wrong.errors;
+  for (const char* text : {"FAIL cpu/naive", "worst pair: sequence 0, head", "tokens 0 .. 19",
+                           "pattern consistent with: token"}) {
+    EXPECT_NE(wrong.output.find(text), std::string::npos) << text << " not in " << wrong.output;
+  }
+  EXPECT_TRUE(std::filesystem::exists(tensors));
+  const Finished json = run(command + " --json");
+  EXPECT_EQ(json.code, 1) << json.errors;
+  for (const char* word : {"\"verdict\": \"failed\"", "\"patterns\"", "\"limit_ratio\""}) {
+    EXPECT_NE(json.output.find(word), std::string::npos) << word << " not in " << json.output;
+  }
 }
 
 TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
   for (const char* command : {"list", "info", "gen", "run", "verify", "bench", "sweep", "table",
-                              "report", "compare", "baseline", "convert"}) {
+                              "report", "compare", "baseline", "convert", "explain"}) {
     const Finished help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.output.find("Example:\n  gdnbench " + std::string(command)), std::string::npos)

@@ -3,47 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
 #include "harness/inputs.h"
-#include "harness/problem_table.h"
 #include "harness/tests/faulty_implementation.h"
+#include "harness/tests/hazard_table.h"
 #include "harness/verify.h"
 #include "interface/error.h"
 
 namespace gdn::testing {
 namespace {
-
-struct Hazard {
-  std::string hazard, seen_in, problem, fault, caught_by;
-  int line = 0;
-};
-
-void PrintTo(const Hazard& hazard, std::ostream* out) { *out << hazard.hazard; }
-
-std::vector<Hazard> read_hazards() {
-  std::ifstream file(GDN_SOURCE_DIR "/data/hazards.tsv");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const TextTable table = TextTable::parse("data/hazards.tsv", text,
-                                           {"hazard", "seen_in", "problem", "fault", "caught_by"});
-  std::vector<Hazard> hazards;
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    const auto& row = table.rows[i];
-    hazards.push_back({row[0], row[1], row[2], row[3], row[4], table.line_numbers[i]});
-  }
-  return hazards;
-}
-
-std::vector<Hazard> hazards_with_fault(bool planted) {
-  std::vector<Hazard> chosen;
-  for (const Hazard& hazard : read_hazards()) {
-    if ((hazard.fault != "-") == planted) chosen.push_back(hazard);
-  }
-  return chosen;
-}
 
 VerifyOptions every_check() {
   VerifyOptions options = VerifyOptions::all_invariances();
@@ -73,11 +43,8 @@ TEST_P(PlantedHazard, IsRejectedByItsCheckAndItsTwinAccepted) {
       << hazard.problem << ": caught by" << caught_by << ", not by " << hazard.caught_by;
 }
 
-INSTANTIATE_TEST_SUITE_P(Hazards, PlantedHazard, ::testing::ValuesIn(hazards_with_fault(true)),
-                         [](const auto& parameter) {
-                           return parameter.param.fault + "_line_" +
-                                  std::to_string(parameter.param.line);
-                         });
+INSTANTIATE_TEST_SUITE_P(Hazards, PlantedHazard, ::testing::ValuesIn(planted_hazards()),
+                         [](const auto& parameter) { return parameter.param.test_name(); });
 
 // Every test of a binary, as "Suite.Test".
 std::set<std::string> tests_of(const std::string& binary) {
@@ -104,7 +71,8 @@ std::set<std::string> tests_of(const std::string& binary) {
 // Hazards that no kernel gets to see, and those of other operations: their test must exist.
 TEST(Hazards, NameTestsThatExist) {
   std::map<std::string, std::set<std::string>> known;
-  for (const Hazard& hazard : hazards_with_fault(false)) {
+  for (const Hazard& hazard : read_hazards()) {
+    if (hazard.is_planted()) continue;
     const auto colon = hazard.problem.find(':');
     ASSERT_NE(colon, std::string::npos) << hazard.hazard;
     const std::string binary = hazard.problem.substr(0, colon);

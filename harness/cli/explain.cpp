@@ -1,0 +1,242 @@
+// gdnbench explain: where the error of one case sits, and what it looks like.
+#include "harness/explain.h"
+
+#include <fmt/format.h>
+
+#include "harness/build_info.h"
+#include "harness/cli/command.h"
+#include "harness/inputs.h"
+#include "harness/json.h"
+#include "interface/error.h"
+
+namespace gdn::cli {
+namespace {
+
+using reference::TensorError;
+
+std::string size_text(const TensorError& error, double limit) {
+  const std::string text = fmt::format("relative L2 {:.2e} = {:.3g}x the rounding floor",
+                                       error.relative_l2, error.floor_ratio);
+  // Windows of a convolution are copies: no limit but equality.
+  return limit > 0 ? text + fmt::format(" = {:.3g}x the limit", error.relative_l2 / limit) : text;
+}
+
+std::string json_set(const WrongSet& set) {
+  std::string members;
+  for (const std::int64_t member : set.members) {
+    members += (members.empty() ? "" : ", ") + std::to_string(member);
+  }
+  return json_object({{"total", std::to_string(set.total)}, {"members", "[" + members + "]"}});
+}
+
+std::string json_error(const TensorError& error, double limit) {
+  return json_object({{"relative_l2", json_number(error.relative_l2)},
+                      {"floor_ratio", json_number(error.floor_ratio)},
+                      {"limit_ratio", limit > 0 ? json_number(error.relative_l2 / limit) : "null"},
+                      {"non_finite", std::to_string(error.non_finite)}});
+}
+
+std::string json_list(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+  return "[" + text + "]";
+}
+
+class Explain : public Command {
+ public:
+  std::string name() const override { return "explain"; }
+  std::string help() const override {
+    return "where the error of one case sits, and what it looks like";
+  }
+  std::string example() const override {
+    return "gdnbench explain --problem gated_delta:heads=2/4,dim=64x64,seq=300,gates=mid --impl "
+           "cpu/chunkwise\n"
+           "  gdnbench explain --case case.h5 --outputs mine.h5 --chunk 64 --save tensors.h5";
+  }
+  void add_options(CLI::App& app) override {
+    auto* from_file = app.add_option("--case", case_, "FILE.h5[:/group]");
+    app.add_option("--problem", problem_, "a generated problem instead of a case file")
+        ->excludes(from_file);
+    auto* outputs = app.add_option("--outputs", outputs_, "outputs of the case, made elsewhere");
+    app.add_option("--impl", implementation_, "run this implementation instead")->excludes(outputs);
+    app.add_option("--device", device_, "cpu, cuda, cuda:1, ...; the implementation's by default");
+    app.add_option("--chunk", chunk_,
+                   "tokens per chunk: for the implementation, or of what made the outputs")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--save", save_, "reference, outputs and differences go to this HDF5 file");
+    app.add_flag("--whole", whole_, "evaluate the reference whole, however large the problem");
+    app.add_flag("--json", json_, "machine-readable output");
+  }
+
+  int run() override {
+    if (case_.empty() && problem_.empty()) {
+      throw_bad_input("explain: --case or --problem is needed");
+    }
+    if (outputs_.empty() && implementation_.empty()) {
+      throw_bad_input("explain: --impl or --outputs is needed");
+    }
+    Problem problem = case_.empty() ? resolve_problem(problem_)
+                                    : case_problem(case_, read_case_problem(case_).operation);
+    if (chunk_ > 0) problem.chunk = chunk_;
+    VerifyOptions options;
+    if (whole_) options.most_reference_flops = 1e300;
+    return outputs_.empty() ? explain_implementation(problem, options)
+                            : explain_outputs(problem, options);
+  }
+
+ private:
+  int explain_implementation(const Problem& problem, const VerifyOptions& options) {
+    const Implementation& implementation = find_implementation(problem.operation, implementation_);
+    require_supported(implementation, problem);
+    const auto device =
+        open_device(device_.empty() ? implementation.description().backend : device_);
+    const Support support = runs_on(implementation, device->info());
+    if (!support) throw Error(ErrorKind::device_unavailable, support.reason);
+    require_memory(problem, implementation.workspace_bytes(problem), *device);
+    const Case inputs = make_case(problem);
+    const CheckedReference reference(inputs, options);
+    const Explanation explanation = explain(reference, implementation, *device);
+    OutputsOrigin origin;
+    origin.implementation = implementation.description().name;
+    origin.device = device->info().name;
+    origin.chunk = explanation.anatomy.chunk;
+    origin.library_version = library_version();
+    origin.command = command_line();
+    return report(reference, explanation, origin);
+  }
+
+  int explain_outputs(const Problem& problem, const VerifyOptions& options) {
+    const Case inputs = make_case(problem);
+    const StoredOutputs stored = read_outputs(inputs, outputs_);
+    const CheckedReference reference(inputs, options);
+    const std::int64_t chunk = chunk_ > 0 ? chunk_ : stored.origin.chunk;
+    return report(reference, explain(reference, stored.narrowed(), chunk), stored.origin);
+  }
+
+  int report(const CheckedReference& reference, const Explanation& explanation,
+             const OutputsOrigin& origin) const {
+    if (!save_.empty()) write_tensors(reference, explanation, origin, save_);
+    const std::string maker = origin.implementation.empty() ? outputs_ : origin.implementation;
+    const Problem& problem = reference.inputs().problem;
+    if (json_) {
+      print_json(explanation, maker, problem.to_string());
+    } else {
+      print(explanation, maker, problem, reference.coverage());
+    }
+    return explanation.passed() ? 0 : 1;
+  }
+
+  static void print(const Explanation& explanation, const std::string& maker,
+                    const Problem& problem, const std::string& coverage) {
+    const Anatomy& anatomy = explanation.anatomy;
+    const reference::ErrorReport& report = anatomy.report;
+    const bool has_inner_convolution = problem.operation == Operation::gated_delta_layer &&
+                                       !explanation.outputs.conv_output.empty();
+    fmt::print("{} {:<22} {}\n", explanation.passed() ? "PASS" : "FAIL", maker,
+               problem.to_string());
+    if (explanation.passed()) {
+      fmt::print("  worst output {}\n  worst state  {}\n",
+                 size_text(report.worst_output.output, report.limits.output),
+                 size_text(report.worst_state.state, report.limits.state));
+      if (has_inner_convolution) {
+        fmt::print("  convolution  {}\n", size_text(report.conv_output, report.limits.conv_output));
+      }
+      fmt::print("  {}\n", coverage);
+      return;
+    }
+    fmt::print("  {}\n", anatomy.violation);
+    if (!anatomy.wrong.empty()) print_places(anatomy);
+    for (const FaultPattern& pattern : explanation.patterns) {
+      fmt::print("  pattern consistent with: {}: {}\n", pattern.place, pattern.text);
+      for (const std::string& evidence : pattern.evidence) fmt::print("    - {}\n", evidence);
+    }
+    if (explanation.patterns.empty()) fmt::print("  no known pattern\n");
+  }
+
+  static void print_places(const Anatomy& anatomy) {
+    fmt::print("  wrong: {} of {} (sequence, head) pairs; sequences {}; heads {}\n",
+               anatomy.wrong.size(), anatomy.report.checked_pairs, anatomy.sequences.to_string(),
+               anatomy.heads.to_string());
+    const PairAnatomy& worst = anatomy.wrong.front();
+    fmt::print("  worst pair: sequence {}, head {}\n", worst.error.where.sequence,
+               worst.error.where.value_head);
+    fmt::print("    output  {}\n", size_text(worst.error.output, anatomy.report.limits.output));
+    if (worst.output_wrong()) {
+      const std::int64_t first = worst.tokens.members.front();
+      fmt::print("            tokens {}\n", worst.tokens.to_string());
+      fmt::print("            the first in chunk {} of {} ({} tokens each), at index {} in it\n",
+                 first / anatomy.chunk, worst.chunk_errors.size(), anatomy.chunk,
+                 first % anatomy.chunk);
+      fmt::print("            columns {}\n", worst.output_columns.to_string());
+      std::string errors;
+      const std::size_t shown = 8;
+      for (std::size_t i = 0; i < worst.chunk_errors.size() && i < shown; ++i) {
+        errors += fmt::format(" {:.1e}", worst.chunk_errors[i]);
+      }
+      fmt::print("            error by chunk:{}{}\n", errors,
+                 worst.chunk_errors.size() > shown ? " ..." : "");
+    }
+    fmt::print("    state   {}\n", size_text(worst.error.state, anatomy.report.limits.state));
+    if (worst.state_wrong()) {
+      fmt::print("            key rows {}, value columns {}\n", worst.state_rows.to_string(),
+                 worst.state_columns.to_string());
+    }
+  }
+
+  static void print_json(const Explanation& explanation, const std::string& maker,
+                         const std::string& problem) {
+    const Anatomy& anatomy = explanation.anatomy;
+    const reference::ErrorLimits& limits = anatomy.report.limits;
+    std::vector<std::string> patterns;
+    for (const FaultPattern& pattern : explanation.patterns) {
+      std::vector<std::string> evidence;
+      for (const std::string& line : pattern.evidence) evidence.push_back(json_string(line));
+      patterns.push_back(json_object({{"place", json_string(pattern.place)},
+                                      {"text", json_string(pattern.text)},
+                                      {"evidence", json_list(evidence)}}));
+    }
+    std::vector<std::string> pairs;
+    for (const PairAnatomy& pair : anatomy.wrong) {
+      std::vector<std::string> chunks;
+      for (const double error : pair.chunk_errors) chunks.push_back(json_number(error));
+      pairs.push_back(json_object({{"sequence", std::to_string(pair.error.where.sequence)},
+                                   {"head", std::to_string(pair.error.where.value_head)},
+                                   {"output", json_error(pair.error.output, limits.output)},
+                                   {"state", json_error(pair.error.state, limits.state)},
+                                   {"tokens", json_set(pair.tokens)},
+                                   {"output_columns", json_set(pair.output_columns)},
+                                   {"state_rows", json_set(pair.state_rows)},
+                                   {"state_columns", json_set(pair.state_columns)},
+                                   {"chunk_errors", json_list(chunks)}}));
+    }
+    fmt::print("{}\n",
+               json_object(
+                   {{"problem", json_string(problem)},
+                    {"implementation", json_string(maker)},
+                    {"verdict", json_string(explanation.passed() ? "passed" : "failed")},
+                    {"violation", json_string(anatomy.violation)},
+                    {"chunk", std::to_string(anatomy.chunk)},
+                    {"worst_output", json_error(anatomy.report.worst_output.output, limits.output)},
+                    {"worst_state", json_error(anatomy.report.worst_state.state, limits.state)},
+                    {"sequences", json_set(anatomy.sequences)},
+                    {"heads", json_set(anatomy.heads)},
+                    {"wrong_pairs", json_list(pairs)},
+                    {"patterns", json_list(patterns)}}));
+  }
+
+  std::string case_;
+  std::string problem_;
+  std::string outputs_;
+  std::string implementation_;
+  std::string device_;
+  std::string save_;
+  std::int64_t chunk_ = 0;
+  bool whole_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_explain() { return std::make_unique<Explain>(); }
+
+}  // namespace gdn::cli

@@ -1,0 +1,32 @@
+// Error anatomy of one case: where the error sits, what it looks like, and the tensors themselves.
+#pragma once
+
+#include "harness/case_file.h"
+#include "harness/fault_patterns.h"
+
+namespace gdn {
+
+struct Explanation {
+  Anatomy anatomy;
+  std::vector<FaultPattern> patterns;
+  Outputs outputs;
+  bool passed() const { return anatomy.violation.empty(); }
+};
+
+/// Outputs that are there already. `chunk`: tokens per chunk of what made them; 0: not known.
+Explanation explain(const CheckedReference& reference, Outputs outputs, std::int64_t chunk);
+
+/// Runs the implementation as verify does, twice: a second run that differs is a violation, with
+/// the pattern "repeat" ("what differs first" its evidence). Where the first token is wrong already
+/// and there is an initial state, it is run again without one: what stays wrong then is not the
+/// incoming state's doing, and what becomes right is.
+Explanation explain(const CheckedReference& reference, const Implementation& implementation,
+                    Device& device);
+
+/// A file (replaced) with reference_X, X and X_difference for every output X of the operation:
+/// output, final_state, conv_output, conv_state; shapes as in outputs files. Differences are
+/// rounded once, after subtraction in float64.
+void write_tensors(const CheckedReference& reference, const Explanation& explanation,
+                   const OutputsOrigin& origin, const std::string& path);
+
+}  // namespace gdn
