@@ -177,6 +177,13 @@ std::string missing_reason(const char* name, const Side& side) {
   return fmt::format("{} has no samples stored", name);
 }
 
+// Whether the times come from a model. Rows are matched by device, so only across devices can one
+// side's be modelled and the other's measured.
+bool modelled(const Side& side) {
+  return std::any_of(side.runs.begin(), side.runs.end(),
+                     [](const Run& run) { return run.row->modelled_time != 0; });
+}
+
 void judge_time(const Side& a, const Side& b, const CompareOptions& options, RowComparison& row) {
   const double tolerance = options.tolerance;
   row.a_ms = interval_of(a, &Run::times_ms);
@@ -192,6 +199,13 @@ void judge_time(const Side& a, const Side& b, const CompareOptions& options, Row
     row.reason = row.b_ms.count == 0 || b.first_ok() == nullptr ? missing_reason("B", b)
                                                                 : missing_reason("A", a);
     row.inconclusive = a.first_ok() != nullptr;
+    return;
+  }
+  if (modelled(a) != modelled(b)) {
+    row.verdict = Verdict::ambiguous;
+    row.inconclusive = true;
+    row.reason = fmt::format("{} is modelled and {} measured: they are not compared",
+                             modelled(a) ? "A" : "B", modelled(a) ? "B" : "A");
     return;
   }
   const Change change =

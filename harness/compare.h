@@ -30,6 +30,8 @@
 // clock: if the interval of time x clock is not beyond the tolerance on the same side, the clock
 // explains the difference, and the verdict is ambiguous.
 //
+// A modelled time is not compared with a measured one: ambiguous, whatever the two are.
+//
 // Errors: B's row fails where an error grew beyond baseline.h's limits, or where A's outputs were
 // right and B's are not.
 #pragma once

@@ -84,6 +84,8 @@ Measurement measure(const Implementation& implementation, const Case& inputs, De
 
   take_samples(*plan, device_case, device, options, result);
 
+  result.telemetry = device.telemetry();
+
   // The outputs of a launch timed like the others, on buffers filled with NaN beforehand.
   device.time_launch(
       [&] {
@@ -134,6 +136,10 @@ void describe_measurement(const Measurement& measurement, Row& row) {
   std::vector<double> clocks_mhz;
   for (const TimeSample& sample : measurement.samples) clocks_mhz.push_back(sample.clock_mhz);
   row.clock_mhz = summarize(clocks_mhz).median;
+  row.power_w = measurement.telemetry.power_w;
+  row.power_limit_w = measurement.telemetry.power_limit_w;
+  row.memory_clock_mhz = measurement.telemetry.memory_clock_mhz;
+  row.temperature_c = measurement.telemetry.temperature_c;
   // Times of wrong outputs, or impossible ones, are kept as samples and never as figures.
   if (!measurement.failure.empty()) return;
 

@@ -52,6 +52,7 @@ struct Measurement {
   WorkCount work;
   Rates rates;
   Device::Ceilings ceilings;
+  Device::Telemetry telemetry;  ///< read as the sampling ended
 };
 
 /// Throws as Implementation::plan and DeviceCase do (unsupported, out_of_memory, device_failure).

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "harness/build_info.h"
+#include "harness/work_count.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -113,6 +114,12 @@ const std::vector<RowColumn>& row_columns() {
       {"planning_ms", "host time of planning", &Row::planning_ms},
       {"first_call_ms", "host time of the first run, to completion", &Row::first_call_ms},
       {"clock_mhz", "median device clock over the samples; 0 = not known", &Row::clock_mhz},
+      {"power_w",
+       "board power as sampling ended, the driver's mean of about a second, gaps included",
+       &Row::power_w},
+      {"power_limit_w", "the limit the driver enforces", &Row::power_limit_w},
+      {"memory_clock_mhz", "memory clock as sampling ended", &Row::memory_clock_mhz},
+      {"temperature_c", "of the device as sampling ended", &Row::temperature_c},
       {"sample_count", "timed runs", &Row::sample_count},
       {"throttled_count", "of them, at a clock well below the highest: left out",
        &Row::throttled_count},
@@ -120,7 +127,7 @@ const std::vector<RowColumn>& row_columns() {
       {"modelled_time", "1: the time comes from a model", &Row::modelled_time},
       {"stop_reason", "why sampling ended", &Row::stop_reason},
       {"tokens_per_s", "tokens of non-padding sequences per second", &Row::tokens_per_s},
-      {"chunkwise_tflops", "TFLOP/s, 2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head",
+      {"chunkwise_tflops", std::string("TFLOP/s, ") + kChunkwiseCount + "; " + kVariantCount,
        &Row::chunkwise_tflops},
       {"count_chunk", "C of that count", &Row::count_chunk},
       {"recurrent_tflops", "TFLOP/s, 7 Dk Dv per token and value head", &Row::recurrent_tflops},

@@ -120,6 +120,10 @@ struct Row {
   double planning_ms = kNotMeasured;    ///< host time of plan()
   double first_call_ms = kNotMeasured;  ///< host time of the first run, to completion
   double clock_mhz = kNotMeasured;      ///< median over the samples; 0 = not known
+  double power_w = kNotMeasured;        ///< of the card, as the sampling ended
+  double power_limit_w = kNotMeasured;
+  double memory_clock_mhz = kNotMeasured;
+  double temperature_c = kNotMeasured;
   std::int64_t sample_count = 0;
   std::int64_t throttled_count = 0;   ///< samples tagged: their clock was well below the highest
   std::int64_t mostly_throttled = 0;  ///< 1: more than half tagged, none left out

@@ -1,10 +1,13 @@
 #include "harness/table_forms.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
 #include "harness/pivot.h"
 #include "harness/table_relative.h"
+#include "harness/work_count.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -83,9 +86,10 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
     tables.push_back(std::move(table));
   }
   if (any_timed) {
-    tables.back().notes.push_back(
-        "TFLOP/s counts 2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head, C = chunk (64 where "
-        "not chunked); a convolution 2 width per token and channel. Errors: worst head");
+    tables.back().notes.push_back(fmt::format(
+        "TFLOP/s counts {}, C = chunk (64 where not chunked); {}; a convolution 2 width "
+        "per token and channel. Errors: worst head",
+        kChunkwiseCount, kVariantCount));
   }
   const auto notes = provenance_notes(all);
   tables.back().notes.insert(tables.back().notes.end(), notes.begin(), notes.end());

@@ -134,7 +134,7 @@ WorkCount count_work(const Case& inputs, std::int64_t plan_chunk) {
 
 std::string chunkwise_count_name(std::int64_t count_chunk) {
   if (count_chunk == 0) return "2 width (+ 1 with a bias) per token and channel";
-  return fmt::format("2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head, C = {}", count_chunk);
+  return fmt::format("{}, C = {}", kChunkwiseCount, count_chunk);
 }
 
 std::string to_string(CacheMode mode) { return mode == CacheMode::cold ? "cold" : "hot"; }

@@ -49,6 +49,11 @@ struct WorkCount {
 /// `plan_chunk`: tokens per chunk the plan uses, 0 = not chunked (PlanInfo::chunk).
 WorkCount count_work(const Case& inputs, std::int64_t plan_chunk);
 
+/// The chunkwise count in words, and that of the variants, for captions.
+inline constexpr const char* kChunkwiseCount =
+    "2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head";
+inline constexpr const char* kVariantCount =
+    "n steps: 2 ((2n + 1) Dk Dv + (n + 1) C (Dk + Dv)); additive: 2 ((n + 1) Dk Dv + C (Dk + Dv))";
 /// The convention in words, for table captions: "2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value
 /// head, C = 64".
 std::string chunkwise_count_name(std::int64_t count_chunk);

@@ -19,6 +19,7 @@
 #include "harness/measure.h"
 #include "harness/sweep.h"
 #include "harness/verify.h"
+#include "harness/work_count.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
@@ -129,8 +130,8 @@ class Bench : public Command {
     benchmark::AddCustomContext("ceiling_float32_TFLOP/s",
                                 fmt::format("{:.4g}", ceilings.float32_tflops));
     benchmark::AddCustomContext("TFLOP/s_counts",
-                                "2 (3 Dk Dv + 2 C (Dk + Dv)) per token and value head, C = counter "
-                                "count_chunk; useful: 7 Dk Dv");
+                                fmt::format("{}, C = counter count_chunk; {}; useful: 7 Dk Dv",
+                                            kChunkwiseCount, kVariantCount));
   }
 
   void run_one(const Implementation& implementation, const Problem& problem, Device& device,

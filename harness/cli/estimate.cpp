@@ -89,24 +89,17 @@ class Estimate : public Command {
     options.measure = measure_.options();
     options.command = command_line();
     RowMemorySink sink;
-    ProgressLine line(quiet_ || json_, 30);
-    std::string why_not = "no implementation of gated_delta_layer";
-    const SweepTotals totals = sweep(
-        problems, implementations, device, options, sink,
-        [&](const SweepProgress& progress) { line.show(progress); },
-        [&](const Row& row) {
-          if (row.ok()) return;
-          why_not = row.implementation + ": " + row.reason;
-          line.clear();
-          if (row.status == row_status::kSkipped) return;
-          fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
-                     row.problem, row.reason);
-        });
-    line.clear();
+    const SweepTotals totals =
+        sweep_with_progress(problems, implementations, device, options, sink, quiet_ || json_, 30);
     failed = totals.failed > 0;
     std::vector<Row> rows;
+    std::string why_not = "no implementation of gated_delta_layer";
     for (const Row& row : sink.stored().rows) {
-      if (row.ok()) rows.push_back(row);
+      if (row.ok()) {
+        rows.push_back(row);
+      } else {
+        why_not = row.implementation + ": " + row.reason;
+      }
     }
     if (rows.empty()) throw Error(ErrorKind::unsupported, "estimate: no mixer ran: " + why_not);
     return rows;

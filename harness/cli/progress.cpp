@@ -16,7 +16,19 @@ std::string clock_text(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-}  // namespace
+class ProgressLine {
+ public:
+  ProgressLine(bool quiet, double log_every_s);
+
+  void show(const SweepProgress& progress);
+  void clear() const;
+
+ private:
+  enum class Form { kNone, kRewritten, kLog };
+  Form form_;
+  double log_every_s_;
+  double logged_s_ = 0;
+};
 
 ProgressLine::ProgressLine(bool quiet, double log_every_s)
     : form_(quiet                        ? Form::kNone
@@ -40,6 +52,26 @@ void ProgressLine::show(const SweepProgress& progress) {
 
 void ProgressLine::clear() const {
   if (form_ == Form::kRewritten) fmt::print(stderr, "\r\033[K");
+}
+
+}  // namespace
+
+SweepTotals sweep_with_progress(const std::vector<Problem>& problems,
+                                const std::vector<const Implementation*>& implementations,
+                                Device& device, const SweepOptions& options, RowSink& sink,
+                                bool quiet, double log_every_s) {
+  ProgressLine line(quiet, log_every_s);
+  const SweepTotals totals = sweep(
+      problems, implementations, device, options, sink,
+      [&](const SweepProgress& progress) { line.show(progress); },
+      [&](const Row& row) {
+        if (row.ok() || row.status == row_status::kSkipped) return;
+        line.clear();
+        fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
+                   row.problem, row.reason);
+      });
+  line.clear();
+  return totals;
 }
 
 }  // namespace gdn::cli

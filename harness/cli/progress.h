@@ -1,23 +1,16 @@
-// Progress of a sweep on stderr: on a terminal one line, rewritten in place; in a log a whole line
-// every so often.
+// A sweep with its progress on stderr: on a terminal one line, rewritten in place; in a log a whole
+// line every `log_every_s` seconds.
 #pragma once
 
 #include "harness/sweep.h"
 
 namespace gdn::cli {
 
-class ProgressLine {
- public:
-  ProgressLine(bool quiet, double log_every_s);
-
-  void show(const SweepProgress& progress);
-  void clear() const;
-
- private:
-  enum class Form { kNone, kRewritten, kLog };
-  Form form_;
-  double log_every_s_;
-  double logged_s_ = 0;
-};
+/// sweep() with a progress line (none if `quiet`), and a line on stderr for each row that is
+/// neither right nor skipped.
+SweepTotals sweep_with_progress(const std::vector<Problem>& problems,
+                                const std::vector<const Implementation*>& implementations,
+                                Device& device, const SweepOptions& options, RowSink& sink,
+                                bool quiet, double log_every_s);
 
 }  // namespace gdn::cli

@@ -75,17 +75,8 @@ class Sweep : public Command {
     options_.command = command_line();
     RowFileSink sink(path_, options_.retry_failed);
 
-    ProgressLine line(quiet_ || json_, log_every_s_);
-    const SweepTotals totals = sweep(
-        problems, implementations, *device, options_, sink,
-        [&](const SweepProgress& progress) { line.show(progress); },
-        [&](const Row& row) {
-          if (row.ok() || row.status == row_status::kSkipped) return;
-          line.clear();
-          fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
-                     row.problem, row.reason);
-        });
-    line.clear();
+    const SweepTotals totals = sweep_with_progress(problems, implementations, *device, options_,
+                                                   sink, quiet_ || json_, log_every_s_);
     report(totals);
     return totals.failed > 0 ? 1 : 0;
   }

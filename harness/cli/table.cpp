@@ -128,17 +128,8 @@ class TableCommand : public Command {
         wanted.insert(problem.to_string() + " " + implementation->description().name + " " + mode);
       }
     }
-    ProgressLine line(quiet_ || json_, 30);
-    const SweepTotals totals = sweep(
-        problems, implementations, *device, options, sink,
-        [&](const SweepProgress& progress) { line.show(progress); },
-        [&](const Row& row) {
-          if (row.ok() || row.status == row_status::kSkipped) return;
-          line.clear();
-          fmt::print(stderr, "gdnbench: {}: {} on {}: {}\n", row.status, row.implementation,
-                     row.problem, row.reason);
-        });
-    line.clear();
+    const SweepTotals totals =
+        sweep_with_progress(problems, implementations, *device, options, sink, quiet_ || json_, 30);
     failed = totals.failed > 0;
     std::vector<Row> rows;
     for (const Row& row : file ? read_rows(path_).rows : memory.stored().rows) {

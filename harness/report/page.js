@@ -85,6 +85,9 @@ function showSummary() {
                               ["ceiling_float32_tflops", "TFLOP/s float32"]]
       .filter(([column]) => best(column) > 0)
       .map(([column, unit]) => `${significant(best(column), 3)} ${unit}`).join(", "));
+    say("Power", here.some((row) => row.power_w > 0)
+      ? `at most ${significant(best("power_w"), 3)} W of ${significant(best("power_limit_w"), 3)} W, ` +
+        `memory clock ${significant(best("memory_clock_mhz"), 4)} MHz` : "");
     say("Times", here.some((row) => row.modelled_time) ? "from a model, not from a clock" : "", "bad");
     say("Sources", distinct(here.map((row) => row.source_hash.slice(0, 12))).join(", "));
     for (const command of distinct(here.map((row) => row.command)).slice(0, 6)) say("Command", command);

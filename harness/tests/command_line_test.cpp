@@ -1,10 +1,7 @@
 // The built binary as a tool: presets measured and printed by one command, rows exported, scripts
 // and manual page that know every command and flag the parser knows.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -12,6 +9,7 @@
 #include "harness/presets.h"
 #include "harness/row_store.h"
 #include "harness/table_presets.h"
+#include "harness/tests/shell.h"
 #include "harness/tests/temporary_folder.h"
 
 namespace gdn {
@@ -19,21 +17,6 @@ namespace {
 
 const std::string kBinary = GDN_BINARY_DIR "/gdnbench";
 
-struct Finished {
-  int code = -1;
-  std::string text;  // stdout and stderr
-};
-Finished shell(const std::string& command) {
-  Finished finished;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  std::array<char, 4096> buffer{};
-  while (fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
-    finished.text += buffer.data();
-  }
-  const int status = pclose(pipe);
-  finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return finished;
-}
 Finished gdnbench(const std::string& arguments) { return shell(kBinary + " " + arguments); }
 
 bool has(const std::string& text, const std::string& part) {

@@ -162,6 +162,22 @@ TEST(Compare, ModelledTimesAreExact) {
   EXPECT_EQ(compare_one(one_row({{1, 0}}), one_row({{1, 0}})).verdict, Verdict::ambiguous);
 }
 
+TEST(Compare, AModelledTimeIsNotComparedWithAMeasuredOne) {
+  std::mt19937_64 generator(kSeed);
+  const StoredRows measured = one_row(draw(generator, 1, 0.002, 50));
+  Row modelled = timed_row("p");
+  modelled.device = "an emulator";
+  modelled.modelled_time = 1;
+  CompareOptions options;
+  options.across_devices = true;
+  for (const double time_ms : {0.5, 1.0, 2.0}) {
+    const RowComparison row = compare_one(measured, one_row({{time_ms, 0}}, modelled), options);
+    EXPECT_EQ(row.verdict, Verdict::ambiguous) << time_ms;
+    EXPECT_TRUE(row.inconclusive) << time_ms;
+    EXPECT_NE(row.reason.find("B is modelled and A measured"), std::string::npos) << row.reason;
+  }
+}
+
 TEST(Compare, ALowerClockIsNoSlowdown) {
   std::mt19937_64 generator(kSeed);
   const StoredRows a = one_row(draw(generator, 1, 0.002, 50, 1980));

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "harness/row_store.h"
+#include "harness/tests/shell.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
 
@@ -24,22 +24,6 @@ const std::string kBinary = GDN_BINARY_DIR "/gdnbench";
 const std::string kQuick =
     " --impl cpu/naive,cpu/recurrent --device cpu --hot --min-samples 3 --max-samples 3 "
     "--min-time 0 --heads 1/1 --dim 16 ";
-
-struct Finished {
-  int code = -1;
-  std::string text;  // stdout and stderr
-};
-Finished shell(const std::string& command) {
-  Finished finished;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  std::array<char, 4096> buffer{};
-  while (fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
-    finished.text += buffer.data();
-  }
-  const int status = pclose(pipe);
-  finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return finished;
-}
 
 std::string lengths(int count) {
   std::string text;

@@ -10,6 +10,7 @@
 #include "cuda/check.h"
 #include "cuda/cuda_device.h"
 #include "cuda/stream_timer.h"
+#include "cuda/telemetry.h"
 #include "interface/error.h"
 
 namespace gdn::cuda {
@@ -86,6 +87,9 @@ class CudaDevice final : public Device {
     info_.multiprocessors = properties.multiProcessorCount;
     info_.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
     info_.l2_bytes = properties.l2CacheSize;
+    char pci_bus_id[32] = {};
+    GDN_CUDA_CHECK(cudaDeviceGetPCIBusId(pci_bus_id, sizeof pci_bus_id, index));
+    pci_bus_id_ = pci_bus_id;
     GDN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
 
@@ -178,6 +182,8 @@ class CudaDevice final : public Device {
     };
   }
 
+  Telemetry telemetry() override { return read_telemetry(pci_bus_id_); }
+
   Ceilings ceilings() override {
     static std::mutex mutex;
     static std::map<int, Ceilings> measured;  // by device index: once per process
@@ -224,6 +230,7 @@ class CudaDevice final : public Device {
 
   int index_;
   DeviceInfo info_;
+  std::string pci_bus_id_;
   cudaStream_t stream_ = nullptr;
   void* flush_buffer_ = nullptr;
   std::unique_ptr<StreamTimer> timer_;

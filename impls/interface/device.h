@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -109,6 +110,16 @@ class Device {
     double float32_tflops = 0;
   };
   virtual Ceilings ceilings() = 0;
+
+  /// What the card's own sensors say now; NaN = not known here.
+  struct Telemetry {
+    double power_w =
+        std::numeric_limits<double>::quiet_NaN();  ///< mean of the driver's last second
+    double power_limit_w = std::numeric_limits<double>::quiet_NaN();
+    double memory_clock_mhz = std::numeric_limits<double>::quiet_NaN();
+    double temperature_c = std::numeric_limits<double>::quiet_NaN();
+  };
+  virtual Telemetry telemetry() { return {}; }
 
  protected:
   friend class DeviceBuffer;

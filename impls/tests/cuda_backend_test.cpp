@@ -120,6 +120,17 @@ TEST_F(OnCuda, TimedIntervalExcludesWhatIsPreparedAndGrowsWithTheWork) {
   EXPECT_LT(one.clock_mhz, 5000);
 }
 
+TEST_F(OnCuda, SensorsReadWithinTheirPhysicalRange) {
+  const Device::Telemetry sensors = device().telemetry();
+  if (std::isnan(sensors.power_w)) GTEST_SKIP() << "no sensors: libnvidia-ml.so.1 did not answer";
+  EXPECT_GT(sensors.power_w, 10);
+  EXPECT_LT(sensors.power_w, 1.5 * sensors.power_limit_w);
+  EXPECT_GT(sensors.memory_clock_mhz, 100);
+  EXPECT_LT(sensors.memory_clock_mhz, 20000);
+  EXPECT_GT(sensors.temperature_c, 5);
+  EXPECT_LT(sensors.temperature_c, 110);
+}
+
 // A launch that waits for the stream would wait for the kernel that holds it: for ever.
 TEST_F(OnCuda, TimingSomethingThatWaitsIsRefusedAndDoesNotHang) {
   const std::string message =

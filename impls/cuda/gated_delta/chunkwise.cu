@@ -33,6 +33,7 @@
 #include <string>
 
 #include "cuda/gated_delta/chunk/chunkwise_launch.cuh"
+#include "cuda/gated_delta/chunk/fragment_support.h"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 
@@ -153,22 +154,7 @@ class Chunkwise final : public Implementation {
     if (C != 16 && C != 32 && C != 64 && C != 128) {
       return Support::no("chunk=" + std::to_string(C) + " is not 16, 32, 64 or 128");
     }
-    const auto vector = static_cast<std::int64_t>(16 / size_of(problem.token_dtype));
-    if (problem.key_head_dim % vector != 0 || problem.value_head_dim % vector != 0) {
-      return Support::no("dim=" + std::to_string(problem.key_head_dim) + "x" +
-                         std::to_string(problem.value_head_dim) + " is not a multiple of " +
-                         std::to_string(vector) + ": rows are loaded 16 bytes at a time");
-    }
-    if (problem.key_head_dim > 256) {
-      return Support::no(
-          "Dk=" + std::to_string(problem.key_head_dim) +
-          " is more than 256: 16 columns of the state do not fit in a warp's registers");
-    }
-    const DType output = problem.effective_output_dtype();
-    if (output != problem.token_dtype && output != DType::float32) {
-      return Support::no("output in " + long_name(output) + " from tokens in " +
-                         long_name(problem.token_dtype));
-    }
+    if (Support support = fragment_support(problem); !support) return support;
     ChunkwiseLaunch launch;
     launch.params.key_head_dim = static_cast<std::int32_t>(problem.key_head_dim);
     launch.params.value_head_dim = static_cast<std::int32_t>(problem.value_head_dim);
@@ -233,12 +219,7 @@ class Chunkwise final : public Implementation {
                                        int max_shared_bytes, int multiprocessors) {
     const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
     if (choose_split(launch, kernels, max_shared_bytes, multiprocessors)) return Support::yes();
-    return Support::no("chunk=" + std::to_string(chunk_of(problem)) +
-                       " with Dk=" + std::to_string(problem.key_head_dim) + " and " +
-                       long_name(problem.token_dtype) + " tokens needs " +
-                       std::to_string(kernels.shared_bytes(launch)) +
-                       " bytes of shared memory a block; the device has " +
-                       std::to_string(max_shared_bytes));
+    return no_room(problem, chunk_of(problem), kernels.shared_bytes(launch), max_shared_bytes);
   }
 };
 

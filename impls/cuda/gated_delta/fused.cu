@@ -26,6 +26,7 @@
 
 #include <string>
 
+#include "cuda/gated_delta/chunk/fragment_support.h"
 #include "cuda/gated_delta/chunk/fragments.cuh"
 #include "cuda/gated_delta/chunk/fused_launch.cuh"
 #include "cuda/launch_plan.h"
@@ -129,22 +130,7 @@ class Fused final : public Implementation {
     const std::int64_t C = chunk_of(problem);
     const Support chunk = chunk_support(problem.token_dtype, C);
     if (!chunk) return chunk;
-    const auto vector = static_cast<std::int64_t>(16 / size_of(problem.token_dtype));
-    if (problem.key_head_dim % vector != 0 || problem.value_head_dim % vector != 0) {
-      return Support::no("dim=" + std::to_string(problem.key_head_dim) + "x" +
-                         std::to_string(problem.value_head_dim) + " is not a multiple of " +
-                         std::to_string(vector) + ": rows are loaded 16 bytes at a time");
-    }
-    if (problem.key_head_dim > 256) {
-      return Support::no(
-          "Dk=" + std::to_string(problem.key_head_dim) +
-          " is more than 256: 16 columns of the state do not fit in a warp's registers");
-    }
-    const DType output = problem.effective_output_dtype();
-    if (output != problem.token_dtype && output != DType::float32) {
-      return Support::no("output in " + long_name(output) + " from tokens in " +
-                         long_name(problem.token_dtype));
-    }
+    if (Support support = fragment_support(problem); !support) return support;
     FusedSplit split;
     return shared_memory_support(problem, kMaxSharedBytes, 1, split);
   }
@@ -187,12 +173,9 @@ class Fused final : public Implementation {
     if (choose_split(problem, kernels, max_shared_bytes, multiprocessors, split)) {
       return Support::yes();
     }
-    return Support::no(
-        "chunk=" + std::to_string(chunk_of(problem)) +
-        " with Dk=" + std::to_string(problem.key_head_dim) + " and " +
-        long_name(problem.token_dtype) + " tokens needs " +
-        std::to_string(kernels.shared_bytes(static_cast<int>(problem.key_head_dim), split)) +
-        " bytes of shared memory a block; the device has " + std::to_string(max_shared_bytes));
+    return no_room(problem, chunk_of(problem),
+                   kernels.shared_bytes(static_cast<int>(problem.key_head_dim), split),
+                   max_shared_bytes);
   }
 };
 

@@ -503,7 +503,8 @@ class RecurrentStaged final : public Implementation {
             "four lanes per state column, tokens prepared ahead by a warp of its own; bound "
             "by float32 arithmetic",
         .resources = "up to 93 KB shared memory",
-        .min_compute_capability = 80};
+        .min_compute_capability = 80,
+        .batch_invariant = false};  // 8 or 16 lanes by the size of the batch where 96 < Dk <= 128
     return description;
   }
 

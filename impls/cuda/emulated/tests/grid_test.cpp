@@ -11,34 +11,22 @@
 #include <vector>
 
 #include "cuda/element.cuh"
+#include "cuda/emulated/tests/failure.h"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/ptx.cuh"
-#include "interface/error.h"
 
 namespace gdn::cuda {
 namespace {
 
 using cuda_grid::ExecutionOptions;
+using cuda_grid::expect_has;
+using cuda_grid::failure_of;
 using cuda_grid::ThreadOrder;
 
 const std::vector<ExecutionOptions> kOrders = {{ThreadOrder::forward, 0},
                                                {ThreadOrder::reverse, 0},
                                                {ThreadOrder::random, 2},
                                                {ThreadOrder::random, 3}};
-
-std::string failure_of(const std::function<void()>& launch) {
-  try {
-    launch();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::device_failure);
-    return error.what();
-  }
-  return "";
-}
-
-void expect_has(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text;
-}
 
 // Each thread writes its place and, after the barrier if there is one, adds its neighbour's up.
 template <bool kBarrier>

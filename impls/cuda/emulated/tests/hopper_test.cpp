@@ -10,31 +10,22 @@
 #include <vector>
 
 #include "cuda/element.cuh"
+#include "cuda/emulated/tests/failure.h"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/launch_kernel.cuh"
-#include "interface/error.h"
 
 namespace gdn::cuda::hopper {
 namespace {
 
 using cuda_grid::ExecutionOptions;
+using cuda_grid::failure_of;
 using cuda_grid::ThreadOrder;
 
 const std::vector<ExecutionOptions> kOrders = {
     {ThreadOrder::forward, 0}, {ThreadOrder::reverse, 0}, {ThreadOrder::random, 2}};
-
-std::string failure_of(const std::function<void()>& launch) {
-  try {
-    launch();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::device_failure);
-    return error.what();
-  }
-  return "";
-}
 
 // A tensor [heads][tokens][128] seen as {64, tokens, 2, heads}, as the fused kernel's maps are.
 struct Tokens {
