@@ -20,6 +20,28 @@ void decode_as(const void* source, float* destination, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) destination[i] = static_cast<float>(in[i]);
 }
 
+// bfloat16 by integers and without branches, so that compilers make vector code of it: most of the
+// time to verify a large batch went into these conversions.
+void encode_bfloat16(const float* source, void* destination, std::int64_t count) {
+  auto* out = static_cast<std::uint16_t*>(destination);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, source + i, sizeof bits);
+    const std::uint32_t high = bits >> 16;
+    const std::uint32_t to_nearest_even = (bits + 0x7fffu + (high & 1u)) >> 16;
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    out[i] = static_cast<std::uint16_t>(is_nan ? high | 0x40u : to_nearest_even);
+  }
+}
+
+void decode_bfloat16(const void* source, float* destination, std::int64_t count) {
+  const auto* in = static_cast<const std::uint16_t*>(source);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = std::uint32_t{in[i]} << 16;
+    std::memcpy(destination + i, &bits, sizeof bits);
+  }
+}
+
 }  // namespace
 
 double unit_roundoff(DType dtype) {
@@ -69,7 +91,7 @@ void encode(DType dtype, const float* source, void* destination, std::int64_t co
       std::memcpy(destination, source, static_cast<std::size_t>(count) * sizeof(float));
       return;
     case DType::bfloat16:
-      return encode_as<Eigen::bfloat16>(source, destination, count);
+      return encode_bfloat16(source, destination, count);
     case DType::float16:
       return encode_as<Eigen::half>(source, destination, count);
   }
@@ -82,7 +104,7 @@ void decode(DType dtype, const void* source, float* destination, std::int64_t co
       std::memcpy(destination, source, static_cast<std::size_t>(count) * sizeof(float));
       return;
     case DType::bfloat16:
-      return decode_as<Eigen::bfloat16>(source, destination, count);
+      return decode_bfloat16(source, destination, count);
     case DType::float16:
       return decode_as<Eigen::half>(source, destination, count);
   }
