@@ -68,7 +68,7 @@ ProductTime time_product(const MatrixProduct& product, Device& device,
   const auto multiply = matrix_product(device, product, a.data(), b.data(), c.data());
   if (!multiply) {
     throw Error(ErrorKind::unsupported,
-                fmt::format("dense products in {} on {}: this build has no matrix library for them",
+                fmt::format("dense products in {} on {}: no matrix library for them here",
                             long_name(product.dtype), device.info().backend));
   }
   const auto prepare = [&] {

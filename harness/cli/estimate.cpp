@@ -32,7 +32,7 @@ class Estimate : public Command {
            "  gdnbench estimate --device cpu --seq 1x128 --impl cpu/chunkwise --json\n"
            "\n"
            "An estimate, and labelled so: what lies between the parts is left out. Exit code 1: a "
-           "mixer failed\nits check; 3: the device has no matrix library in this build.";
+           "mixer failed\nits check; 3: no matrix library for the device here.";
   }
 
   void add_options(CLI::App& app) override {
@@ -59,8 +59,8 @@ class Estimate : public Command {
         dtype_.empty() ? (cpu ? DType::float32 : DType::bfloat16) : parse_dtype(dtype_, "--dtype");
     if (!matrix_product(*device, {1, 1, 1, dtype}, nullptr, nullptr, nullptr)) {
       throw Error(ErrorKind::device_unavailable,
-                  fmt::format("estimate: dense products in {} cannot be measured on {}: this build "
-                              "has no matrix library for them",
+                  fmt::format("estimate: dense products in {} cannot be measured on {}: no "
+                              "matrix library for them here",
                               long_name(dtype), device->info().backend));
     }
     std::vector<Problem> problems;

@@ -18,9 +18,9 @@ struct MatrixProduct {
   DType dtype = DType::float32;  ///< of A, B and C
 };
 
-/// A function that enqueues the product by the matrix library this build has for the device: Eigen
-/// on the CPU, float32. nullptr where it has none, or none for the element type. Pointers are the
-/// device's.
+/// A function that enqueues the product by the matrix library there is for the device: Eigen on
+/// the CPU (float32), cuBLAS on CUDA devices. nullptr where it has none, or none for the element
+/// type. Pointers are the device's.
 std::function<void()> matrix_product(const Device& device, const MatrixProduct& product,
                                      const void* a, const void* b, void* c);
 

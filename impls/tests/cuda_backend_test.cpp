@@ -11,6 +11,7 @@
 #include "cuda/reference_float64.h"
 #include "harness/execute.h"
 #include "harness/inputs.h"
+#include "harness/product_time.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
 #include "reference/reference.h"
@@ -129,6 +130,17 @@ TEST_F(OnCuda, SensorsReadWithinTheirPhysicalRange) {
   EXPECT_LT(sensors.memory_clock_mhz, 20000);
   EXPECT_GT(sensors.temperature_c, 5);
   EXPECT_LT(sensors.temperature_c, 110);
+}
+
+TEST_F(OnCuda, DenseProductsOfTheMatrixLibraryAreRight) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    const MatrixProduct product{96, 80, 64, dtype};
+    if (!matrix_product(device(), product, nullptr, nullptr, nullptr)) {
+      GTEST_SKIP() << "cuBLAS is not installed here";
+    }
+    const ProductTime time = time_product(product, device(), {});  // throws if an entry is wrong
+    EXPECT_GT(time.time_ms.median, 0) << long_name(dtype);
+  }
 }
 
 // A launch that waits for the stream would wait for the kernel that holds it: for ever.
