@@ -1,6 +1,7 @@
 #include "harness/guarded_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "interface/error.h"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kGuardBytes = 4096;
 constexpr std::uint16_t kGuardWord = 0x7FFF;
+std::atomic<bool> exact_buffers{false};
 
 std::vector<std::uint16_t> guard_pattern(std::int64_t bytes) {
   return std::vector<std::uint16_t>(static_cast<std::size_t>((bytes + 1) / 2), kGuardWord);
@@ -17,7 +19,14 @@ std::vector<std::uint16_t> guard_pattern(std::int64_t bytes) {
 
 }  // namespace
 
-GuardedBuffer::GuardedBuffer(Device& device, std::int64_t payload_bytes) : bytes_(payload_bytes) {
+void use_exact_buffers(bool exact) { exact_buffers = exact; }
+
+GuardedBuffer::GuardedBuffer(Device& device, std::int64_t payload_bytes)
+    : bytes_(payload_bytes), guard_bytes_(exact_buffers ? 0 : kGuardBytes) {
+  if (guard_bytes_ == 0) {
+    memory_ = device.allocate(bytes_);
+    return;
+  }
   memory_ = device.allocate((bytes_ + 1) / 2 * 2 + 2 * kGuardBytes);
   const auto pattern = guard_pattern(kGuardBytes);
   device.upload(memory_.data(), pattern.data(), kGuardBytes);
@@ -26,9 +35,10 @@ GuardedBuffer::GuardedBuffer(Device& device, std::int64_t payload_bytes) : bytes
   device.upload(payload<char>() + bytes_, last.data(), behind);
 }
 
-void* GuardedBuffer::data() const { return memory_.as<char>() + kGuardBytes; }
+void* GuardedBuffer::data() const { return memory_.as<char>() + guard_bytes_; }
 
 void GuardedBuffer::check(Device& device, const std::string& name) const {
+  if (guard_bytes_ == 0) return;
   const std::int64_t behind = memory_.bytes() - kGuardBytes - bytes_;
   const std::int64_t most = std::max(behind, kGuardBytes);
   const auto pattern = guard_pattern(most);

@@ -16,6 +16,7 @@ inline constexpr unsigned char kPoisonByte = 0xFF;
 
 /// Guard, payload, then guard up to the end: the second band starts right behind the last byte.
 /// Bands are 4096 bytes of 0x7FFF in 16-bit words: a NaN in float32, bfloat16 and float16.
+/// After use_exact_buffers(true) there are no bands.
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
@@ -33,7 +34,14 @@ class GuardedBuffer {
  private:
   DeviceBuffer memory_;
   std::int64_t bytes_ = 0;
+  std::int64_t guard_bytes_ = 0;  ///< of each band
 };
+
+/// Buffers made from now on, in this process, are exactly as large as asked for (true), or stand
+/// between guard bands (false, the default). Bands find writes out of bounds on any device, but are
+/// memory one may read: a checker of memory accesses (compute-sanitizer, AddressSanitizer) sees a
+/// read past the end only without them.
+void use_exact_buffers(bool exact);
 
 /// 64 bits of everything in a block, to see whether an input changed.
 std::uint64_t fingerprint(const unsigned char* data, std::int64_t bytes);

@@ -65,7 +65,7 @@ run_sanitizer() {
   fi
   for tool in memcheck racecheck; do
     if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
-        --suite sanitizer >"$out/$tool.log" 2>&1; then
+        --suite sanitizer --exact-buffers >"$out/$tool.log" 2>&1; then
       echo clean >"$out/$tool"
     else
       echo "failed, see $tool.log" >"$out/$tool"

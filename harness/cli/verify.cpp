@@ -9,6 +9,7 @@
 #include "harness/case_file.h"
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
+#include "harness/guarded_device.h"
 #include "harness/inputs.h"
 #include "harness/json.h"
 #include "harness/known_limits.h"
@@ -157,6 +158,9 @@ class Verify : public Command {
                    "leave out problems of more operations than this, and say so (default: "
                    "5e9 on a CPU, 2e7 on an emulator, none on a GPU)")
         ->group(how);
+    app.add_flag("--exact-buffers", exact_buffers_,
+                 "no guard bands around buffers, so that compute-sanitizer sees reads past them")
+        ->group(how);
     app.add_flag("--whole", whole_, "evaluate the reference whole, however large the problem")
         ->group(how);
     app.add_flag("-v,--verbose", verbose_, "every check, (sequence, head) and token window")
@@ -170,6 +174,7 @@ class Verify : public Command {
       options_ = VerifyOptions();
       options_.repeat = options_.alone = options_.duplicates = options_.continuation = false;
     }
+    use_exact_buffers(exact_buffers_);
     if (whole_) options_.most_reference_flops = std::numeric_limits<double>::infinity();
     if (json_) fmt::print("[\n");
     const int code = outputs_.empty() ? verify_implementations() : judge_outputs();
@@ -377,6 +382,7 @@ class Verify : public Command {
   std::string device_ = "best";
   std::string outputs_;
   bool errors_only_ = false;
+  bool exact_buffers_ = false;
   bool whole_ = false;
   bool verbose_ = false;
   bool quiet_ = false;
