@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "harness/row_store.h"
+#include "harness/suites.h"
 #include "harness/sweep.h"
 #include "interface/error.h"
 
@@ -38,11 +40,9 @@ const std::vector<HeldError>& held_errors() {
   return errors;
 }
 
-}  // namespace
-
-std::vector<Problem> baseline_problems() {
+std::vector<std::string> chosen_problems() {
   // 200 tokens are three whole chunks of 64 and a tail, and more of smaller chunks.
-  const std::vector<std::string> texts = {
+  return {
       "gated_delta:heads=2/4,dim=64x64,seq=1x200,dtype=f32,gates=mid,h0=normal",
       "gated_delta:heads=2/4,dim=64x64,seq=1x200,dtype=f32,gates=mid,h0=normal,chunk=16",
       "gated_delta:heads=2/4,dim=64x64,seq=1x200,dtype=f32,gates=mid,h0=normal,chunk=32",
@@ -61,8 +61,29 @@ std::vector<Problem> baseline_problems() {
       "causal_conv1d:heads=2/4,dim=64x64,seq=1x3+1x130,dtype=f32,bias=1,act=none",
       "gated_delta_layer:heads=2/4,dim=64x64,seq=1x70+1x130,dtype=bf16,gates=real,gate=logits,"
       "beta=logit,norm=1,h0=normal"};
+}
+
+// Every `step`-th problem of a suite that takes no more than that many operations.
+void add_suite(const std::string& name, std::size_t step, double most_operations,
+               std::vector<Problem>& problems) {
+  const Suite suite = find_suite(name);
+  for (std::size_t i = 0; i < suite.problems.size(); i += step) {
+    const Problem& problem = suite.problems[i].problem;
+    if (reference::evaluation_flops(problem) > most_operations) continue;
+    if (std::find(problems.begin(), problems.end(), problem) == problems.end()) {
+      problems.push_back(problem);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> baseline_problems(const std::string& backend) {
   std::vector<Problem> problems;
-  for (const std::string& text : texts) problems.push_back(Problem::parse(text));
+  for (const std::string& text : chosen_problems()) problems.push_back(Problem::parse(text));
+  const bool emulated = backend.find("emulat") != std::string::npos;
+  add_suite("quick", 1, emulated ? 2e7 : std::numeric_limits<double>::infinity(), problems);
+  if (backend == "cpu") add_suite("stress", 4, 6e7, problems);
   return problems;
 }
 

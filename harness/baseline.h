@@ -11,9 +11,11 @@
 
 namespace gdn {
 
-/// The default set: small problems of every operation with at least three chunks, gates that show
-/// chunk-boundary faults, each token dtype, grouped heads, state pools, ragged batches.
-std::vector<Problem> baseline_problems();
+/// What a backend is held to, no problem twice: small problems of every operation with at least
+/// three chunks, gates that show chunk-boundary faults, each token dtype, grouped heads, state
+/// pools, ragged batches; the suite quick; and on the CPU every fourth problem of the suite stress.
+/// Problems that take an emulator or this sample long are left out.
+std::vector<Problem> baseline_problems(const std::string& backend);
 
 /// Errors of every implementation on every problem it supports, as rows of mode "verify".
 std::vector<Row> measure_errors(const std::vector<Problem>& problems,
@@ -22,8 +24,9 @@ std::vector<Row> measure_errors(const std::vector<Problem>& problems,
 
 struct BaselineLimits {
   /// An error may be this many times the stored one: room for instruction sets that round
-  /// differently (with and without fused multiply-add), far below what a wrong formula does.
-  double growth = 2.0;
+  /// differently (2.13 is the most seen between those of cpu/chunkwise), far below what a wrong
+  /// formula does.
+  double growth = 2.5;
 };
 
 /// Errors of `measured` that grew beyond `stored`, one line each: above growth x the stored error,

@@ -247,6 +247,11 @@ void create_dataset(const std::string& path, hid_t file, const char* name, hid_t
   const Hdf5Handle space(H5Screate_simple(1, &extent, &room), H5Sclose);
   const Hdf5Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_chunk(properties.id(), 1, &room);
+  const bool never_extended = count > 0 && count == static_cast<std::int64_t>(room);
+  if (never_extended && H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
+    H5Pset_shuffle(properties.id());
+    H5Pset_deflate(properties.id(), 6);
+  }
   H5Pset_alloc_time(properties.id(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(properties.id(), H5D_FILL_TIME_ALLOC);
   H5Pset_obj_track_times(properties.id(), false);  // an append must not rewrite a time stamp

@@ -51,7 +51,8 @@ struct StoredRows {
 StoredRows read_rows(const std::string& path);
 
 /// Replaces the file as a whole, atomically. Throws Error(bad_input) naming the file and the
-/// system's reason; an existing file is then untouched. `spare_rows`: room left for appends.
+/// system's reason; an existing file is then untouched. `spare_rows`: room left for appends;
+/// without, the file is compressed, and the first append writes it anew.
 void write_rows(const std::string& path, const StoredRows& rows, std::int64_t spare_rows = 0);
 
 /// Appends one row, creating the file if there is none; on disk when it returns. Throws as

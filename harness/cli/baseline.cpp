@@ -54,8 +54,8 @@ class Baseline : public Command {
     } else {
       require_appendable(path);
     }
-    const std::vector<Row> rows =
-        measure_errors(baseline_problems(), implementations, *device, command_line());
+    const std::vector<Row> rows = measure_errors(baseline_problems(device->info().backend),
+                                                 implementations, *device, command_line());
     if (action_ == "update") return update(path, rows);
     return check(path, stored, rows);
   }
