@@ -2,6 +2,8 @@
 // files only.
 #pragma once
 
+#include <type_traits>
+
 #include "hip/element.h"
 #include "hip/lanes_device.h"
 
@@ -21,8 +23,8 @@ __device__ __forceinline__ float to_float(Bfloat16 x) {
 /// Round to nearest even; NaN stays NaN.
 __device__ __forceinline__ Bfloat16 to_bfloat16(float x) {
   const unsigned bits = __builtin_bit_cast(unsigned, x);
-  if (x != x) return {static_cast<unsigned short>(bits >> 16 | 0x40u)};
-  return {static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+  const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+  return {static_cast<unsigned short>((x != x ? bits | 0x400000u : rounded) >> 16)};
 }
 
 /// Calls f with a null pointer of the element's type: f(static_cast<const float*>(nullptr)) and so
@@ -63,6 +65,24 @@ __device__ __forceinline__ void store_element(void* array, Element element, std:
   } else {
     static_cast<Bfloat16*>(array)[index] = to_bfloat16(x);
   }
+}
+
+/// N consecutive elements, moved by one access.
+template <typename T, int N>
+struct alignas(N * sizeof(T)) Packet {
+  T x[N];
+};
+/// Elements offset .. offset + N - 1 of an array, or zeros if they are not `inside` it: then the
+/// array's first elements are read, so that no load waits in a branch for the one before it.
+template <typename T, int N>
+__device__ __forceinline__ Packet<T, N> load_inside(bool inside, const T* array, unsigned offset) {
+  constexpr int kBytes = N * sizeof(T);
+  using Word = std::conditional_t<kBytes % 4 == 0, unsigned, unsigned short>;
+  using Words = Packet<Word, kBytes / static_cast<int>(sizeof(Word))>;
+  Words words = *reinterpret_cast<const Words*>(array + (inside ? offset : 0u));
+#pragma unroll
+  for (Word& word : words.x) word = inside ? word : Word{0};
+  return __builtin_bit_cast(Packet<T, N>, words);
 }
 
 __device__ __forceinline__ float sigmoid(float x) {

@@ -9,7 +9,9 @@
 //     read_lane<lane>, uniform    one lane's value for all; a value that is equal in all lanes
 //     compiler_fence              memory is read again after it
 //     GDN_LDS(name, type)         the workgroup's tiles: one such declaration per kernel
-//     Half                        float16
+//     counted_lane                the lane's number, counted: to the compiler another value than
+//                                 threadIdx.x % kWave
+//     Half, HalfPair, dot2        float16; a.x b.x + a.y b.y + c in float32
 #pragma once
 
 #if defined(__HIP__)
@@ -22,6 +24,7 @@ namespace gdn::hip {
 
 constexpr int kWave = 64;
 using Half = _Float16;
+using HalfPair = Half __attribute__((ext_vector_type(2)));
 #define GDN_LDS(name, ...) __shared__ __VA_ARGS__ name
 
 template <typename T>
@@ -50,6 +53,15 @@ __device__ __forceinline__ float read_lane(float x) {
 }
 /// Into a scalar register: everything derived from it stays scalar.
 __device__ __forceinline__ int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+
+__device__ __forceinline__ int counted_lane() {
+  return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)));
+}
+
+/// v_dot2_f32_f16: the products are exact.
+__device__ __forceinline__ float dot2(HalfPair a, HalfPair b, float c) {
+  return __builtin_amdgcn_fdot2(a, b, c, false);
+}
 
 __device__ __forceinline__ void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 

@@ -56,6 +56,20 @@ const float* beta_values(const Problem& problem, const Beta& beta) {
   throw_bad_input("beta: the arguments hold another encoding than the problem's");
 }
 
+/// GatedDeltaParams::packets.
+bool in_packets(const GatedDeltaParams& p) {
+  for (const void* array : {p.query, p.key, p.value, static_cast<const void*>(p.output),
+                            static_cast<const void*>(p.state_pool)}) {
+    if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0) return false;
+  }
+  for (const std::int64_t elements :
+       {p.query_token_stride, p.key_token_stride, p.value_token_stride, p.state_row_stride,
+        std::int64_t{p.key_head_dim}, std::int64_t{p.value_head_dim}}) {
+    if (elements % 8 != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string kernel_suffix(DType token_dtype) { return short_name(token_dtype); }
@@ -111,6 +125,7 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.output_element = element_of(problem.effective_output_dtype());
   p.normalize_qk = problem.normalize_qk ? 1 : 0;
   p.scale = static_cast<float>(problem.effective_scale());
+  p.packets = in_packets(p) ? 1 : 0;
   return p;
 }
 

@@ -10,7 +10,11 @@ namespace gdn::hip {
 struct ChunkChoice {
   std::int64_t chunk = 32;
   std::int64_t rows = 128;  ///< Dk rounded up to an instantiated size
-  std::string kernel_part() const { return std::to_string(chunk) + "_" + std::to_string(rows); }
+  bool float16 = false;     ///< rows of q and k stay float16 in LDS
+  /// <chunk>_<rows>_<tile>
+  std::string kernel_part() const {
+    return std::to_string(chunk) + "_" + std::to_string(rows) + (float16 ? "_f16" : "_f32");
+  }
 };
 
 /// Dk up to 256; chunk 16 or 32 (16 only above Dk = 128, where 32 does not fit in LDS).
@@ -37,6 +41,7 @@ inline ChunkChoice choose_chunk(const Problem& problem) {
   const std::int64_t rows = problem.key_head_dim;
   choice.rows = rows <= 64 ? 64 : rows <= 128 ? 128 : 256;
   choice.chunk = problem.chunk != 0 ? problem.chunk : rows > 128 ? 16 : 32;
+  choice.float16 = problem.token_dtype == DType::float16;
   return choice;
 }
 

@@ -8,10 +8,11 @@
 // (the scale is in Q). Tokens after the end of the sequence are zero rows with beta = 0 and no
 // decay: they change nothing.
 //
-// State in registers. Lane (group g = lane % 8, column set lane / 8) of wave w holds columns
-// 32 w + 4 (lane / 8) + 0..3 and rows 32 j + 4 g + 0..3 for all j: D/2 registers. A row of K is
-// then read from LDS as 8 groups x 4 consecutive words: all 32 banks, no conflict, and each word
-// serves 4 columns. A row times S is D/32 * 16 multiply-adds, then a sum over the 8 groups by DPP.
+// Rows of K and Q lie in LDS as they are in memory, float16 or else widened to float32; norms and
+// scale are factors of a row's products. So the operands of K K^T and Q K^T are exact in float16
+// too, and one v_dot2_f32_f16 does two multiply-adds and rounds to float32. Products with the state
+// take float16 rows and the float32 state by v_fma_mix_f32, which widens one of them on the way:
+// the state itself is never rounded.
 //
 // Decays are exponentials of differences of cumulative log decays. The sums are float64, so that a
 // difference between neighbours deep inside a strongly decaying chunk keeps its float32 precision;
@@ -20,112 +21,140 @@
 
 #include <type_traits>
 
-#include "hip/gated_delta/device.h"
+#include "hip/gated_delta/state_tile.h"
 
 namespace gdn::hip {
 
 constexpr int kChunkThreads = 256;
-constexpr int kTileColumns = 128;  ///< state columns of a workgroup
+constexpr int kChunkWaves = kChunkThreads / kWave;
+constexpr int kTileColumns = kChunkWaves * kWaveColumns;  ///< state columns of a workgroup
+template <int D>
+using ChunkState = StateTile<D, kChunkWaves>;
 /// A log decay below this makes float32 zero of anything (the smallest denormal is e^-103.3).
 constexpr float kResetBelow = -120.0f;
 
-/// One workgroup's LDS. D = rows of the state, C = tokens of a chunk; 4 words of padding per row
-/// put neighbouring rows 4 banks apart.
-template <int D, int C>
-struct ChunkTiles {
-  alignas(16) float key[C][D + 4];
-  alignas(16) float query[C][D + 4];              ///< times scale
-  alignas(16) float update[C][kTileColumns + 4];  ///< right-hand side, then V'
-  alignas(16) float lower[C][C + 4];              ///< L - I
-  alignas(16) float scores[C][C + 4];             ///< [j][i] = (Q K^T * D)_ij, zero for j > i
-  double cumulative[C];                           ///< log decay from the chunk's start
-  int resets[C];                                  ///< resets up to and including the token
+// ---- what lies in LDS. 16 bytes of padding per row put neighbouring rows 4 banks apart. ----
+
+/// Rows of q or k. Tile = Half for float16 tokens, float for the others.
+template <typename Tile, int D, int C>
+struct TokenRows {
+  alignas(16) Tile x[C][D + 16 / sizeof(Tile)];
+  float factor[C];  ///< of each row: 1 / its norm if asked for, times the scale in queries
+};
+/// Right-hand side, then V'.
+template <int C>
+struct UpdateRows {
+  alignas(16) float x[C][kTileColumns + 4];
+};
+/// Two triangles in one square: L - I below the diagonal, and transposed on and above it the
+/// scores, x[j][i] = (Q K^T * D)_ij.
+template <int C>
+struct TwoTriangles {
+  alignas(16) float x[C][C + 4];
+};
+template <int C>
+struct ChunkGates {
+  double cumulative[C];  ///< log decay from the chunk's start
+  int resets[C];         ///< resets up to and including the token
   float beta[C];
   float gamma[C];  ///< decay from the chunk's start
   float tail[C];   ///< decay to the chunk's end: gamma_C / gamma
 };
 
-struct ChunkThread {
-  int lane, wave;
-  int group;   ///< 0..7: which rows
-  int column;  ///< first of four, within the tile
-};
-__device__ __forceinline__ ChunkThread chunk_thread() {
-  const int lane = static_cast<int>(threadIdx.x) % kWave;
-  const int wave = uniform(static_cast<int>(threadIdx.x) / kWave);
-  return {lane, wave, lane % 8, wave * (kWave / 2) + lane / 8 * 4};
-}
+// ---- loads ----
 
-/// Over the 8 lanes of equal lane / 8: neighbours, pairs, then the two quads. Every lane has the
-/// sum.
-__device__ __forceinline__ float sum_of_groups(float x) {
-  x += dpp_moved<0xb1, 0xf>(x);   // quad_perm:[1,0,3,2]
-  x += dpp_moved<0x4e, 0xf>(x);   // quad_perm:[2,3,0,1]
-  x += dpp_moved<0x141, 0xf>(x);  // row_half_mirror
+/// The sum over `lanes` neighbouring lanes, in the last of them.
+template <int lanes>
+__device__ __forceinline__ float sum_in_last_lane(float x) {
+  x = sum_of_groups(x);
+  if (lanes > 8) x += dpp_moved<0x140, 0xf>(x);   // row_mirror
+  if (lanes > 16) x += dpp_moved<0x142, 0xa>(x);  // row_bcast:15 into rows 1 and 3
+  if (lanes > 32) x += dpp_moved<0x143, 0xc>(x);  // row_bcast:31 into rows 2 and 3
   return x;
 }
 
-/// Rows of q or k into LDS, one row a wave at a time: `source` is the first token's row. Normalised
-/// if asked for, times `scale`, zero beyond Dk and beyond `count` tokens.
-template <typename Token, int D, int C>
+/// C rows of q or k into LDS, 16 bytes a lane: `source` is the first token's row. Zero beyond Dk
+/// and beyond `count` tokens.
+template <typename Token, typename Tile, int D, int C>
 __device__ __forceinline__ void load_rows(const GatedDeltaParams& p, const Token* source,
                                           std::int64_t token_stride, int count, float scale,
-                                          float (&tile)[C][D + 4]) {
-  constexpr int kPerLane = D / kWave;
-  const ChunkThread thread = chunk_thread();
+                                          TokenRows<Tile, D, C>& rows) {
+  constexpr int kPacket = 16 / sizeof(Tile);
+  constexpr int kLanes = D / kPacket < kWave ? D / kPacket : kWave;  // of one row
+  constexpr int kPackets = D / kPacket / kLanes;                     // of a lane
+  constexpr int kRowsAtOnce = kChunkThreads / kLanes;
+  constexpr int kSteps = (C + kRowsAtOnce - 1) / kRowsAtOnce;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
 #pragma unroll
-  for (int step = 0; step < C * kWave / kChunkThreads; ++step) {
-    const int row = thread.wave + kChunkThreads / kWave * step;
-    float x[kPerLane];
+  for (int step = 0; step < kSteps; ++step) {
+    const int row = static_cast<int>(threadIdx.x) / kLanes + kRowsAtOnce * step;
+    const bool inside = row < count, in_tile = kRowsAtOnce <= C || row < C;
     float squares = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      const int k = thread.lane + kWave * i;
-      const bool inside = row < count && k < p.key_head_dim;
-      x[i] = inside ? to_float(source[row * token_stride + k]) : 0.0f;
-      squares = fmaf(x[i], x[i], squares);
-    }
-    const float factor =
-        p.normalize_qk != 0 ? scale / sqrtf(DppSum::sum(squares) + kNormEpsilon) : scale;
+    for (int i = 0; i < kPackets; ++i) {
+      const int k = (lane + i * kLanes) * kPacket;
+      const Packet<Token, kPacket> loaded = load_packet<kPacket>(
+          p, source + (inside ? row : 0) * token_stride, k, inside ? p.key_head_dim : 0);
+      Packet<Tile, kPacket> packet;
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) tile[row][thread.lane + kWave * i] = x[i] * factor;
+      for (int e = 0; e < kPacket; ++e) {
+        packet.x[e] = static_cast<Tile>(to_float(loaded.x[e]));
+        squares = fmaf(to_float(packet.x[e]), to_float(packet.x[e]), squares);
+      }
+      if (in_tile) *reinterpret_cast<Packet<Tile, kPacket>*>(&rows.x[row][k]) = packet;
+    }
+    float factor = scale;
+    if (p.normalize_qk != 0) {
+      factor = scale / sqrtf(sum_in_last_lane<kLanes>(squares) + kNormEpsilon);
+    }
+    if (in_tile && lane == kLanes - 1) rows.factor[row] = factor;
   }
 }
 
-template <int D, int C>
+/// Calls f with a null pointer of the token type: with_element() for the types that a tile takes.
+template <typename Tile, typename F>
+__device__ __forceinline__ void with_token(const GatedDeltaParams& p, F f) {
+  if constexpr (std::is_same_v<Tile, Half>) {
+    f(static_cast<const Half*>(nullptr));
+  } else if (p.token_element == Element::float32) {
+    f(static_cast<const float*>(nullptr));
+  } else {
+    f(static_cast<const Bfloat16*>(nullptr));
+  }
+}
+template <typename Tile, int D, int C>
 __device__ __forceinline__ void load_keys(const GatedDeltaParams& p, std::int64_t token,
-                                          int key_head, int count, ChunkTiles<D, C>& tiles) {
-  with_element(p.token_element, [&](auto* type) {
+                                          int key_head, int count, TokenRows<Tile, D, C>& rows) {
+  with_token<Tile>(p, [&](auto* type) {
     using Token = std::remove_cv_t<std::remove_pointer_t<decltype(type)>>;
-    load_rows<Token, D, C>(p, key_at<Token>(p, token, key_head), p.key_token_stride, count, 1.0f,
-                           tiles.key);
+    load_rows(p, key_at<Token>(p, token, key_head), p.key_token_stride, count, 1.0f, rows);
   });
 }
-template <int D, int C>
+template <typename Tile, int D, int C>
 __device__ __forceinline__ void load_queries(const GatedDeltaParams& p, std::int64_t token,
-                                             int key_head, int count, ChunkTiles<D, C>& tiles) {
-  with_element(p.token_element, [&](auto* type) {
+                                             int key_head, int count, TokenRows<Tile, D, C>& rows) {
+  with_token<Tile>(p, [&](auto* type) {
     using Token = std::remove_cv_t<std::remove_pointer_t<decltype(type)>>;
-    load_rows<Token, D, C>(p, query_at<Token>(p, token, key_head), p.query_token_stride, count,
-                           p.scale, tiles.query);
+    load_rows(p, query_at<Token>(p, token, key_head), p.query_token_stride, count, p.scale, rows);
   });
 }
-/// Four columns of v from `column` on, the first num_inside of them read and the others zero.
+/// Four columns of v from `column` on, zeros beyond `limit`.
+template <typename Tile>
 __device__ __forceinline__ void load_values(const GatedDeltaParams& p, std::int64_t token, int head,
-                                            int column, int num_inside, float (&values)[4]) {
-  with_element(p.token_element, [&](auto* type) {
+                                            int column, int limit, float (&values)[4]) {
+  with_token<Tile>(p, [&](auto* type) {
     using Token = std::remove_cv_t<std::remove_pointer_t<decltype(type)>>;
-    const Token* const source = value_at<Token>(p, token, head) + column;
+    const auto packet = load_packet<4>(p, value_at<Token>(p, token, head), column, limit);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) values[e] = e < num_inside ? to_float(source[e]) : 0.0f;
+    for (int e = 0; e < 4; ++e) values[e] = to_float(packet.x[e]);
   });
 }
 
 /// The chunk's betas and decays, by the first wave.
-template <int D, int C>
+template <int C>
 __device__ __forceinline__ void load_gates(const GatedDeltaParams& p, std::int64_t first_token,
-                                           int count, int head, ChunkTiles<D, C>& tiles) {
-  const ChunkThread thread = chunk_thread();
+                                           int count, int head, ChunkGates<C>& gates) {
+  const TileThread thread = tile_thread();
   if (thread.wave != 0) return;
   const int lane = thread.lane;
   float log_decay = 0.0f, beta = 0.0f;
@@ -148,61 +177,84 @@ __device__ __forceinline__ void load_gates(const GatedDeltaParams& p, std::int64
   const double last = shuffle(cumulative, C - 1);
   const int all_resets = shuffle(resets, C - 1);
   if (lane < C) {
-    tiles.cumulative[lane] = cumulative;
-    tiles.resets[lane] = resets;
-    tiles.beta[lane] = beta;
-    tiles.gamma[lane] = resets == 0 ? expf(static_cast<float>(cumulative)) : 0.0f;
-    tiles.tail[lane] = resets == all_resets ? expf(static_cast<float>(last - cumulative)) : 0.0f;
+    gates.cumulative[lane] = cumulative;
+    gates.resets[lane] = resets;
+    gates.beta[lane] = beta;
+    gates.gamma[lane] = resets == 0 ? expf(static_cast<float>(cumulative)) : 0.0f;
+    gates.tail[lane] = resets == all_resets ? expf(static_cast<float>(last - cumulative)) : 0.0f;
   }
 }
 
-__device__ __forceinline__ float dot4(const float4& a, const float4& b, float sum) {
-  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+// ---- products ----
+
+__device__ __forceinline__ float dot(const Packet<float, 4>& a, const Packet<float, 4>& b,
+                                     float sum) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum = fmaf(a.x[i], b.x[i], sum);
+  return sum;
+}
+__device__ __forceinline__ float dot(const Packet<Half, 8>& a, const Packet<Half, 8>& b,
+                                     float sum) {
+  const auto x = __builtin_bit_cast(Packet<HalfPair, 4>, a);
+  const auto y = __builtin_bit_cast(Packet<HalfPair, 4>, b);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum = dot2(x.x[i], y.x[i], sum);
+  return sum;
 }
 
-/// L - I and, `with_scores`, the scores from the K and Q tiles: a thread computes (C/16)^2 entries
-/// of each.
-template <bool with_scores, int D, int C>
-__device__ __forceinline__ void multiply_rows(ChunkTiles<D, C>& tiles) {
-  constexpr int kEntries = C / 16;
+/// The decay of the tokens after j up to i.
+template <int C>
+__device__ __forceinline__ float decay_between(const ChunkGates<C>& gates, int j, int i) {
+  if (gates.resets[i] != gates.resets[j]) return 0.0f;
+  return expf(static_cast<float>(gates.cumulative[i] - gates.cumulative[j]));
+}
+/// `with_lower`, L - I from K K^T; `with_scores`, the scores from Q K^T. A thread computes the
+/// pairs of rows ti, ti + 16, ... and tj, tj + 16, ...; blocks above the diagonal are left out.
+template <bool with_lower, bool with_scores, typename Tile, int D, int C>
+__device__ __forceinline__ void multiply_rows(const TokenRows<Tile, D, C>& queries,
+                                              const TokenRows<Tile, D, C>& keys,
+                                              const ChunkGates<C>& gates,
+                                              TwoTriangles<C>& triangles) {
+  constexpr int kEntries = C / 16, kPacket = 16 / sizeof(Tile);
+  using Elements = Packet<Tile, kPacket>;
   const int ti = static_cast<int>(threadIdx.x) / 16, tj = static_cast<int>(threadIdx.x) % 16;
-  float keys[kEntries][kEntries] = {}, queries[kEntries][kEntries] = {};
+  float key_sums[kEntries][kEntries] = {}, query_sums[kEntries][kEntries] = {};
 #pragma unroll 2
-  for (int r = 0; r < D; r += 4) {
-    float4 key_i[kEntries], query_i[kEntries];
+  for (int k = 0; k < D; k += kPacket) {
+    Elements key_i[kEntries], query_i[kEntries];
 #pragma unroll
     for (int a = 0; a < kEntries; ++a) {
-      key_i[a] = *reinterpret_cast<const float4*>(&tiles.key[ti + 16 * a][r]);
-      if (with_scores) query_i[a] = *reinterpret_cast<const float4*>(&tiles.query[ti + 16 * a][r]);
+      if (with_lower) key_i[a] = *reinterpret_cast<const Elements*>(&keys.x[ti + 16 * a][k]);
+      if (with_scores) query_i[a] = *reinterpret_cast<const Elements*>(&queries.x[ti + 16 * a][k]);
     }
 #pragma unroll
     for (int b = 0; b < kEntries; ++b) {
-      const float4 key_j = *reinterpret_cast<const float4*>(&tiles.key[tj + 16 * b][r]);
+      const Elements key_j = *reinterpret_cast<const Elements*>(&keys.x[tj + 16 * b][k]);
 #pragma unroll
-      for (int a = 0; a < kEntries; ++a) {
-        keys[a][b] = dot4(key_i[a], key_j, keys[a][b]);
-        if (with_scores) queries[a][b] = dot4(query_i[a], key_j, queries[a][b]);
+      for (int a = b; a < kEntries; ++a) {
+        if (with_lower) key_sums[a][b] = dot(key_i[a], key_j, key_sums[a][b]);
+        if (with_scores) query_sums[a][b] = dot(query_i[a], key_j, query_sums[a][b]);
       }
     }
   }
 #pragma unroll
   for (int a = 0; a < kEntries; ++a) {
 #pragma unroll
-    for (int b = 0; b < kEntries; ++b) {
+    for (int b = 0; b <= a; ++b) {
       const int i = ti + 16 * a, j = tj + 16 * b;
-      float decay = 0.0f;  // of the tokens after j up to i
-      if (j <= i && tiles.resets[i] == tiles.resets[j]) {
-        decay = expf(static_cast<float>(tiles.cumulative[i] - tiles.cumulative[j]));
+      if (j > i) continue;
+      const float factor = keys.factor[j] * decay_between(gates, j, i);
+      if (with_lower && j < i) {
+        triangles.x[i][j] = gates.beta[i] * keys.factor[i] * factor * key_sums[a][b];
       }
-      tiles.lower[i][j] = j < i ? tiles.beta[i] * decay * keys[a][b] : 0.0f;
-      if (with_scores) tiles.scores[j][i] = decay * queries[a][b];
+      if (with_scores) triangles.x[j][i] = queries.factor[i] * factor * query_sums[a][b];
     }
   }
 }
 
 /// Solves L X = B for one column, x holding B and then X: forward substitution.
-template <int D, int C>
-__device__ __forceinline__ void solve_column(const ChunkTiles<D, C>& tiles, float (&x)[C]) {
+template <int C>
+__device__ __forceinline__ void solve_column(const TwoTriangles<C>& triangles, float (&x)[C]) {
   // L is read again for every column: hoisted out of a loop over columns it would not fit in
   // registers.
   compiler_fence();
@@ -210,204 +262,85 @@ __device__ __forceinline__ void solve_column(const ChunkTiles<D, C>& tiles, floa
   for (int i = 1; i < C; ++i) {
 #pragma unroll
     for (int j = 0; j < C; ++j) {  // constant bounds: x stays in registers
-      if (j < i) x[i] = fmaf(-tiles.lower[i][j], x[j], x[i]);
+      if (j < i) x[i] = fmaf(-triangles.x[i][j], x[j], x[i]);
     }
   }
 }
 
-/// V' from the right-hand side in `update`: a column per thread of the first two waves.
-template <int D, int C>
-__device__ __forceinline__ void solve_update(ChunkTiles<D, C>& tiles) {
+/// V' from the right-hand side: a column per thread of the first two waves.
+template <int C>
+__device__ __forceinline__ void solve_update(const TwoTriangles<C>& triangles,
+                                             UpdateRows<C>& update) {
   const int column = static_cast<int>(threadIdx.x);
   if (column >= kTileColumns) return;
   float x[C];
 #pragma unroll
-  for (int i = 0; i < C; ++i) x[i] = tiles.update[i][column];
-  solve_column(tiles, x);
+  for (int i = 0; i < C; ++i) x[i] = update.x[i][column];
+  solve_column(triangles, x);
 #pragma unroll
-  for (int i = 0; i < C; ++i) tiles.update[i][column] = x[i];
+  for (int i = 0; i < C; ++i) update.x[i][column] = x[i];
 }
 
-/// A workgroup's part of one head's state, in registers.
-template <int D>
-struct StateTile {
-  float s[D / 32][4][4];  ///< rows 32 j + 4 group + r, columns column + e
+/// diag(gamma) (rows S) of row 8 block + group, four columns.
+template <typename Tile, int D, int C>
+__device__ __forceinline__ float4 decayed_product(const TokenRows<Tile, D, C>& rows,
+                                                  const ChunkGates<C>& gates,
+                                                  const ChunkState<D>& state, int block) {
+  const float4 product = state.rows_times_state(rows.x, block);
+  const int i = 8 * block + tile_thread().group;
+  const float factor = gates.gamma[i] * rows.factor[i];
+  return {factor * product.x, factor * product.y, factor * product.z, factor * product.w};
+}
 
-  /// access(k, column, value) for every element within `columns` of the tile and `key_head_dim`
-  /// rows.
-  template <typename F>
-  __device__ __forceinline__ void for_each(int key_head_dim, int columns, F access) {
-    const ChunkThread thread = chunk_thread();
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int k = 32 * j + 4 * thread.group + r;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (k < key_head_dim && thread.column + e < columns) {
-            access(k, thread.column + e, s[j][r][e]);
-          }
-        }
-      }
-    }
-  }
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) {
-#pragma unroll
-      for (int i = 0; i < 16; ++i) s[j][i / 4][i % 4] = 0.0f;
-    }
-  }
-  static constexpr int kElements = D * kTileColumns;
-  /// As the registers hold it: every thread's four columns together, no bounds, all accesses whole.
-  __device__ __forceinline__ void store_registers(float* to) const {
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        reinterpret_cast<float4*>(to)[(4 * j + r) * kChunkThreads + threadIdx.x] =
-            make_float4(s[j][r][0], s[j][r][1], s[j][r][2], s[j][r][3]);
-      }
-    }
-  }
-  __device__ __forceinline__ void load_registers(const float* from) {
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const float4 x =
-            reinterpret_cast<const float4*>(from)[(4 * j + r) * kChunkThreads + threadIdx.x];
-        s[j][r][0] = x.x;
-        s[j][r][1] = x.y;
-        s[j][r][2] = x.z;
-        s[j][r][3] = x.w;
-      }
-    }
-  }
-  /// From and to the state pool; `first_column` is the tile's first.
-  __device__ __forceinline__ void load_pool(const GatedDeltaParams& p, std::int64_t row, int head,
-                                            int first_column) {
-    clear();
-    if (p.read_state == 0) return;
-    with_element(p.state_element, [&](auto* type) {
-      const auto* const base =
-          mutable_array(type, p.state_pool) + state_index(p, row, head, 0, first_column);
-      for_each(p.key_head_dim, p.value_head_dim - first_column, [&](int k, int column, float& x) {
-        x = to_float(base[k * p.state_key_stride + column * p.state_value_stride]);
-      });
-    });
-  }
-  __device__ __forceinline__ void store_pool(const GatedDeltaParams& p, std::int64_t row, int head,
-                                             int first_column) {
-    if (p.write_state == 0) return;
-    with_element(p.state_element, [&](auto* type) {
-      auto* const base =
-          mutable_array(type, p.state_pool) + state_index(p, row, head, 0, first_column);
-      for_each(p.key_head_dim, p.value_head_dim - first_column, [&](int k, int column, float& x) {
-        store_as(&base[k * p.state_key_stride + column * p.state_value_stride], x);
-      });
-    });
-  }
-
-  /// (tile S) of row 8 block + group, this thread's four columns.
-  template <int C>
-  __device__ __forceinline__ float4 rows_times_state(const float (&tile)[C][D + 4],
-                                                     int block) const {
-    const ChunkThread thread = chunk_thread();
-    float kept[4] = {};
+/// S <- gamma_C S + (diag(gamma_C/gamma) K)^T V'.
+template <typename Tile, int D, int C>
+__device__ __forceinline__ void advance_state(const TokenRows<Tile, D, C>& keys,
+                                              const UpdateRows<C>& update,
+                                              const ChunkGates<C>& gates, int count,
+                                              ChunkState<D>& state) {
+  const TileThread thread = tile_thread();
+  state.scale(gates.gamma[C - 1]);
 #pragma unroll 2
-    for (int i = 0; i < 8; ++i) {
-      const float* const row = tile[8 * block + i];
-      float sum[4] = {};
-#pragma unroll
-      for (int j = 0; j < D / 32; ++j) {
-        const float4 k = *reinterpret_cast<const float4*>(&row[32 * j + 4 * thread.group]);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          sum[e] = fmaf(k.x, s[j][0][e], sum[e]);
-          sum[e] = fmaf(k.y, s[j][1][e], sum[e]);
-          sum[e] = fmaf(k.z, s[j][2][e], sum[e]);
-          sum[e] = fmaf(k.w, s[j][3][e], sum[e]);
-        }
-      }
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        sum[e] = sum_of_groups(sum[e]);
-        kept[e] = thread.group == i ? sum[e] : kept[e];
-      }
-    }
-    return {kept[0], kept[1], kept[2], kept[3]};
-  }
-
-  /// S <- gamma_C S + (diag(gamma_C/gamma) K)^T V'.
-  template <int C>
-  __device__ __forceinline__ void advance(const ChunkTiles<D, C>& tiles, int count) {
-    const ChunkThread thread = chunk_thread();
-    const float decay = tiles.gamma[C - 1];
+  for (int t = 0; t < count; ++t) {
+    const float4 v = *reinterpret_cast<const float4*>(&update.x[t][thread.column]);
+    const float factor = gates.tail[t] * keys.factor[t];
+    const float u[4] = {v.x * factor, v.y * factor, v.z * factor, v.w * factor};
 #pragma unroll
     for (int j = 0; j < D / 32; ++j) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) s[j][r][e] *= decay;
-      }
-    }
-#pragma unroll 2
-    for (int t = 0; t < count; ++t) {
-      const float4 v = *reinterpret_cast<const float4*>(&tiles.update[t][thread.column]);
-      const float tail = tiles.tail[t];
-      const float u[4] = {v.x * tail, v.y * tail, v.z * tail, v.w * tail};
-#pragma unroll
-      for (int j = 0; j < D / 32; ++j) {
-        const float4 k = *reinterpret_cast<const float4*>(&tiles.key[t][32 * j + 4 * thread.group]);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          s[j][0][e] = fmaf(k.x, u[e], s[j][0][e]);
-          s[j][1][e] = fmaf(k.y, u[e], s[j][1][e]);
-          s[j][2][e] = fmaf(k.z, u[e], s[j][2][e]);
-          s[j][3][e] = fmaf(k.w, u[e], s[j][3][e]);
-        }
-      }
+      state.add_outer_product(
+          j, *reinterpret_cast<const Packet<Tile, 4>*>(&keys.x[t][32 * j + 4 * thread.group]), u);
     }
   }
-};
+}
 
-/// O of the chunk: diag(gamma) Q S + scores V', stored.
-template <int D, int C>
-__device__ __forceinline__ void store_outputs(const GatedDeltaParams& p,
-                                              const ChunkTiles<D, C>& tiles,
-                                              const StateTile<D>& state, std::int64_t first_token,
-                                              int count, int head, int first_column) {
-  const ChunkThread thread = chunk_thread();
-#pragma unroll 1
-  for (int block = 0; 8 * block < count; ++block) {
-    const int i = 8 * block + thread.group;
-    const float4 from_state = state.template rows_times_state<C>(tiles.query, block);
-    const float gamma = tiles.gamma[i];
-    float out[4] = {gamma * from_state.x, gamma * from_state.y, gamma * from_state.z,
-                    gamma * from_state.w};
+// ---- outputs ----
+
+/// Adds scores V' to `out`, of row 8 block + group, and stores it as an output of the chunk.
+template <int C>
+__device__ __forceinline__ void store_output(const GatedDeltaParams& p,
+                                             const TwoTriangles<C>& triangles,
+                                             const UpdateRows<C>& update, std::int64_t first_token,
+                                             int count, int head, int first_column, int block,
+                                             float4 out) {
+  const TileThread thread = tile_thread();
+  const int i = 8 * block + thread.group;
+  const auto add = [&](int j, float score) {
+    const float4 v = *reinterpret_cast<const float4*>(&update.x[j][thread.column]);
+    out.x = fmaf(score, v.x, out.x);
+    out.y = fmaf(score, v.y, out.y);
+    out.z = fmaf(score, v.z, out.z);
+    out.w = fmaf(score, v.w, out.w);
+  };
 #pragma unroll 4
-    for (int j = 0; j < 8 * block + 8; ++j) {  // the scores are zero for j > i
-      const float4 v = *reinterpret_cast<const float4*>(&tiles.update[j][thread.column]);
-      const float score = tiles.scores[j][i];
-      out[0] = fmaf(score, v.x, out[0]);
-      out[1] = fmaf(score, v.y, out[1]);
-      out[2] = fmaf(score, v.z, out[2]);
-      out[3] = fmaf(score, v.w, out[3]);
-    }
-    const int column = first_column + thread.column;
-    if (i < count) {
-      const std::int64_t at = output_index(p, first_token + i, head, column);
-      with_element(p.output_element, [&](auto* type) {
-        auto* const output = mutable_array(type, p.output) + at;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          if (column + e < p.value_head_dim) store_as(&output[e], out[e]);
-        }
-      });
-    }
-  }
+  for (int j = 0; j < 8 * block; ++j) add(j, triangles.x[j][i]);
+#pragma unroll 4
+  for (int j = 8 * block; j < 8 * block + 8; ++j) add(j, j <= i ? triangles.x[j][i] : 0.0f);
+
+  const int column = first_column + thread.column;
+  if (i >= count || column >= p.value_head_dim) return;
+  const float values[4] = {out.x, out.y, out.z, out.w};
+  store_columns(p, output_index(p, first_token + i, head, column), p.value_head_dim - column,
+                values);
 }
 
 /// Zeros for a padding sequence's outputs, this workgroup's columns.

@@ -49,19 +49,26 @@ __device__ __forceinline__ std::int64_t slot_head(const GatedDeltaParams& p, std
   return slot * p.num_value_heads + head;
 }
 
+template <typename Tile, int D, int C>
+struct PrepareLds {
+  TokenRows<Tile, D, C> keys;
+  TwoTriangles<C> triangles;
+  ChunkGates<C> gates;
+};
+
 /// Grid: x = slot, y = value head.
-template <int D, int C>
+template <typename Tile, int D, int C>
 __device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
-  GDN_LDS(tiles, ChunkTiles<D, C>);
+  GDN_LDS(lds, PrepareLds<Tile, D, C>);
   const GatedDeltaParams& p = params.delta;
   const std::int64_t slot = blockIdx.x;
   const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
   const SlotChunk chunk = chunk_of_slot<C>(p, slot);
   if (chunk.count == 0 || span_of(p, chunk.sequence).row < 0) return;
-  load_gates(p, chunk.token, chunk.count, head, tiles);
-  load_keys(p, chunk.token, key_head_of(p, head), chunk.count, tiles);
+  load_gates(p, chunk.token, chunk.count, head, lds.gates);
+  load_keys(p, chunk.token, key_head_of(p, head), chunk.count, lds.keys);
   __syncthreads();
-  multiply_rows<false>(tiles);
+  multiply_rows<true, false>(lds.keys, lds.keys, lds.gates, lds.triangles);
   __syncthreads();
 
   const int Dk = p.key_head_dim, Dv = p.value_head_dim;
@@ -70,32 +77,44 @@ __device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
   if (thread < Dk) {
     float x[C];
 #pragma unroll
-    for (int i = 0; i < C; ++i) x[i] = tiles.beta[i] * tiles.gamma[i] * tiles.key[i][thread];
-    solve_column(tiles, x);
+    for (int i = 0; i < C; ++i) {
+      x[i] = lds.gates.beta[i] * lds.gates.gamma[i] * lds.keys.factor[i] *
+             to_float(lds.keys.x[i][thread]);
+    }
+    solve_column(lds.triangles, x);
 #pragma unroll
     for (int i = 0; i < C; ++i) carried[i * Dk + thread] = x[i];
   }
 #pragma unroll 1
   for (int column = thread; column < Dv; column += kChunkThreads) {
     float x[C];
-    with_element(p.token_element, [&](auto* type) {
+    with_token<Tile>(p, [&](auto* type) {
       using Token = std::remove_cv_t<std::remove_pointer_t<decltype(type)>>;
       const Token* const values = value_at<Token>(p, chunk.token, head) + column;
 #pragma unroll
       for (int i = 0; i < C; ++i) {
-        x[i] = i < chunk.count ? tiles.beta[i] * to_float(values[i * p.value_token_stride]) : 0.0f;
+        x[i] =
+            i < chunk.count ? lds.gates.beta[i] * to_float(values[i * p.value_token_stride]) : 0.0f;
       }
     });
-    solve_column(tiles, x);
+    solve_column(lds.triangles, x);
 #pragma unroll
     for (int i = 0; i < C; ++i) update[i * Dv + column] = x[i];
   }
 }
 
+template <typename Tile, int D, int C>
+struct WalkLds {
+  TokenRows<Tile, D, C> keys;
+  TokenRows<float, D, C> carried;  ///< W
+  UpdateRows<C> update;
+  ChunkGates<C> gates;
+};
+
 /// Grid: x = tiles of 128 columns, y = value head, z = sequence.
-template <int D, int C>
+template <typename Tile, int D, int C>
 __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
-  GDN_LDS(tiles, ChunkTiles<D, C>);
+  GDN_LDS(lds, WalkLds<Tile, D, C>);
   const GatedDeltaParams& p = params.delta;
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
@@ -106,8 +125,8 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
     store_zero_outputs(p, span, head, first_column);
     return;
   }
-  const ChunkThread thread = chunk_thread();
-  StateTile<D> state;
+  const TileThread thread = tile_thread();
+  ChunkState<D> state;
   state.load_pool(p, span.row, head, first_column);
   std::int64_t slot = first_slot<C>(p, sequence);
   for (std::int64_t start = 0; start < span.length; start += C, ++slot) {
@@ -117,16 +136,16 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
     float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
     float* const states =
         params.state +
-        (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) * StateTile<D>::kElements;
-    load_gates(p, token, count, head, tiles);
-    load_keys(p, token, key_head_of(p, head), count, tiles);
+        (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) * ChunkState<D>::kElements;
+    load_gates(p, token, count, head, lds.gates);
+    load_keys(p, token, key_head_of(p, head), count, lds.keys);
 #pragma unroll
-    for (int step = 0; step < C * kWave / kChunkThreads; ++step) {  // W, in the query tile
-      const int row = thread.wave + kChunkThreads / kWave * step;
+    for (int step = 0; step < C / kChunkWaves; ++step) {
+      const int row = thread.wave + kChunkWaves * step;
 #pragma unroll
       for (int i = 0; i < D / kWave; ++i) {
         const int k = thread.lane + kWave * i;
-        tiles.query[row][k] = k < Dk ? carried[row * Dk + k] : 0.0f;
+        lds.carried.x[row][k] = k < Dk ? carried[row * Dk + k] : 0.0f;
       }
     }
     state.store_registers(states);
@@ -134,7 +153,7 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
 #pragma unroll 1
     for (int block = 0; block < C / 8; ++block) {
       const int i = 8 * block + thread.group;
-      const float4 product = state.template rows_times_state<C>(tiles.query, block);
+      const float4 product = state.rows_times_state(lds.carried.x, block);
       const float carried_over[4] = {product.x, product.y, product.z, product.w};
       float corrected[4];
 #pragma unroll
@@ -144,20 +163,28 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
         corrected[e] = inside ? update[i * Dv + column] - carried_over[e] : 0.0f;
         if (inside) update[i * Dv + column] = corrected[e];
       }
-      *reinterpret_cast<float4*>(&tiles.update[i][thread.column]) =
+      *reinterpret_cast<float4*>(&lds.update.x[i][thread.column]) =
           make_float4(corrected[0], corrected[1], corrected[2], corrected[3]);
     }
     __syncthreads();
-    state.advance(tiles, count);
+    advance_state(lds.keys, lds.update, lds.gates, count, state);
     __syncthreads();
   }
   state.store_pool(p, span.row, head, first_column);
 }
 
+template <typename Tile, int D, int C>
+struct OutputsLds {
+  TokenRows<Tile, D, C> keys, queries;
+  UpdateRows<C> update;
+  TwoTriangles<C> triangles;
+  ChunkGates<C> gates;
+};
+
 /// Grid: x = slot, y = value head, z = tiles of 128 columns.
-template <int D, int C>
+template <typename Tile, int D, int C>
 __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
-  GDN_LDS(tiles, ChunkTiles<D, C>);
+  GDN_LDS(lds, OutputsLds<Tile, D, C>);
   const GatedDeltaParams& p = params.delta;
   const std::int64_t slot = blockIdx.x;
   const int head = static_cast<int>(blockIdx.y);
@@ -166,42 +193,49 @@ __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
   const SlotChunk chunk = chunk_of_slot<C>(p, slot);
   if (chunk.count == 0 || span_of(p, chunk.sequence).row < 0) return;
   const int key_head = key_head_of(p, head);
-  load_gates(p, chunk.token, chunk.count, head, tiles);
-  load_keys(p, chunk.token, key_head, chunk.count, tiles);
-  load_queries(p, chunk.token, key_head, chunk.count, tiles);
+  load_gates(p, chunk.token, chunk.count, head, lds.gates);
+  load_keys(p, chunk.token, key_head, chunk.count, lds.keys);
+  load_queries(p, chunk.token, key_head, chunk.count, lds.queries);
   const float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
 #pragma unroll 4
   for (int step = 0; step < C * kTileColumns / kChunkThreads; ++step) {
     const int i =
         static_cast<int>(threadIdx.x) / kTileColumns + kChunkThreads / kTileColumns * step;
     const int column = static_cast<int>(threadIdx.x) % kTileColumns;
-    tiles.update[i][column] = first_column + column < Dv ? update[i * Dv + column] : 0.0f;
+    lds.update.x[i][column] = first_column + column < Dv ? update[i * Dv + column] : 0.0f;
   }
-  StateTile<D> state;
+  ChunkState<D> state;
   state.load_registers(params.state +
                        (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.z) *
-                           StateTile<D>::kElements);
+                           ChunkState<D>::kElements);
   __syncthreads();
-  multiply_rows<true>(tiles);
+  multiply_rows<false, true>(lds.queries, lds.keys, lds.gates, lds.triangles);
   __syncthreads();
-  store_outputs(p, tiles, state, chunk.token, chunk.count, head, first_column);
+#pragma unroll 1
+  for (int block = 0; 8 * block < chunk.count; ++block) {
+    store_output(p, lds.triangles, lds.update, chunk.token, chunk.count, head, first_column, block,
+                 decayed_product(lds.queries, lds.gates, state, block));
+  }
 }
 
 }  // namespace
 
-// chunkwise_<step>_<chunk>_<rows>
-#define GDN_CHUNKWISE_STEP(step, chunk, dk)                                                      \
-  extern "C" __global__ __launch_bounds__(kChunkThreads) void chunkwise_##step##_##chunk##_##dk( \
-      ChunkwiseParams p) {                                                                       \
-    step<dk, chunk>(p);                                                                          \
+// chunkwise_<step>_<chunk>_<rows>_<tile>
+#define GDN_CHUNKWISE_STEP(step, chunk, dk, suffix, Tile)                                   \
+  extern "C" __global__ __launch_bounds__(                                                  \
+      kChunkThreads) void chunkwise_##step##_##chunk##_##dk##_##suffix(ChunkwiseParams p) { \
+    step<Tile, dk, chunk>(p);                                                               \
   }
-#define GDN_CHUNKWISE(chunk, dk)         \
-  GDN_CHUNKWISE_STEP(prepare, chunk, dk) \
-  GDN_CHUNKWISE_STEP(walk, chunk, dk)    \
-  GDN_CHUNKWISE_STEP(outputs, chunk, dk)
+#define GDN_CHUNKWISE(chunk, dk, suffix, Tile)         \
+  GDN_CHUNKWISE_STEP(prepare, chunk, dk, suffix, Tile) \
+  GDN_CHUNKWISE_STEP(walk, chunk, dk, suffix, Tile)    \
+  GDN_CHUNKWISE_STEP(outputs, chunk, dk, suffix, Tile)
+#define GDN_CHUNKWISE_TILES(chunk, dk) \
+  GDN_CHUNKWISE(chunk, dk, f32, float) \
+  GDN_CHUNKWISE(chunk, dk, f16, Half)
 
-GDN_CHUNKWISE(32, 64)
-GDN_CHUNKWISE(32, 128)
-GDN_CHUNKWISE(16, 256)
+GDN_CHUNKWISE_TILES(32, 64)
+GDN_CHUNKWISE_TILES(32, 128)
+GDN_CHUNKWISE_TILES(16, 256)
 
 }  // namespace gdn::hip

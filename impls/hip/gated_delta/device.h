@@ -18,33 +18,52 @@ __device__ __forceinline__ float softplus(float x) {
   return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-/// g <= 0 of a token at a value head; -inf is a reset. Far below zero softplus(x) is e^x, and one
+/// What of the gates belongs to a value head, read once.
+struct HeadGates {
+  float A_log = 0.0f;
+  float dt_bias = 0.0f;
+};
+__device__ __forceinline__ HeadGates head_gates(const GatedDeltaParams& p, int head) {
+  if (p.gate_input != GateInput::logits) return {};
+  return {p.A_log[head], p.dt_bias[head]};
+}
+
+/// g <= 0 from a token's gate input x; -inf is a reset. Far below zero softplus(x) is e^x, and one
 /// exponential keeps exp(A_log) * softplus from being inf * 0.
-__device__ __forceinline__ float log_decay_of(const GatedDeltaParams& p, std::int64_t token,
-                                              int head) {
-  const float x = p.gate[token * p.num_value_heads + head];
+__device__ __forceinline__ float log_decay_from(const GatedDeltaParams& p, const HeadGates& head,
+                                                float x) {
   switch (p.gate_input) {
     case GateInput::decay:
       return logf(x);
     case GateInput::neg_log_decay:
       return -x;
     case GateInput::logits: {
-      const float biased = x + p.dt_bias[head];
-      if (biased < -17.0f) return -expf(p.A_log[head] + biased);
-      return -expf(p.A_log[head]) * softplus(biased);
+      const float biased = x + head.dt_bias;
+      if (biased < -17.0f) return -expf(head.A_log + biased);
+      return -expf(head.A_log) * softplus(biased);
     }
     case GateInput::log_decay:
       break;
   }
   return x;
 }
+__device__ __forceinline__ float decay_from(const GatedDeltaParams& p, const HeadGates& head,
+                                            float x) {
+  return p.gate_input == GateInput::decay ? x : expf(log_decay_from(p, head, x));
+}
+__device__ __forceinline__ float beta_from(const GatedDeltaParams& p, float x) {
+  return p.beta_is_logit != 0 ? sigmoid(x) : x;
+}
+
+__device__ __forceinline__ float log_decay_of(const GatedDeltaParams& p, std::int64_t token,
+                                              int head) {
+  return log_decay_from(p, head_gates(p, head), p.gate[token * p.num_value_heads + head]);
+}
 __device__ __forceinline__ float decay_of(const GatedDeltaParams& p, std::int64_t token, int head) {
-  if (p.gate_input == GateInput::decay) return p.gate[token * p.num_value_heads + head];
-  return expf(log_decay_of(p, token, head));
+  return decay_from(p, head_gates(p, head), p.gate[token * p.num_value_heads + head]);
 }
 __device__ __forceinline__ float beta_of(const GatedDeltaParams& p, std::int64_t token, int head) {
-  const float x = p.beta[token * p.num_value_heads + head];
-  return p.beta_is_logit != 0 ? sigmoid(x) : x;
+  return beta_from(p, p.beta[token * p.num_value_heads + head]);
 }
 
 // ---- addresses
@@ -107,6 +126,38 @@ __device__ __forceinline__ void store_state(const GatedDeltaParams& p, std::int6
   store_element(p.state_pool, p.state_element, state_index(p, row, head, k, v), x);
 }
 
+/// N elements of a row from k on, zeros beyond `limit`.
+template <int N, typename T>
+__device__ __forceinline__ Packet<T, N> load_packet(const GatedDeltaParams& p, const T* row, int k,
+                                                    int limit) {
+  if (p.packets != 0) return load_inside<T, N>(k < limit, row, static_cast<unsigned>(k));
+  Packet<T, N> packet;
+#pragma unroll
+  for (int e = 0; e < N; ++e) {
+    packet.x[e] = load_inside<T, 1>(k + e < limit, row, static_cast<unsigned>(k + e)).x[0];
+  }
+  return packet;
+}
+/// Four output columns from `index` on, `limit` of them or more within the row.
+__device__ __forceinline__ void store_columns(const GatedDeltaParams& p, std::int64_t index,
+                                              int limit, const float (&values)[4]) {
+  with_element(p.output_element, [&](auto* type) {
+    using T = std::remove_cv_t<std::remove_pointer_t<decltype(type)>>;
+    T* const output = mutable_array(type, p.output) + index;
+    Packet<T, 4> packet;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) store_as(&packet.x[e], values[e]);
+    if (p.packets != 0) {
+      *reinterpret_cast<Packet<T, 4>*>(output) = packet;
+      return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (e < limit) output[e] = packet.x[e];
+    }
+  });
+}
+
 // ---- sums over the lanes of a wave
 // ---------------------------------------------------------------
 
@@ -133,5 +184,14 @@ struct DppSum {
     return read_lane<kWave - 1>(x);
   }
 };
+
+/// Over the 8 lanes of equal lane / 8: neighbours, pairs, then the two quads. Every lane has the
+/// sum.
+__device__ __forceinline__ float sum_of_groups(float x) {
+  x += dpp_moved<0xb1, 0xf>(x);   // quad_perm:[1,0,3,2]
+  x += dpp_moved<0x4e, 0xf>(x);   // quad_perm:[2,3,0,1]
+  x += dpp_moved<0x141, 0xf>(x);  // row_half_mirror
+  return x;
+}
 
 }  // namespace gdn::hip

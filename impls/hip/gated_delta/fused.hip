@@ -15,10 +15,21 @@
 namespace gdn::hip {
 namespace {
 
+template <typename Tile, int D, int C>
+struct FusedLds {
+  TokenRows<Tile, D, C> key;
+  union {  // Q has become from_state before the right-hand sides take its place
+    TokenRows<Tile, D, C> query;
+    UpdateRows<C> update;
+  };
+  TwoTriangles<C> triangles;
+  ChunkGates<C> gates;
+};
+
 /// Grid: x = tiles of 128 columns, y = value head, z = sequence.
-template <int D, int C>
+template <typename Tile, int D, int C>
 __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
-  GDN_LDS(tiles, ChunkTiles<D, C>);
+  GDN_LDS(lds, FusedLds<Tile, D, C>);
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
   const int key_head = key_head_of(p, head);
@@ -28,42 +39,53 @@ __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
     store_zero_outputs(p, span, head, first_column);
     return;
   }
-  const ChunkThread thread = chunk_thread();
-  const int columns = p.value_head_dim - first_column;
-  StateTile<D> state;
+  const TileThread thread = tile_thread();
+  ChunkState<D> state;
   state.load_pool(p, span.row, head, first_column);
 
   for (std::int64_t start = 0; start < span.length; start += C) {
     const std::int64_t token = span.first + start;
     const int count = span.length - start < C ? static_cast<int>(span.length - start) : C;
-    load_gates(p, token, count, head, tiles);
-    load_keys(p, token, key_head, count, tiles);
-    load_queries(p, token, key_head, count, tiles);
+    load_gates(p, token, count, head, lds.gates);
+    load_keys(p, token, key_head, count, lds.key);
+    load_queries(p, token, key_head, count, lds.query);
     __syncthreads();
 
-    multiply_rows<true>(tiles);
-#pragma unroll 1
-    for (int block = 0; block < C / 8; ++block) {  // diag(beta) (V - diag(gamma) K S)
-      const int i = 8 * block + thread.group;
-      const float4 product = state.template rows_times_state<C>(tiles.key, block);
-      const float predicted[4] = {product.x, product.y, product.z, product.w};
-      float right[4];
-      load_values(p, token + i, head, first_column + thread.column,
-                  i < count ? columns - thread.column : 0, right);
+    multiply_rows<true, true>(lds.query, lds.key, lds.gates, lds.triangles);
+    float4 from_state[C / 8];  // diag(gamma) Q S
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        right[e] = tiles.beta[i] * (right[e] - tiles.gamma[i] * predicted[e]);
+    for (int block = 0; block < C / 8; ++block) {
+      if (8 * block < count) {
+        from_state[block] = decayed_product(lds.query, lds.gates, state, block);
       }
-      *reinterpret_cast<float4*>(&tiles.update[i][thread.column]) =
-          make_float4(right[0], right[1], right[2], right[3]);
     }
     __syncthreads();
 
-    solve_update(tiles);
+#pragma unroll 1
+    for (int block = 0; block < C / 8; ++block) {  // diag(beta) (V - diag(gamma) K S)
+      const int i = 8 * block + thread.group;
+      float right[4];
+      load_values<Tile>(p, token + (i < count ? i : 0), head, first_column + thread.column,
+                        i < count ? p.value_head_dim : 0, right);
+      const float4 predicted = decayed_product(lds.key, lds.gates, state, block);
+      const float beta = lds.gates.beta[i];
+      *reinterpret_cast<float4*>(&lds.update.x[i][thread.column]) =
+          make_float4(beta * (right[0] - predicted.x), beta * (right[1] - predicted.y),
+                      beta * (right[2] - predicted.z), beta * (right[3] - predicted.w));
+    }
     __syncthreads();
 
-    store_outputs(p, tiles, state, token, count, head, first_column);
-    state.advance(tiles, count);
+    solve_update(lds.triangles, lds.update);
+    __syncthreads();
+
+#pragma unroll
+    for (int block = 0; block < C / 8; ++block) {
+      if (8 * block < count) {
+        store_output(p, lds.triangles, lds.update, token, count, head, first_column, block,
+                     from_state[block]);
+      }
+    }
+    advance_state(lds.key, lds.update, lds.gates, count, state);
     __syncthreads();
   }
 
@@ -72,16 +94,19 @@ __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
 
 }  // namespace
 
-// fused_<chunk>_<rows>
-#define GDN_FUSED(chunk, dk)                                                        \
-  extern "C" __global__ __launch_bounds__(kChunkThreads) void fused_##chunk##_##dk( \
-      GatedDeltaParams p) {                                                         \
-    fused<dk, chunk>(p);                                                            \
+// fused_<chunk>_<rows>_<tile>
+#define GDN_FUSED(chunk, dk, suffix, Tile)                                                     \
+  extern "C" __global__ __launch_bounds__(kChunkThreads) void fused_##chunk##_##dk##_##suffix( \
+      GatedDeltaParams p) {                                                                    \
+    fused<Tile, dk, chunk>(p);                                                                 \
   }
-GDN_FUSED(16, 64)
-GDN_FUSED(32, 64)
-GDN_FUSED(16, 128)
-GDN_FUSED(32, 128)
-GDN_FUSED(16, 256)
+#define GDN_FUSED_TILES(chunk, dk) \
+  GDN_FUSED(chunk, dk, f32, float) \
+  GDN_FUSED(chunk, dk, f16, Half)
+GDN_FUSED_TILES(16, 64)
+GDN_FUSED_TILES(32, 64)
+GDN_FUSED_TILES(16, 128)
+GDN_FUSED_TILES(32, 128)
+GDN_FUSED_TILES(16, 256)
 
 }  // namespace gdn::hip

@@ -45,8 +45,13 @@ struct GatedDeltaParams {
   std::int32_t read_state;
   std::int32_t write_state;
   float scale;
+  /// Every array starts at a multiple of 16 bytes, and Dk, Dv and every stride are multiples of 8
+  /// elements: 8 neighbouring elements (from a multiple of 8) are one access, all within or all
+  /// beyond the array.
+  std::int32_t packets;
+  std::int32_t unused;
 };
-static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 16 * 4);
+static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 18 * 4);
 
 /// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
 /// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of

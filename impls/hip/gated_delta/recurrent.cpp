@@ -5,8 +5,9 @@ namespace gdn {
 
 const Implementation& hip_gated_delta_recurrent() {
   static const hip::Recurrent implementation(
-      "hip/recurrent", "columns", 4,
-      "four state columns per wave, sums by DPP; bound by the latency of a token's chain");
+      "hip/recurrent", hip::Recurrent::columns_version(),
+      "32 state columns per wave, 8 lanes sharing their rows; bound by VALU issue, in decode by "
+      "memory traffic");
   return implementation;
 }
 

@@ -1,59 +1,54 @@
-// hip/recurrent: the token recurrence with the state in registers; the 64 lanes of a wave share the
-// rows of C state columns.
-//
-// A lane holds rows lane, lane + 64, ... of its wave's columns: S^T k and S^T q are C dot products
-// over the lanes, one wave-wide sum each per token and column. The sum is the cost: six dependent
-// steps. Three versions of it, side by side:
-//     shuffle   butterfly of shuffles, which this card sends through the LDS crossbar
-//     dpp       lane moves inside the VALU, then one readlane; one column per wave
-//     columns   the same with four columns per wave: four independent chains hide each other's
-//     latency,
-//               and each load of k and q serves four columns
+// hip/recurrent: the token recurrence with the state in registers. Three versions, which differ in
+// how the lanes of a wave share the state, and so in what a sum over its rows costs:
+//     shuffle   64 lanes share the rows of one column; butterfly of shuffles, which this card
+//               sends through the LDS crossbar: six dependent steps
+//     dpp       the same, lane moves inside the VALU and one readlane
+//     columns   8 lanes share the rows of four columns, 32 columns a wave (state_tile.h): three DPP
+//               steps for the sums of all of them, and each element of k and q serves four columns
 //
 // The decay is folded in: with P = S before the token, predicted = decay * (P^T k).
 //
-// Bound by: the latency of the chain load -> dot -> sum -> update -> dot -> sum, once per token; by
-// VALU issue once enough waves share a SIMD. Dk up to 256, any Dv.
-#include "hip/gated_delta/device.h"
+// Bound by: in shuffle and dpp, the latency of the chain load -> dot -> sum -> update -> dot ->
+// sum, once per token. In columns, VALU issue on long sequences (256 multiply-adds and the like per
+// token and wave at Dk = 128) and memory traffic in decode, where every element of the pool moves
+// once in and once out, in whole cache lines.
+//
+// Dk up to 256, any Dv; columns where Dk is at most 128 and everything lies in packets (params.h),
+// its plan runs dpp elsewhere.
+#include "hip/gated_delta/state_tile.h"
 
 namespace gdn::hip {
 namespace {
 
-constexpr int kWaves = 256 / kWave;
+constexpr int kWaves = 256 / kWave;  ///< of a workgroup, a column each
+constexpr int kColumnsThreads = 64;  ///< of a workgroup of `columns`
+constexpr int kColumns = kColumnsThreads / 2;
 
-/// Grid: x = tiles of kWaves * columns state columns, y = value head, z = sequence. rows =
-/// ceil(Dk/64).
-template <typename Token, int rows, int columns, typename Sum>
+/// Grid: x = tiles of kWaves state columns, y = value head, z = sequence. rows = ceil(Dk/64).
+template <typename Token, int rows, typename Sum>
 __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int lane = static_cast<int>(threadIdx.x) % kWave;
   // The wave number as a scalar: everything derived from it stays in scalar registers.
   const int wave = uniform(static_cast<int>(threadIdx.x) / kWave);
-  const int first_column = (static_cast<int>(blockIdx.x) * kWaves + wave) * columns;
+  const int column = static_cast<int>(blockIdx.x) * kWaves + wave;
   const int key_head = key_head_of(p, head);
   const Span span = span_of(p, sequence);
   const int Dk = p.key_head_dim, Dv = p.value_head_dim;
-  if (first_column >= Dv || span.length == 0) return;
+  if (column >= Dv || span.length == 0) return;
   const std::int64_t end = span.first + span.length;
   if (span.row < 0) {
-    if (lane < columns && first_column + lane < Dv) {
-      for (std::int64_t token = span.first; token < end; ++token) {
-        store_element(p.output, p.output_element, output_index(p, token, head, first_column + lane),
-                      0.0f);
-      }
+    for (std::int64_t token = span.first + lane; token < end; token += kWave) {
+      store_element(p.output, p.output_element, output_index(p, token, head, column), 0.0f);
     }
     return;
   }
 
-  float state[rows][columns];
+  float state[rows];
 #pragma unroll
   for (int r = 0; r < rows; ++r) {
     const int k = lane + kWave * r;
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const bool inside = k < Dk && first_column + c < Dv;
-      state[r][c] = inside ? load_state(p, span.row, head, k, first_column + c) : 0.0f;
-    }
+    state[r] = k < Dk ? load_state(p, span.row, head, k, column) : 0.0f;
   }
 
   for (std::int64_t token = span.first; token < end; ++token) {
@@ -78,35 +73,20 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
       for (int r = 0; r < rows; ++r) key[r] *= key_factor;
     }
     const float decay = decay_of(p, token, head), beta = beta_of(p, token, head);
-    float output = 0.0f;  // of column first_column + lane
-    const Token* const values = value_at<Token>(p, token, head) + first_column;
-    float dots[columns];
+    const float value = to_float(value_at<Token>(p, token, head)[column]);
+    float predicted = 0.0f;
 #pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      dots[c] = 0.0f;
+    for (int r = 0; r < rows; ++r) predicted = fmaf(state[r], key[r], predicted);
+    const float correction = beta * (value - decay * Sum::sum(predicted));
+    float output = 0.0f;
 #pragma unroll
-      for (int r = 0; r < rows; ++r) dots[c] = fmaf(state[r][c], key[r], dots[c]);
+    for (int r = 0; r < rows; ++r) {
+      state[r] = fmaf(key[r], correction, state[r] * decay);
+      output = fmaf(state[r], query[r], output);
     }
-#pragma unroll
-    for (int c = 0; c < columns; ++c) dots[c] = Sum::sum(dots[c]);
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const float value = first_column + c < Dv ? to_float(values[c]) : 0.0f;
-      const float correction = beta * (value - decay * dots[c]);
-      dots[c] = 0.0f;
-#pragma unroll
-      for (int r = 0; r < rows; ++r) {
-        state[r][c] = fmaf(key[r], correction, state[r][c] * decay);
-        dots[c] = fmaf(state[r][c], query[r], dots[c]);
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const float sum = Sum::sum(dots[c]);
-      output = lane == c ? sum : output;
-    }
-    if (lane < columns && first_column + lane < Dv) {
-      store_element(p.output, p.output_element, output_index(p, token, head, first_column + lane),
+    output = Sum::sum(output);
+    if (lane == 0) {
+      store_element(p.output, p.output_element, output_index(p, token, head, column),
                     output * query_factor);
     }
   }
@@ -114,34 +94,131 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p) {
 #pragma unroll
   for (int r = 0; r < rows; ++r) {
     const int k = lane + kWave * r;
+    if (k < Dk) store_state(p, span.row, head, k, column, state[r]);
+  }
+}
+
+/// One token as a lane of `columns` holds it.
+template <typename Token, int D>
+struct LaneToken {
+  Packet<Token, 4> query[D / 32], key[D / 32];  ///< rows 32 j + 4 group + 0..3
+  Packet<Token, 4> value;                       ///< the lane's columns
+  float gate, beta;                             ///< as given
+
+  __device__ __forceinline__ void load(const GatedDeltaParams& p, std::int64_t token, int head,
+                                       int key_head, int column) {
+    const Token* const queries = query_at<Token>(p, token, key_head);
+    const Token* const keys = key_at<Token>(p, token, key_head);
 #pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      if (k < Dk && first_column + c < Dv) {
-        store_state(p, span.row, head, k, first_column + c, state[r][c]);
+    for (int j = 0; j < D / 32; ++j) {
+      const int k = 32 * j + 4 * tile_thread().group;
+      query[j] = load_inside<Token, 4>(k < p.key_head_dim, queries, static_cast<unsigned>(k));
+      key[j] = load_inside<Token, 4>(k < p.key_head_dim, keys, static_cast<unsigned>(k));
+    }
+    value = load_inside<Token, 4>(column < p.value_head_dim, value_at<Token>(p, token, head),
+                                  static_cast<unsigned>(column));
+    gate = p.gate[token * p.num_value_heads + head];
+    beta = p.beta[token * p.num_value_heads + head];
+  }
+};
+
+template <typename Token, int D>
+__device__ __forceinline__ float sum_of_squares(const Packet<Token, 4> (&x)[D / 32]) {
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < D / 8; ++i) {
+    const float element = to_float(x[i / 4].x[i % 4]);
+    squares = fmaf(element, element, squares);
+  }
+  return sum_of_groups(squares);
+}
+
+/// For problems in packets. Grid: x = tiles of 32 state columns, y = value head, z = sequence.
+template <typename Token, int D>
+__device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p) {
+  const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
+  const int first_column = static_cast<int>(blockIdx.x) * kColumns;
+  const int key_head = key_head_of(p, head);
+  const TileThread thread = tile_thread();
+  const int column = first_column + thread.column;
+  const Span span = span_of(p, sequence);
+  const std::int64_t end = span.first + span.length;
+  if (span.length == 0) return;
+  if (span.row < 0) {
+    const float zeros[4] = {};
+    for (std::int64_t token = span.first + thread.group; token < end; token += 8) {
+      if (column < p.value_head_dim) {
+        store_columns(p, output_index(p, token, head, column), p.value_head_dim - column, zeros);
       }
     }
+    return;
   }
+
+  const HeadGates gates = head_gates(p, head);
+  LaneToken<Token, D> next;
+  next.load(p, span.first, head, key_head, column);
+  StateTile<D, kColumnsThreads / kWave, Access::packets> state;
+  state.load_pool(p, span.row, head, first_column);
+  for (std::int64_t token = span.first; token < end; ++token) {
+    const LaneToken<Token, D> now = next;
+    // On their way during this token's arithmetic.
+    if (token + 1 < end) next.load(p, token + 1, head, key_head, column);
+    const float decay = decay_from(p, gates, now.gate), beta = beta_from(p, now.beta);
+    float key_factor = 1.0f;
+    if (p.normalize_qk != 0) {
+      key_factor = 1.0f / sqrtf(sum_of_squares<Token, D>(now.key) + kNormEpsilon);
+    }
+    float predicted[4] = {}, correction[4];
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) state.add_product(j, now.key[j], predicted);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float sum = key_factor * sum_of_groups(predicted[e]);
+      correction[e] = beta * (to_float(now.value.x[e]) - decay * sum) * key_factor;
+    }
+    state.scale(decay);
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) state.add_outer_product(j, now.key[j], correction);
+
+    float query_factor = p.scale;
+    if (p.normalize_qk != 0) {
+      query_factor = p.scale / sqrtf(sum_of_squares<Token, D>(now.query) + kNormEpsilon);
+    }
+    float output[4] = {};
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) state.add_product(j, now.query[j], output);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) output[e] = sum_of_groups(output[e]) * query_factor;
+    if (thread.group == 0 && column < p.value_head_dim) {
+      store_columns(p, output_index(p, token, head, column), p.value_head_dim - column, output);
+    }
+  }
+  state.store_pool(p, span.row, head, first_column);
 }
 
 }  // namespace
 
-// recurrent_<sum>_<rows>_<token>, rows = 64, 128 or 256 state rows per wave.
-#define GDN_RECURRENT(sum, Sum, columns, dk, suffix, Token)                                      \
-  extern "C" __global__ __launch_bounds__(kWaves* kWave) void recurrent_##sum##_##dk##_##suffix( \
-      GatedDeltaParams p) {                                                                      \
-    recurrent<Token, dk / kWave, columns, Sum>(p);                                               \
+// recurrent_<version>_<rows>_<token>, rows = 64, 128 or 256 state rows per wave.
+#define GDN_RECURRENT(version, dk, suffix, Token, threads, ...)                                \
+  extern "C" __global__ __launch_bounds__(threads) void recurrent_##version##_##dk##_##suffix( \
+      GatedDeltaParams p) {                                                                    \
+    __VA_ARGS__(p);                                                                            \
   }
-#define GDN_RECURRENT_DIMS(sum, Sum, columns, suffix, Token) \
-  GDN_RECURRENT(sum, Sum, columns, 64, suffix, Token)        \
-  GDN_RECURRENT(sum, Sum, columns, 128, suffix, Token)       \
-  GDN_RECURRENT(sum, Sum, columns, 256, suffix, Token)
-#define GDN_RECURRENT_TOKENS(sum, Sum, columns)     \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, f32, float) \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, f16, Half)  \
-  GDN_RECURRENT_DIMS(sum, Sum, columns, bf16, Bfloat16)
+#define GDN_RECURRENT_ONE(dk, suffix, Token)               \
+  GDN_RECURRENT(shuffle, dk, suffix, Token, kWaves* kWave, \
+                recurrent<Token, dk / kWave, ShuffleSum>)  \
+  GDN_RECURRENT(dpp, dk, suffix, Token, kWaves* kWave, recurrent<Token, dk / kWave, DppSum>)
+#define GDN_RECURRENT_COLUMNS(dk, suffix, Token) \
+  GDN_RECURRENT(columns, dk, suffix, Token, kColumnsThreads, recurrent_columns<Token, dk>)
+#define GDN_RECURRENT_DIMS(suffix, Token)  \
+  GDN_RECURRENT_ONE(64, suffix, Token)     \
+  GDN_RECURRENT_ONE(128, suffix, Token)    \
+  GDN_RECURRENT_ONE(256, suffix, Token)    \
+  GDN_RECURRENT_COLUMNS(64, suffix, Token) \
+  GDN_RECURRENT_COLUMNS(128, suffix, Token)
 
-GDN_RECURRENT_TOKENS(shuffle, ShuffleSum, 1)
-GDN_RECURRENT_TOKENS(dpp, DppSum, 1)
-GDN_RECURRENT_TOKENS(columns, DppSum, 4)
+GDN_RECURRENT_DIMS(f32, float)
+GDN_RECURRENT_DIMS(f16, Half)
+GDN_RECURRENT_DIMS(bf16, Bfloat16)
 
 }  // namespace gdn::hip

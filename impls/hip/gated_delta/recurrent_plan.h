@@ -1,5 +1,5 @@
-// The planner the three versions of the recurrent form share (recurrent.hip): they differ in how a
-// wave sums and in how many state columns it holds.
+// The planner the three versions of the recurrent form share (recurrent.hip): they differ in how
+// the lanes of a wave share the state.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,17 @@ namespace gdn::hip {
 
 class Recurrent final : public Implementation {
  public:
-  /// `sum` is the version's part of the kernel names: "shuffle", "dpp" or "columns".
-  Recurrent(std::string name, std::string sum, int columns_per_wave, std::string summary)
-      : sum_(std::move(sum)), columns_per_wave_(columns_per_wave) {
+  /// How the lanes of a wave share the state.
+  struct Version {
+    std::string name;  ///< part of the kernel names
+    int waves;         ///< of a workgroup
+    int columns_per_wave;
+  };
+  static Version shuffle_version() { return {"shuffle", 4, 1}; }
+  static Version dpp_version() { return {"dpp", 4, 1}; }
+  static Version columns_version() { return {"columns", 1, 32}; }
+
+  Recurrent(std::string name, Version version, std::string summary) : version_(std::move(version)) {
     description_.name = std::move(name);
     description_.operation = Operation::gated_delta;
     description_.backend = "hip";
@@ -40,28 +48,31 @@ class Recurrent final : public Implementation {
                              Device& device) const override {
     require_runnable(*this, problem, device);
     const GatedDeltaParams params = make_params(problem, arguments);
-    constexpr std::uint32_t kWaves = 4, kThreads = 256;
-    const auto tile = static_cast<std::int64_t>(columns_per_wave_) * kWaves;
+    const int rows = problem.key_head_dim <= 64 ? 64 : problem.key_head_dim <= 128 ? 128 : 256;
+    // "columns" moves elements in packets and its state takes a register for two of its rows; where
+    // it cannot, "dpp" takes its place.
+    const bool possible = params.packets != 0 && rows <= 128;
+    const Version version = version_.columns_per_wave == 1 || possible ? version_ : dpp_version();
+    const Extent block{static_cast<std::uint32_t>(64 * version.waves), 1, 1};
+    const auto tile = static_cast<std::int64_t>(version.columns_per_wave) * version.waves;
     const Extent grid{static_cast<std::uint32_t>((problem.value_head_dim + tile - 1) / tile),
                       static_cast<std::uint32_t>(problem.num_value_heads),
                       static_cast<std::uint32_t>(problem.num_sequences())};
-    const int rows = problem.key_head_dim <= 64 ? 64 : problem.key_head_dim <= 128 ? 128 : 256;
-    const std::string kernel =
-        "recurrent_" + sum_ + "_" + std::to_string(rows) + "_" + kernel_suffix(problem.token_dtype);
+    const std::string kernel = "recurrent_" + version.name + "_" + std::to_string(rows) + "_" +
+                               kernel_suffix(problem.token_dtype);
     PlanInfo info;
     info.launches = 1;
-    info.choice = "columns_per_wave=" + std::to_string(columns_per_wave_);
-    return std::make_unique<LaunchPlan>(
-        device, info, std::vector<DeviceBuffer>{},
-        [params, grid, kernel](KernelLauncher& launcher) {
-          launcher.launch(kernel, grid, {kThreads, 1, 1}, &params, sizeof(params));
-        });
+    info.choice = "columns_per_wave=" + std::to_string(version.columns_per_wave);
+    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
+                                        [params, grid, block, kernel](KernelLauncher& launcher) {
+                                          launcher.launch(kernel, grid, block, &params,
+                                                          sizeof(params));
+                                        });
   }
 
  private:
   Description description_;
-  std::string sum_;
-  int columns_per_wave_;
+  Version version_;
 };
 
 }  // namespace gdn::hip

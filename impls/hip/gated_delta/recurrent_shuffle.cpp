@@ -4,7 +4,8 @@
 namespace gdn {
 
 const Implementation& hip_gated_delta_recurrent_shuffle() {
-  static const hip::Recurrent implementation("hip/recurrent_shuffle", "shuffle", 1,
+  static const hip::Recurrent implementation("hip/recurrent_shuffle",
+                                             hip::Recurrent::shuffle_version(),
                                              "one state column per wave, sums by shuffles through "
                                              "the LDS crossbar; bound by their latency");
   return implementation;

@@ -80,7 +80,7 @@ TEST(EmulatorDevice, CountsWhatWasExecuted) {
   const gfx906::Counters& counters = emulator_counters(*device);
   EXPECT_EQ(counters.workgroups, 1u);
   EXPECT_EQ(counters.waves, 4u);
-  EXPECT_EQ(counters.barriers, 2u * 4u);  // two chunks
+  EXPECT_EQ(counters.barriers, 2u * 5u);  // two chunks
   EXPECT_GT(counters.by_mnemonic.at("ds_read_b128"), 0u);
   EXPECT_GT(counters.global_lines, 33u * 64u * 4u * 3u / 64u);
   EXPECT_GT(counters.path_cycles, 0u);
