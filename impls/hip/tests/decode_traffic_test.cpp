@@ -9,69 +9,64 @@
 namespace gdn::hip {
 namespace {
 
-/// What a decode step cannot do without: the states in and out, and every input and output once.
-double necessary_bytes(const Problem& p) {
-  const auto pairs = static_cast<double>(p.num_sequences() * p.num_value_heads);
-  const auto tokens = static_cast<double>(p.total_tokens());
-  const double state = pairs * static_cast<double>(p.key_head_dim * p.value_head_dim) *
-                       static_cast<double>(size_of(p.state_dtype));
-  const double keys = tokens * static_cast<double>(p.num_key_heads * p.key_head_dim) *
-                      static_cast<double>(size_of(p.token_dtype));
-  const double values = tokens * static_cast<double>(p.num_value_heads * p.value_head_dim);
-  const double gates = tokens * static_cast<double>(p.num_value_heads) * 4;
-  return 2 * state + 2 * keys + values * static_cast<double>(size_of(p.token_dtype)) +
-         values * static_cast<double>(size_of(p.effective_output_dtype())) + 2 * gates;
-}
-
 EmulatedRun decode(const std::string& implementation, const std::string& problem) {
   const EmulatedRun run =
       emulate(find_implementation(Operation::gated_delta, implementation), problem);
-  EXPECT_EQ(reference::first_violation(run.report, run.report.limits), "");
-  EXPECT_EQ(run.report.untouched_changed, 0);
+  EXPECT_EQ(reference::first_violation(run.report, run.report.limits), "") << problem;
+  EXPECT_EQ(run.report.untouched_changed, 0) << problem;
   return run;
 }
-/// Bytes of the cache lines touched, access by access, over the necessary bytes.
-double overhead(const EmulatedRun& run) {
-  return static_cast<double>(run.counters.global_lines) * 64.0 / necessary_bytes(run.problem);
+std::int64_t lines(const EmulatedRun& run) {
+  return static_cast<std::int64_t>(run.counters.global_lines);
+}
+/// Cache lines that the state pool costs, access by access, over those its elements fill: what a
+/// step with states touches more than the same step without.
+struct PoolLines {
+  double read, written;
+};
+PoolLines pool_lines(const std::string& implementation, const std::string& problem) {
+  const EmulatedRun neither = decode(implementation, problem + ",h0=absent,ht=0");
+  const EmulatedRun reading = decode(implementation, problem + ",h0=normal,ht=0");
+  const EmulatedRun both = decode(implementation, problem + ",h0=normal,ht=1");
+  const Problem& p = both.problem;
+  const auto filled = static_cast<double>(p.num_sequences() * p.num_value_heads * p.key_head_dim *
+                                          p.value_head_dim * size_of(p.state_dtype)) /
+                      64;
+  return {static_cast<double>(lines(reading) - lines(neither)) / filled,
+          static_cast<double>(lines(both) - lines(reading)) / filled};
 }
 
 TEST(DecodeTraffic, EveryPoolElementMovesOnceInWholeCacheLines) {
   for (const char* token : {"f32", "bf16", "f16"}) {
     for (const char* state : {"f32", "bf16", "f16"}) {
       for (const char* layout : {"kv", "vk"}) {
-        const std::string text =
-            std::string("gated_delta:heads=2/4,dim=128,seq=3x1,gates=real,h0=normal,") +
-            "slots=permuted,dtype=" + token + ",state=" + state + ",layout=" + layout;
-        SCOPED_TRACE(text);
-        const EmulatedRun step = decode("hip/recurrent", text);
-        EXPECT_FALSE(!(overhead(step) <= 1.1)) << overhead(step);
-        const Problem& p = step.problem;
-        const std::int64_t elements = p.num_sequences() * p.num_value_heads * p.value_head_dim;
-        EXPECT_EQ(step.counters.global_bytes_written,
-                  static_cast<std::uint64_t>(elements * (p.key_head_dim * size_of(p.state_dtype) +
-                                                         size_of(p.effective_output_dtype()))));
+        const std::string problem =
+            std::string("gated_delta:heads=2/4,dim=128,seq=3x1,gates=real,slots=permuted,dtype=") +
+            token + ",state=" + state + ",layout=" + layout;
+        const PoolLines pool = pool_lines("hip/recurrent", problem);
+        EXPECT_EQ(pool.read, 1) << problem;
+        EXPECT_EQ(pool.written, 1) << problem;
       }
     }
   }
 }
 
 TEST(DecodeTraffic, PaddingSequencesMoveNoState) {
-  const EmulatedRun all =
-      decode("hip/recurrent",
-             "gated_delta:heads=1/2,dim=128,seq=4x1,dtype=f32,gates=mid,h0=normal,"
-             "slots=permuted");
-  const EmulatedRun padded = decode("hip/recurrent",
-                                    "gated_delta:heads=1/2,dim=128,seq=4x1,dtype=f32,gates=mid,"
-                                    "h0=normal,slots=padding");
-  EXPECT_LT(padded.counters.global_lines, all.counters.global_lines);
+  const std::string problem = "gated_delta:heads=1/2,dim=128,seq=4x1,dtype=f32,gates=mid,h0=normal";
+  EXPECT_LT(lines(decode("hip/recurrent", problem + ",slots=padding")),
+            lines(decode("hip/recurrent", problem + ",slots=permuted")));
 }
 
-// The measure itself: one column per wave touches a line for every element where columns are
-// contiguous, and none too many where rows are.
+// The measure itself: a column per wave touches a line for every element where a row's columns are
+// contiguous, and whole lines where a column's rows are.
 TEST(DecodeTraffic, TheCounterTellsScatteredAccessesFromWholeLines) {
-  const std::string text = "gated_delta:heads=1,dim=128,seq=1x1,dtype=f32,gates=mid,h0=normal";
-  EXPECT_GT(overhead(decode("hip/recurrent_dpp", text + ",layout=kv")), 8);
-  EXPECT_LT(overhead(decode("hip/recurrent_dpp", text + ",layout=vk")), 2);
+  const std::string problem = "gated_delta:heads=1,dim=128,seq=1x1,dtype=f32,gates=mid";
+  const PoolLines scattered = pool_lines("hip/recurrent_dpp", problem + ",layout=kv");
+  EXPECT_EQ(scattered.read, 16);
+  EXPECT_EQ(scattered.written, 16);
+  const PoolLines whole = pool_lines("hip/recurrent_dpp", problem + ",layout=vk");
+  EXPECT_EQ(whole.read, 1);
+  EXPECT_EQ(whole.written, 1);
 }
 
 }  // namespace
