@@ -72,17 +72,49 @@ template <typename T, int N>
 struct alignas(N * sizeof(T)) Packet {
   T x[N];
 };
-/// Elements offset .. offset + N - 1 of an array, or zeros if they are not `inside` it: then the
-/// array's first elements are read, so that no load waits in a branch for the one before it.
+/// Elements offset .. offset + N - 1 of an array, or its first N if they are not `inside` it: no
+/// load waits in a branch for the one before it.
 template <typename T, int N>
-__device__ __forceinline__ Packet<T, N> load_inside(bool inside, const T* array, unsigned offset) {
+__device__ __forceinline__ Packet<T, N> load_inside_or_first(bool inside, const T* array,
+                                                             unsigned offset) {
   constexpr int kBytes = N * sizeof(T);
   using Word = std::conditional_t<kBytes % 4 == 0, unsigned, unsigned short>;
   using Words = Packet<Word, kBytes / static_cast<int>(sizeof(Word))>;
-  Words words = *reinterpret_cast<const Words*>(array + (inside ? offset : 0u));
+  return __builtin_bit_cast(Packet<T, N>,
+                            *reinterpret_cast<const Words*>(array + (inside ? offset : 0u)));
+}
+/// The packet, or zeros if it is not `inside`. This is a use of what was loaded: the load's wait.
+template <typename T, int N>
+__device__ __forceinline__ Packet<T, N> zero_outside(bool inside, const Packet<T, N>& packet) {
+  constexpr int kBytes = N * sizeof(T);
+  using Word = std::conditional_t<kBytes % 4 == 0, unsigned, unsigned short>;
+  auto words = __builtin_bit_cast(Packet<Word, kBytes / static_cast<int>(sizeof(Word))>, packet);
 #pragma unroll
   for (Word& word : words.x) word = inside ? word : Word{0};
   return __builtin_bit_cast(Packet<T, N>, words);
+}
+/// Elements offset .. offset + N - 1 of an array, or zeros if they are not `inside` it.
+template <typename T, int N>
+__device__ __forceinline__ Packet<T, N> load_inside(bool inside, const T* array, unsigned offset) {
+  return zero_outside(inside, load_inside_or_first<T, N>(inside, array, offset));
+}
+
+/// Stores the packet by one access. 16-bit elements go as words made of two: a copy of the packet
+/// would be one store per element to the compiler, which does not always put them together again.
+template <typename T, int N>
+__device__ __forceinline__ void store_packet(T* to, const Packet<T, N>& packet) {
+  if constexpr (sizeof(T) == 2) {
+    Packet<unsigned, N / 2> words;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      const unsigned low = __builtin_bit_cast(unsigned short, packet.x[2 * i]);
+      const unsigned high = __builtin_bit_cast(unsigned short, packet.x[2 * i + 1]);
+      words.x[i] = low | high << 16;
+    }
+    *reinterpret_cast<Packet<unsigned, N / 2>*>(to) = words;
+  } else {
+    *reinterpret_cast<Packet<T, N>*>(to) = packet;
+  }
 }
 
 __device__ __forceinline__ float sigmoid(float x) {

@@ -41,7 +41,7 @@ class Chunkwise final : public Implementation {
         .summary =
             "three kernels, two of them parallel over chunks; bound by what lies in memory "
             "between them",
-        .resources = "gfx906, up to 60 KB of LDS"};
+        .resources = "gfx906, up to 55 KB of LDS"};
     return description;
   }
 

@@ -10,8 +10,7 @@ namespace gdn::hip {
 
 constexpr float kNormEpsilon = 1e-6f;
 
-// ---- gates (contract section 1.1)
-// -------------------------------------------------------------------
+// ---- gates (contract section 1.1) ----
 
 /// ln(1 + e^x) without overflow.
 __device__ __forceinline__ float softplus(float x) {
@@ -66,8 +65,7 @@ __device__ __forceinline__ float beta_of(const GatedDeltaParams& p, std::int64_t
   return beta_from(p, p.beta[token * p.num_value_heads + head]);
 }
 
-// ---- addresses
-// --------------------------------------------------------------------------------------
+// ---- addresses ----
 
 __device__ __forceinline__ int key_head_of(const GatedDeltaParams& p, int head) {
   return p.group_reciprocal == 0
@@ -148,7 +146,7 @@ __device__ __forceinline__ void store_columns(const GatedDeltaParams& p, std::in
 #pragma unroll
     for (int e = 0; e < 4; ++e) store_as(&packet.x[e], values[e]);
     if (p.packets != 0) {
-      *reinterpret_cast<Packet<T, 4>*>(output) = packet;
+      store_packet(output, packet);
       return;
     }
 #pragma unroll
@@ -158,8 +156,7 @@ __device__ __forceinline__ void store_columns(const GatedDeltaParams& p, std::in
   });
 }
 
-// ---- sums over the lanes of a wave
-// ---------------------------------------------------------------
+// ---- sums over the lanes of a wave ----
 
 /// Butterfly of shuffles: each goes through the LDS crossbar (ds_bpermute). Every lane has the sum.
 struct ShuffleSum {

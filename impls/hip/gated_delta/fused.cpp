@@ -16,7 +16,7 @@ class Fused final : public Implementation {
         .backend = "hip",
         .form = "fused",
         .summary = "one workgroup walks a head's chunks, state in registers; bound by VALU issue",
-        .resources = "gfx906, up to 60 KB of LDS"};
+        .resources = "gfx906, up to 39 KB of LDS"};
     return description;
   }
 

@@ -99,7 +99,7 @@ struct StateTile {
         Packet<T, 4> packet;
 #pragma unroll
         for (int i = 0; i < 4; ++i) store_as(&packet.x[i], x[i]);
-        if (inside) *reinterpret_cast<Packet<T, 4>*>(base + offset) = packet;
+        if (inside) store_packet(base + offset, packet);
       });
     });
   }
@@ -200,6 +200,9 @@ struct StateTile {
         transfer(inside(p, k, first_column + thread.column), offset(p, k, thread.column),
                  s[i / 4][i % 4]);
       }
+      // Merged with the other branch's end, the last elements would be addressed by a pointer, and
+      // lie in scratch memory.
+      compiler_fence();
     } else {
 #pragma unroll
       for (int i = 0; i < D / 8; ++i) {
