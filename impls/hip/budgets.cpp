@@ -14,7 +14,7 @@ const std::vector<Budget>& kernel_budgets() {
       {"recurrent_", 64, 0, 4},
       {"recurrent_columns_", 192, 0, 1, 40},
       {"chunkwise_prepare_", 208, 22528, 1, 128},
-      {"chunkwise_walk_", 212, 53248, 1, 64},
+      {"chunkwise_walk_", 220, 53248, 1, 64},
       {"chunkwise_outputs_", 216, 56320, 1},
       {"fused_16_64_", 132, 16384, 1, 64},
       {"fused_16_128_", 176, 20480, 1, 32},
