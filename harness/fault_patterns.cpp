@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/convolution_patterns.h"
 #include "harness/fault_hypotheses.h"
 
 namespace gdn {
@@ -37,6 +38,8 @@ class Patterns {
       add("padding slot", "computes sequences of slot -1, whose outputs are zeros",
           {fmt::format("{} of their output values are not zero", anatomy_.report.padding_nonzero)});
     }
+    const auto of_convolution = find_convolution_patterns(reference_, outputs_);
+    found_.insert(found_.end(), of_convolution.begin(), of_convolution.end());
     if (p_.operation == Operation::causal_conv1d || anatomy_.wrong.empty()) return found_;
     if (non_finite()) return found_;
     if (output_wrong_.empty()) {
@@ -230,8 +233,9 @@ class Patterns {
             evidence);
       } else {
         add("intra-chunk",
-            "products inside a chunk (decay ratios, mask, triangular inverse), or how an update is "
-            "read by the next token",
+            "products inside a chunk (decay ratios, mask, triangular inverse), the gates, or how "
+            "an "
+            "update is read by the next token",
             evidence);
       }
     } else if (states_right) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "harness/tests/faulty_convolution.h"
 #include "harness/tests/faulty_head.h"
 #include "interface/error.h"
 #include "reference/gates.h"
@@ -14,64 +15,86 @@
 namespace gdn::testing {
 namespace {
 
+enum class Form { recurrent, chunkwise, convolution };
+
 struct NamedFault {
   Fault fault;
   const char* name;
-  bool chunkwise;
+  Form form;
 };
 constexpr NamedFault kFaults[] = {
-    {Fault::none_recurrent, "none_recurrent", false},
-    {Fault::none_chunkwise, "none_chunkwise", true},
-    {Fault::wrong_w, "wrong_w", true},
-    {Fault::inverted_decay_ratio, "inverted_decay_ratio", true},
-    {Fault::tiled_head_map, "tiled_head_map", false},
-    {Fault::state_written_transposed, "state_written_transposed", false},
-    {Fault::old_state_readout, "old_state_readout", false},
-    {Fault::decay_after_update, "decay_after_update", false},
-    {Fault::no_delta_term, "no_delta_term", false},
-    {Fault::ignores_norm, "ignores_norm", false},
-    {Fault::late_chunk_decay, "late_chunk_decay", true},
-    {Fault::gate_misread, "gate_misread", false},
-    {Fault::naive_softplus, "naive_softplus", false},
-    {Fault::infinite_rate, "infinite_rate", false},
-    {Fault::rate_in_bfloat16, "rate_in_bfloat16", false},
-    {Fault::prefix_difference, "prefix_difference", true},
-    {Fault::factored_decay, "factored_decay", true},
-    {Fault::mid_chunk_anchor, "mid_chunk_anchor", true},
-    {Fault::masked_by_exponent, "masked_by_exponent", true},
-    {Fault::cumsum_in_bfloat16, "cumsum_in_bfloat16", true},
-    {Fault::small_decay_dropped, "small_decay_dropped", true},
-    {Fault::short_neumann, "short_neumann", true},
-    {Fault::doubling_in_float16, "doubling_in_float16", true},
-    {Fault::doubling_in_bfloat16, "doubling_in_bfloat16", true},
-    {Fault::products_in_bfloat16, "products_in_bfloat16", true},
-    {Fault::products_in_tf32, "products_in_tf32", true},
-    {Fault::readout_in_float16, "readout_in_float16", false},
-    {Fault::state_rounded_per_token, "state_rounded_per_token", false},
-    {Fault::state_truncated, "state_truncated", false},
-    {Fault::float16_read_as_bfloat16, "float16_read_as_bfloat16", false},
-    {Fault::unwritten_element, "unwritten_element", false},
-    {Fault::all_nan, "all_nan", false},
-    {Fault::dropped_tail_chunk, "dropped_tail_chunk", true},
-    {Fault::tail_of_one, "tail_of_one", true},
-    {Fault::tail_of_five_nan, "tail_of_five_nan", false},
-    {Fault::unmasked_tail, "unmasked_tail", true},
-    {Fault::tail_with_next_tokens, "tail_with_next_tokens", true},
-    {Fault::dim_tail_dropped, "dim_tail_dropped", false},
-    {Fault::mean_length_bound, "mean_length_bound", false},
-    {Fault::short_call_keeps_state, "short_call_keeps_state", false},
-    {Fault::window_restart, "window_restart", false},
-    {Fault::empty_clears_state, "empty_clears_state", false},
-    {Fault::padding_is_row_0, "padding_is_row_0", false},
-    {Fault::row_of_sequence, "row_of_sequence", false},
-    {Fault::padded_row_kept, "padded_row_kept", false},
-    {Fault::blocks_beyond_1024, "blocks_beyond_1024", false},
-    {Fault::blocks_in_16_bits, "blocks_in_16_bits", false},
-    {Fault::order_of_batch, "order_of_batch", false},
-    {Fault::order_of_runs, "order_of_runs", false},
-    {Fault::stale_offsets, "stale_offsets", false},
-    {Fault::shared_arguments, "shared_arguments", false},
-    {Fault::slots_reversed, "slots_reversed", false},
+    {Fault::none_recurrent, "none_recurrent", Form::recurrent},
+    {Fault::none_chunkwise, "none_chunkwise", Form::chunkwise},
+    {Fault::none_convolution, "none_convolution", Form::convolution},
+    {Fault::wrong_w, "wrong_w", Form::chunkwise},
+    {Fault::inverted_decay_ratio, "inverted_decay_ratio", Form::chunkwise},
+    {Fault::tiled_head_map, "tiled_head_map", Form::recurrent},
+    {Fault::state_written_transposed, "state_written_transposed", Form::recurrent},
+    {Fault::old_state_readout, "old_state_readout", Form::recurrent},
+    {Fault::decay_after_update, "decay_after_update", Form::recurrent},
+    {Fault::no_delta_term, "no_delta_term", Form::recurrent},
+    {Fault::ignores_norm, "ignores_norm", Form::recurrent},
+    {Fault::norm_without_epsilon, "norm_without_epsilon", Form::recurrent},
+    {Fault::late_chunk_decay, "late_chunk_decay", Form::chunkwise},
+    {Fault::gate_misread, "gate_misread", Form::recurrent},
+    {Fault::negated_gate_misread, "negated_gate_misread", Form::recurrent},
+    {Fault::dt_bias_ignored, "dt_bias_ignored", Form::recurrent},
+    {Fault::beta_logit_raw, "beta_logit_raw", Form::recurrent},
+    {Fault::naive_softplus, "naive_softplus", Form::recurrent},
+    {Fault::infinite_rate, "infinite_rate", Form::recurrent},
+    {Fault::rate_in_bfloat16, "rate_in_bfloat16", Form::recurrent},
+    {Fault::prefix_difference, "prefix_difference", Form::chunkwise},
+    {Fault::factored_decay, "factored_decay", Form::chunkwise},
+    {Fault::mid_chunk_anchor, "mid_chunk_anchor", Form::chunkwise},
+    {Fault::masked_by_exponent, "masked_by_exponent", Form::chunkwise},
+    {Fault::cumsum_in_bfloat16, "cumsum_in_bfloat16", Form::chunkwise},
+    {Fault::small_decay_dropped, "small_decay_dropped", Form::chunkwise},
+    {Fault::short_neumann, "short_neumann", Form::chunkwise},
+    {Fault::doubling_in_float16, "doubling_in_float16", Form::chunkwise},
+    {Fault::doubling_in_bfloat16, "doubling_in_bfloat16", Form::chunkwise},
+    {Fault::products_in_bfloat16, "products_in_bfloat16", Form::chunkwise},
+    {Fault::products_in_tf32, "products_in_tf32", Form::chunkwise},
+    {Fault::readout_in_float16, "readout_in_float16", Form::recurrent},
+    {Fault::state_rounded_per_token, "state_rounded_per_token", Form::recurrent},
+    {Fault::state_truncated, "state_truncated", Form::recurrent},
+    {Fault::float16_read_as_bfloat16, "float16_read_as_bfloat16", Form::recurrent},
+    {Fault::unwritten_element, "unwritten_element", Form::recurrent},
+    {Fault::all_nan, "all_nan", Form::recurrent},
+    {Fault::dropped_tail_chunk, "dropped_tail_chunk", Form::chunkwise},
+    {Fault::tail_of_one, "tail_of_one", Form::chunkwise},
+    {Fault::tail_of_five_nan, "tail_of_five_nan", Form::recurrent},
+    {Fault::unmasked_tail, "unmasked_tail", Form::chunkwise},
+    {Fault::tail_with_next_tokens, "tail_with_next_tokens", Form::chunkwise},
+    {Fault::dim_tail_dropped, "dim_tail_dropped", Form::recurrent},
+    {Fault::mean_length_bound, "mean_length_bound", Form::recurrent},
+    {Fault::short_call_keeps_state, "short_call_keeps_state", Form::recurrent},
+    {Fault::window_restart, "window_restart", Form::recurrent},
+    {Fault::empty_clears_state, "empty_clears_state", Form::recurrent},
+    {Fault::padding_is_row_0, "padding_is_row_0", Form::recurrent},
+    {Fault::row_of_sequence, "row_of_sequence", Form::recurrent},
+    {Fault::padded_row_kept, "padded_row_kept", Form::recurrent},
+    {Fault::blocks_beyond_1024, "blocks_beyond_1024", Form::recurrent},
+    {Fault::blocks_in_16_bits, "blocks_in_16_bits", Form::recurrent},
+    {Fault::conv_taps_reversed, "conv_taps_reversed", Form::convolution},
+    {Fault::conv_bias_ignored, "conv_bias_ignored", Form::convolution},
+    {Fault::conv_bias_after_activation, "conv_bias_after_activation", Form::convolution},
+    {Fault::conv_activation_ignored, "conv_activation_ignored", Form::convolution},
+    {Fault::conv_layout_ignored, "conv_layout_ignored", Form::convolution},
+    {Fault::conv_window_not_read, "conv_window_not_read", Form::convolution},
+    {Fault::conv_window_newest_first, "conv_window_newest_first", Form::convolution},
+    {Fault::conv_window_activated, "conv_window_activated", Form::convolution},
+    {Fault::conv_reads_previous_sequence, "conv_reads_previous_sequence", Form::convolution},
+    {Fault::conv_short_window_kept, "conv_short_window_kept", Form::convolution},
+    {Fault::conv_short_window_zeroed, "conv_short_window_zeroed", Form::convolution},
+    {Fault::conv_empty_clears_window, "conv_empty_clears_window", Form::convolution},
+    {Fault::conv_row_of_sequence, "conv_row_of_sequence", Form::convolution},
+    {Fault::conv_padding_is_row_0, "conv_padding_is_row_0", Form::convolution},
+    {Fault::conv_padding_computed, "conv_padding_computed", Form::convolution},
+    {Fault::order_of_batch, "order_of_batch", Form::recurrent},
+    {Fault::order_of_runs, "order_of_runs", Form::recurrent},
+    {Fault::stale_offsets, "stale_offsets", Form::recurrent},
+    {Fault::shared_arguments, "shared_arguments", Form::recurrent},
+    {Fault::slots_reversed, "slots_reversed", Form::recurrent},
 };
 
 const NamedFault& entry_of(Fault fault) {
@@ -86,8 +109,13 @@ double log_decay_of(const Gate& gate, std::int64_t at, std::int64_t head, Fault 
     const double value = decay->values[at];
     return fault == Fault::gate_misread ? value : std::log(value);
   }
-  if (const auto* negated = std::get_if<NegLogDecay>(&gate)) return -negated->values[at];
+  if (const auto* negated = std::get_if<NegLogDecay>(&gate)) {
+    return fault == Fault::negated_gate_misread ? negated->values[at] : -negated->values[at];
+  }
   const auto& logits = std::get<DecayLogits>(gate);
+  if (fault == Fault::dt_bias_ignored) {
+    return reference::log_decay_from_logit<double>(logits.A_log[head], logits.values[at]);
+  }
   const float x = logits.values[at] + logits.dt_bias[head];
   const float A_log = logits.A_log[head];
   if (fault == Fault::naive_softplus) {
@@ -102,8 +130,9 @@ double log_decay_of(const Gate& gate, std::int64_t at, std::int64_t head, Fault 
       rate, static_cast<double>(logits.values[at]) + static_cast<double>(logits.dt_bias[head]));
 }
 
-double beta_of(const Beta& beta, std::int64_t at) {
+double beta_of(const Beta& beta, std::int64_t at, Fault fault) {
   if (const auto* direct = std::get_if<BetaDirect>(&beta)) return direct->values[at];
+  if (fault == Fault::beta_logit_raw) return std::get<BetaLogit>(beta).values[at];
   return reference::sigmoid<double>(std::get<BetaLogit>(beta).values[at]);
 }
 
@@ -176,7 +205,8 @@ class FaultyPlan : public Plan {
   void normalise(Matrix& vectors) const {
     if (!problem_.normalize_qk || fault_ == Fault::ignores_norm) return;
     for (Eigen::Index t = 0; t < vectors.rows(); ++t) {
-      vectors.row(t) /= std::sqrt(vectors.row(t).squaredNorm() + 1e-6);
+      const double epsilon = fault_ == Fault::norm_without_epsilon ? 0 : 1e-6;
+      vectors.row(t) /= std::sqrt(vectors.row(t).squaredNorm() + epsilon);
     }
   }
 
@@ -279,7 +309,7 @@ class FaultyPlan : public Plan {
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int64_t at = (first + t) * p.num_value_heads + h;
       head.log_decay(t) = log_decay_of(a.gate, at, h, fault_);
-      head.beta(t) = beta_of(a.beta, at);
+      head.beta(t) = beta_of(a.beta, at, fault_);
     }
     head.output = Matrix::Zero(length, dv);
     head.state = Matrix::Zero(dk, dv);
@@ -337,18 +367,22 @@ Fault fault_named(const std::string& name) {
 
 std::vector<Fault> all_faults() {
   std::vector<Fault> faults;
-  for (const NamedFault& entry : kFaults) faults.push_back(entry.fault);
-  faults.erase(faults.begin(), faults.begin() + 2);
+  for (const NamedFault& entry : kFaults) {
+    if (entry.fault != twin_of(entry.fault)) faults.push_back(entry.fault);
+  }
   return faults;
 }
 
-bool is_chunkwise(Fault fault) { return entry_of(fault).chunkwise; }
+bool is_chunkwise(Fault fault) { return entry_of(fault).form == Form::chunkwise; }
+bool is_convolution(Fault fault) { return entry_of(fault).form == Form::convolution; }
 
 Fault twin_of(Fault fault) {
+  if (is_convolution(fault)) return Fault::none_convolution;
   return is_chunkwise(fault) ? Fault::none_chunkwise : Fault::none_recurrent;
 }
 
 std::unique_ptr<Implementation> make_faulty(Fault fault) {
+  if (is_convolution(fault)) return make_faulty_convolution(fault);
   return std::make_unique<FaultyImplementation>(fault);
 }
 

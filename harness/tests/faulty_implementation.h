@@ -1,4 +1,4 @@
-// A gated_delta implementation with one planted fault: what verification must reject. Without a
+// An implementation with one planted fault: what verification must reject. Without a
 // fault both of its forms are right, so that a rejection is the fault's doing. Arithmetic is
 // float64 but where a fault says otherwise.
 #pragma once
@@ -12,8 +12,9 @@
 namespace gdn::testing {
 
 enum class Fault {
-  none_recurrent,  ///< the right token recurrence: the twin of the token faults
-  none_chunkwise,  ///< the right chunkwise form: the twin of the chunk faults
+  none_recurrent,    ///< the right token recurrence: the twin of the token faults
+  none_chunkwise,    ///< the right chunkwise form: the twin of the chunk faults
+  none_convolution,  ///< the right convolution: the twin of its faults
 
   // ---- formulas
   wrong_w,               ///< W from the gated L without gamma on the right-hand side (contract 2)
@@ -24,19 +25,23 @@ enum class Fault {
   decay_after_update,        ///< S <- exp(g)(S + beta k r^T)
   no_delta_term,             ///< S <- exp(g) S + beta k v^T
   ignores_norm,              ///< q and k used as they are where norm=1 asks for unit length
+  norm_without_epsilon,      ///< x / |x|: 0 / 0 for a zero key
   late_chunk_decay,          ///< the state's decay over a chunk taken one token early
 
   // ---- gates
-  gate_misread,         ///< decay taken for log_decay
-  naive_softplus,       ///< log(1 + exp(x)) in float32
-  infinite_rate,        ///< exp(A_log) * softplus(x) in float32
-  rate_in_bfloat16,     ///< A_log rounded to bfloat16
-  prefix_difference,    ///< differences of prefix sums that hold -inf
-  factored_decay,       ///< exp(G_i) * exp(-G_j) in float32
-  mid_chunk_anchor,     ///< exp(G_i - G_m) * exp(G_m - G_j) in float32, m in the middle
-  masked_by_exponent,   ///< decays between tokens left out where their exponent is not negative
-  cumsum_in_bfloat16,   ///< accumulated log decays rounded to bfloat16
-  small_decay_dropped,  ///< a state decayed below exp(-10) in a chunk taken for nothing
+  gate_misread,          ///< decay taken for log_decay
+  negated_gate_misread,  ///< neg_log_decay taken for log_decay
+  dt_bias_ignored,       ///< softplus(a)
+  beta_logit_raw,        ///< a logit of beta taken for beta
+  naive_softplus,        ///< log(1 + exp(x)) in float32
+  infinite_rate,         ///< exp(A_log) * softplus(x) in float32
+  rate_in_bfloat16,      ///< A_log rounded to bfloat16
+  prefix_difference,     ///< differences of prefix sums that hold -inf
+  factored_decay,        ///< exp(G_i) * exp(-G_j) in float32
+  mid_chunk_anchor,      ///< exp(G_i - G_m) * exp(G_m - G_j) in float32, m in the middle
+  masked_by_exponent,    ///< decays between tokens left out where their exponent is not negative
+  cumsum_in_bfloat16,    ///< accumulated log decays rounded to bfloat16
+  small_decay_dropped,   ///< a state decayed below exp(-10) in a chunk taken for nothing
 
   // ---- arithmetic
   short_neumann,             ///< the inverse by doubling, one round short
@@ -68,6 +73,23 @@ enum class Fault {
   blocks_beyond_1024,      ///< (sequence, head) pairs from the 1024th on left out
   blocks_in_16_bits,       ///< pair numbers wrapped at 65536
 
+  // ---- causal_conv1d (faulty_convolution.h)
+  conv_taps_reversed,            ///< weight[c, width - 1 - j]
+  conv_bias_ignored,             ///< as if there were none
+  conv_bias_after_activation,    ///< act(sum) + bias
+  conv_activation_ignored,       ///< the sum itself
+  conv_layout_ignored,           ///< [channels, T] read and written as [T, channels]
+  conv_window_not_read,          ///< every sequence starts from zeros
+  conv_window_newest_first,      ///< windows read and written in the other order
+  conv_window_activated,         ///< windows hold activated inputs
+  conv_reads_previous_sequence,  ///< the tokens before a sequence instead of its window
+  conv_short_window_kept,        ///< sequences shorter than width - 1 leave their window as it is
+  conv_short_window_zeroed,      ///< as well, zeros before their tokens
+  conv_empty_clears_window,      ///< a sequence of length 0 zeroes its window
+  conv_row_of_sequence,          ///< row n of the pool instead of the slot's
+  conv_padding_is_row_0,         ///< slot -1 reads and writes row 0
+  conv_padding_computed,         ///< outputs of slot -1 computed from a window of zeros
+
   // ---- from run to run
   order_of_batch,    ///< outputs rounded otherwise for one sequence than for several
   order_of_runs,     ///< outputs rounded otherwise in every second run
@@ -79,13 +101,15 @@ enum class Fault {
 std::string name_of(Fault fault);
 /// Throws Error(bad_input) for an unknown name.
 Fault fault_named(const std::string& name);
-/// The faults, without the two faultless forms.
+/// The faults, without the faultless forms.
 std::vector<Fault> all_faults();
 /// The faultless implementation of the same form.
 Fault twin_of(Fault fault);
 bool is_chunkwise(Fault fault);
+bool is_convolution(Fault fault);
 
-/// Any token, state and output dtype, slots, gate and beta encodings; [Dk, Dv] state; chunk 16.
+/// gated_delta: any token, state and output dtype, slots, gate and beta encodings; [Dk, Dv] state;
+/// chunk 16. causal_conv1d: everything.
 std::unique_ptr<Implementation> make_faulty(Fault fault);
 
 }  // namespace gdn::testing
