@@ -151,6 +151,11 @@ Texts gpu_texts() {
       "gated_delta:heads=30/30,dim=96x192,seq=2x4096,dtype=bf16,betas=wide",
       "gated_delta:heads=16/32,dim=128,seq=512x1,dtype=bf16,h0=normal,slots=permuted",
       "gated_delta:heads=16/32,dim=128,seq=1x8192,dtype=f32,gates=mid",
+      "gated_delta:heads=16/32,dim=128,seq=4x2048,dtype=bf16,update=additive",
+      "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,steps=2,betas=wide",
+      "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,decay=channel",
+      "gated_delta:heads=4/12,dim=128,seq=1x1000+1x0+1x65,dtype=f32,h0=normal,slots=permuted,"
+      "norm=1,update=additive,steps=3,decay=channel",
       "causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16",
       "gated_delta_layer:heads=16/32,dim=128,seq=4x2048,dtype=bf16,norm=1,gate=logits,beta=logit",
   };
@@ -162,6 +167,11 @@ Texts sanitizer_texts() {
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=mid,h0=normal,slots=permuted",
       "gated_delta:heads=1/3,dim=128,seq=1x65,dtype=f16,gates=reset,state=bf16",
       "gated_delta:heads=1/1,dim=96x192,seq=1x33,dtype=bf16,gate=logits,beta=logit",
+      "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding,"
+      "update=additive",
+      "gated_delta:heads=1/2,dim=128,seq=1x67+1x3,dtype=bf16,gates=mid,h0=normal,steps=2",
+      "gated_delta:heads=1/2,dim=64,seq=1x33,dtype=bf16,gate=logits,beta=logit,norm=1,steps=3,"
+      "decay=channel",
       "causal_conv1d:heads=1/2,dim=64,seq=1x9+1x2+1x0,dtype=bf16,slots=permuted",
       "gated_delta_layer:heads=1/2,dim=64,seq=1x67+1x2,dtype=bf16,norm=1,gate=logits,beta=logit",
   };

@@ -10,7 +10,7 @@ gdn_implementation(cpu/gated_delta_layer/chunkwise.cpp)
 gdn_implementation(cuda/gated_delta/fused_sm90.cu)
 gdn_implementation(cuda/gated_delta/fused_sm90_invariant.cu)
 gdn_implementation(cuda/gated_delta/naive.cu)
-gdn_implementation(cuda/gated_delta/recurrent.cu)
+gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
 gdn_implementation(cuda/gated_delta/chunkwise.cu
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/chunkwise_f32_16.cu

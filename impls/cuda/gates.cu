@@ -40,6 +40,7 @@ GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta
   params.gate_encoding = problem.gate_encoding;
   params.beta_encoding = problem.beta_encoding;
   params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
+  params.gates_per_head = static_cast<std::int32_t>(problem.gates_per_head());
   switch (problem.gate_encoding) {
     case GateEncoding::log_decay:
       require_encoding(std::holds_alternative<LogDecay>(gate), "gate: log_decay");

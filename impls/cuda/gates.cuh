@@ -12,21 +12,23 @@
 
 namespace gdn::cuda {
 
-/// Gate and beta of one problem as a kernel takes them: device pointers, [T, Hv] unless noted.
+/// Gate and beta of one problem as a kernel takes them: device pointers.
 struct GateParams {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
   std::int32_t num_value_heads = 0;  ///< Hv
-  const float* gate = nullptr;
-  const float* A_log = nullptr;    ///< [Hv], logits only
-  const float* dt_bias = nullptr;  ///< [Hv], logits only
-  const float* beta = nullptr;
+  std::int32_t gates_per_head = 1;   ///< G: 1, or Dk with one decay per key channel
+  const float* gate = nullptr;       ///< [T, Hv, G]
+  const float* A_log = nullptr;      ///< [Hv], logits only
+  const float* dt_bias = nullptr;    ///< [Hv, G], logits only
+  const float* beta = nullptr;       ///< [T, Hv]; with n steps per token [T, n, Hv]
 };
 
 /// Throws Error(bad_input) when an array is null, misaligned or of another encoding than the
 /// problem's.
 GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta& beta);
 
+/// One step per token and one decay per head only.
 /// Enqueues log_decay[T, Hv] and beta[T, Hv] (either may be null) for the tokens that
 /// sequence_offsets[num_sequences], read on the device, counts; at most `token_capacity`.
 void enqueue_gate_pass(const GateParams& params, const std::int64_t* sequence_offsets,
@@ -51,15 +53,17 @@ __device__ __forceinline__ float log_decay_from_logit(float x, float A_log) {
   return x < -17.0f ? -expf(A_log + x) : -expf(A_log) * softplus(x);
 }
 
-/// g = ln(decay) <= 0 from the array's value x at a value head; -inf for a reset.
-__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head) {
+/// g = ln(decay) <= 0 from the array's value x at a value head, whose bias is dt_bias[bias]; -inf
+/// for a reset.
+__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head,
+                                                  int bias) {
   switch (p.gate_encoding) {
     case GateEncoding::decay:
       return logf(x);
     case GateEncoding::neg_log_decay:
       return -x;
     case GateEncoding::logits:
-      return log_decay_from_logit(x + p.dt_bias[head], p.A_log[head]);
+      return log_decay_from_logit(x + p.dt_bias[bias], p.A_log[head]);
     case GateEncoding::log_decay:
       break;
   }
@@ -67,8 +71,16 @@ __device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, 
 }
 
 /// exp(g), in 0..1: the array's own value, unrounded, where it holds decays.
+__device__ __forceinline__ float decode_decay(const GateParams& p, float x, int head, int bias) {
+  return p.gate_encoding == GateEncoding::decay ? x : expf(decode_log_decay(p, x, head, bias));
+}
+
+/// The same with one decay per head.
+__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head) {
+  return decode_log_decay(p, x, head, head);
+}
 __device__ __forceinline__ float decode_decay(const GateParams& p, float x, int head) {
-  return p.gate_encoding == GateEncoding::decay ? x : expf(decode_log_decay(p, x, head));
+  return decode_decay(p, x, head, head);
 }
 
 __device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
@@ -83,6 +95,14 @@ __device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t 
 __device__ __forceinline__ float decay_of(const GateParams& p, std::int64_t token, int head) {
   return decode_decay(p, p.gate[token * p.num_value_heads + head], head);
 }
+/// Of one key channel, with one decay per channel.
+__device__ __forceinline__ float channel_decay_of(const GateParams& p, std::int64_t token, int head,
+                                                  int channel) {
+  const int bias = head * p.gates_per_head + channel;
+  const std::int64_t head_gates = (token * p.num_value_heads + head) * p.gates_per_head;
+  return decode_decay(p, p.gate[head_gates + channel], head, bias);
+}
+/// With n steps per token `token` counts the steps: token * n + step.
 __device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int head) {
   return decode_beta(p, p.beta[token * p.num_value_heads + head]);
 }

@@ -2,6 +2,7 @@
 // with the float64 recurrence or is refused with a reason in words, in every combination.
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "harness/execute.h"
 #include "harness/inputs.h"
@@ -89,11 +90,15 @@ TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
   }
 }
 
-TEST(VariantGuard, CpuFormsNameEveryVariant) {
-  for (const char* name : {"cpu/naive", "cpu/recurrent", "cpu/chunkwise"}) {
-    const Implementation& implementation = find_implementation(Operation::gated_delta, name);
+// So that the tests below run them rather than skip.
+TEST(VariantGuard, TheseFormsNameEveryVariant) {
+  const std::set<std::string> forms = {"cpu/naive", "cpu/recurrent", "cpu/chunkwise", "cuda/naive",
+                                       "cuda/recurrent"};
+  for (const Implementation* implementation : implementations_of(Operation::gated_delta)) {
+    const std::string& name = implementation->description().name;
+    if (forms.count(name) == 0) continue;
     for (const std::string& text : with_each_variant("gated_delta:heads=1/2,dim=64,seq=70")) {
-      EXPECT_TRUE(implementation.supports(Problem::parse(text))) << name << " " << text;
+      EXPECT_TRUE(implementation->supports(Problem::parse(text))) << name << " " << text;
     }
   }
 }
@@ -104,24 +109,33 @@ TEST_P(RecurrenceVariants, AgreeWithTheReference) {
   expect_all_agree(with_each_variant(
       "gated_delta:heads=2/4,dim=64,seq=0+130+1+64+0+33,dtype=f32,gates=mid,h0=normal"));
   expect_all_agree(with_each_variant(
+      "gated_delta:heads=1/2,dim=64x96,seq=70+5+3,dtype=bf16,gates=real,h0=normal,layout=vk,"
+      "slots=padding"));
+  expect_all_agree(
+      with_each_variant("gated_delta:heads=1/3,dim=128x64,seq=70,dtype=f16,h0=normal,state=bf16"));
+  expect_all_agree(with_each_variant("gated_delta:heads=1/2,dim=64,seq=17x1,dtype=bf16,h0=normal"));
+}
+
+TEST_P(RecurrenceVariants, AgreeWhateverTheHeadDims) {
+  expect_all_agree(with_each_variant(
       "gated_delta:heads=1/2,dim=60x100,seq=70+5,dtype=bf16,gates=real,h0=normal,layout=vk,"
       "slots=padding"));
-  expect_all_agree(with_each_variant("gated_delta:heads=1/2,dim=64,seq=17x1,dtype=bf16,h0=normal"));
+  expect_all_agree(with_each_variant("gated_delta:heads=1/2,dim=96x200,seq=35,gates=mid"));
 }
 
 TEST_P(RecurrenceVariants, AgreeInEveryGateRegime) {
   for (const char* gates : {"real", "none", "near_one", "strong", "reset", "tiny"}) {
     expect_all_agree(with_each_variant(
-        "gated_delta:heads=1/2,dim=32,seq=150,dtype=f32,h0=normal,gates=" + std::string(gates)));
+        "gated_delta:heads=1/2,dim=64x32,seq=150,dtype=f32,h0=normal,gates=" + std::string(gates)));
   }
   expect_all_agree(
-      with_each_variant("gated_delta:heads=1/2,dim=32,seq=150,dtype=f32,h0=large,gates=reset"));
+      with_each_variant("gated_delta:heads=1/2,dim=64x32,seq=150,dtype=f32,h0=large,gates=reset"));
 }
 
 TEST_P(RecurrenceVariants, AgreeForKeysThatRepeatAndBetasUpToTwo) {
   for (const char* keys : {"correlated", "equal", "alternating", "zero"}) {
     for (const char* betas : {"one", "wide", "two"}) {
-      expect_all_agree(with_each_variant("gated_delta:heads=1/1,dim=32,seq=130,gates=mid,keys=" +
+      expect_all_agree(with_each_variant("gated_delta:heads=1/1,dim=64x32,seq=130,gates=mid,keys=" +
                                          std::string(keys) + ",betas=" + betas));
     }
   }
@@ -130,15 +144,17 @@ TEST_P(RecurrenceVariants, AgreeForKeysThatRepeatAndBetasUpToTwo) {
 TEST_P(RecurrenceVariants, AgreeInEveryEncodingAndWithNormAndScale) {
   for (const char* gate : {"decay", "neg_log_decay", "logits"}) {
     expect_all_agree(with_each_variant(
-        "gated_delta:heads=1/2,dim=32,seq=70,norm=1,keys=unnormalised,scale=-0.5,beta=logit,gate=" +
+        "gated_delta:heads=1/"
+        "2,dim=64x32,seq=70,norm=1,keys=unnormalised,scale=-0.5,beta=logit,gate=" +
         std::string(gate)));
   }
 }
 
 TEST_P(RecurrenceVariants, AgreeForEveryChunkSize) {
   for (const char* chunk : {"16", "24", "33", "64", "256"}) {
-    expect_all_agree(with_each_variant(
-        "gated_delta:heads=1/1,dim=32,seq=300+3,gates=mid,h0=normal,chunk=" + std::string(chunk)));
+    expect_all_agree(
+        with_each_variant("gated_delta:heads=1/1,dim=64x32,seq=300+3,gates=mid,h0=normal,chunk=" +
+                          std::string(chunk)));
   }
 }
 
@@ -148,15 +164,15 @@ TEST_P(RecurrenceVariants, ChannelResetsAndHugeDecaysAtEdges) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const char* variant : {"decay=channel", "decay=channel,update=additive"}) {
     Case inputs = generate_case(
-        Problem::parse("gated_delta:heads=1/1,dim=16,seq=100,gates=near_one,h0=normal,seed=5," +
+        Problem::parse("gated_delta:heads=1/1,dim=64x16,seq=100,gates=near_one,h0=normal,seed=5," +
                        std::string(variant)));
     if (!implementation().supports(inputs.problem)) GTEST_SKIP();
     const std::vector<float> usual = inputs.gate.values;
     for (const float value : {-infinity, -3e38f, -1000.0f, -104.0f, -88.0f, -86.0f, -40.0f}) {
       inputs.gate.values = usual;
       for (const std::size_t token : {0, 15, 16, 17, 31, 32, 47, 63, 64, 99}) {
-        for (std::size_t channel = token % 3; channel < 16; channel += 3) {
-          inputs.gate.values[token * 16 + channel] = value;
+        for (std::size_t channel = token % 3; channel < 64; channel += 3) {
+          inputs.gate.values[token * 64 + channel] = value;
         }
       }
       SCOPED_TRACE("log_decay " + std::to_string(value));
@@ -171,10 +187,10 @@ TEST_P(RecurrenceVariants, ChannelResetsAndHugeDecaysAtEdges) {
 // over a chunk would be 1e300.
 TEST_P(RecurrenceVariants, ChannelsOfVeryDifferentMemory) {
   Case inputs = generate_case(
-      Problem::parse("gated_delta:heads=1/1,dim=32,seq=200,gates=none,h0=normal,decay=channel"));
+      Problem::parse("gated_delta:heads=1/1,dim=64x32,seq=200,gates=none,h0=normal,decay=channel"));
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
   for (std::size_t i = 0; i < inputs.gate.values.size(); ++i) {
-    inputs.gate.values[i] = -static_cast<float>(i % 32);
+    inputs.gate.values[i] = -static_cast<float>(i % 64) / 2;
   }
   expect_agrees(inputs);
 }
@@ -184,7 +200,7 @@ TEST_P(RecurrenceVariants, ChannelsOfVeryDifferentMemory) {
 TEST_P(RecurrenceVariants, StepsAreTokensWithoutDecayOrReading) {
   for (const char* variant : {"steps=2", "steps=4,decay=channel", "steps=3,update=additive"}) {
     const Case product = generate_case(Problem::parse(
-        "gated_delta:heads=1/2,dim=32x48,seq=90+0+33,gates=mid,h0=normal," + std::string(variant)));
+        "gated_delta:heads=1/2,dim=64x48,seq=90+0+33,gates=mid,h0=normal," + std::string(variant)));
     const Case tokens = steps_as_tokens(product);
     if (!implementation().supports(tokens.problem)) continue;
     SCOPED_TRACE(product.problem.to_string());
@@ -204,8 +220,9 @@ TEST_P(RecurrenceVariants, StepsAreTokensWithoutDecayOrReading) {
 TEST_P(RecurrenceVariants, KeepTheirPrecisionOverLongSequences) {
   for (const char* variant : {"decay=channel", "update=additive", "steps=2"}) {
     expect_all_agree(
-        {"gated_delta:heads=1/1,dim=32,seq=2000,gates=near_one,h0=normal," + std::string(variant),
-         "gated_delta:heads=1/1,dim=32,seq=2000,gates=real," + std::string(variant)});
+        {"gated_delta:heads=1/1,dim=64x32,seq=2000,gates=near_one,h0=normal," +
+             std::string(variant),
+         "gated_delta:heads=1/1,dim=64x32,seq=2000,gates=real," + std::string(variant)});
   }
 }
 

@@ -33,8 +33,7 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   const auto* given = std::get_if<GatedDeltaArguments>(&arguments);
   if (given == nullptr) throw_bad_input("arguments: those of gated_delta are expected");
   const auto token_bytes = static_cast<std::int64_t>(size_of(problem.token_dtype));
-  const std::int64_t key_elements = problem.num_key_heads * problem.key_head_dim;
-  const std::int64_t value_elements = problem.num_value_heads * problem.value_head_dim;
+  const std::int64_t query_elements = problem.num_key_heads * problem.key_head_dim;
 
   GatedDeltaParams p;
   p.query = given->query;
@@ -42,9 +41,9 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.value = given->value;
   p.output = given->output;
   p.output_dtype = problem.effective_output_dtype();
-  p.query_token_stride = token_stride(given->query_token_stride, key_elements, "q");
-  p.key_token_stride = token_stride(given->key_token_stride, key_elements, "k");
-  p.value_token_stride = token_stride(given->value_token_stride, value_elements, "v");
+  p.query_token_stride = token_stride(given->query_token_stride, query_elements, "q");
+  p.key_token_stride = token_stride(given->key_token_stride, problem.keys_per_token(), "k");
+  p.value_token_stride = token_stride(given->value_token_stride, problem.values_per_token(), "v");
   if (problem.total_tokens() > 0) {
     require_pointer(p.query, token_bytes, "q");
     require_pointer(p.key, token_bytes, "k");
@@ -77,6 +76,9 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.value_head_dim = static_cast<std::int32_t>(problem.value_head_dim);
   p.scale = static_cast<float>(problem.effective_scale());
   p.normalize_qk = problem.normalize_qk;
+  p.additive_update = problem.update == UpdateRule::additive;
+  p.channel_decay = problem.decay == DecayPer::channel;
+  p.steps = static_cast<std::int32_t>(problem.steps);
   return p;
 }
 

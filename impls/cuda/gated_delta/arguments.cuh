@@ -13,8 +13,8 @@ namespace gdn::cuda {
 /// contiguous.
 struct GatedDeltaParams {
   const void* query = nullptr;          ///< [T, Hk, Dk]
-  const void* key = nullptr;            ///< [T, Hk, Dk]
-  const void* value = nullptr;          ///< [T, Hv, Dv]
+  const void* key = nullptr;            ///< [T, Hk, Dk]; with n steps per token [T, n, Hk, Dk]
+  const void* value = nullptr;          ///< [T, Hv, Dv]; with n steps per token [T, n, Hv, Dv]
   std::int64_t query_token_stride = 0;  ///< elements, never 0 here
   std::int64_t key_token_stride = 0;
   std::int64_t value_token_stride = 0;
@@ -32,7 +32,17 @@ struct GatedDeltaParams {
   std::int32_t value_head_dim = 0;  ///< Dv
   float scale = 1;
   bool normalize_qk = false;
+  bool additive_update = false;  ///< UpdateRule::additive
+  bool channel_decay = false;    ///< DecayPer::channel
+  std::int32_t steps = 1;        ///< n Householder steps per token
 };
+
+/// The gated delta rule itself, which kernels are compiled for beside its variants: one step per
+/// token, one decay per head.
+inline bool is_gated_delta_rule(const Problem& problem) {
+  return problem.update == UpdateRule::delta && problem.steps == 1 &&
+         problem.decay == DecayPer::head;
+}
 
 /// Throws Error(bad_input) for a null pointer, one not aligned to its element, or a token stride
 /// smaller than a token. Also of the wrong kind of Arguments.
@@ -79,6 +89,18 @@ __device__ __forceinline__ const T* value_at(const GatedDeltaParams& p, std::int
                                              int value_head) {
   return static_cast<const T*>(p.value) + token * p.value_token_stride +
          static_cast<std::int64_t>(value_head) * p.value_head_dim;
+}
+
+/// The same of one of a token's steps.
+template <typename T>
+__device__ __forceinline__ const T* key_at(const GatedDeltaParams& p, std::int64_t token, int step,
+                                           int key_head) {
+  return key_at<T>(p, token, step * p.num_key_heads + key_head);
+}
+template <typename T>
+__device__ __forceinline__ const T* value_at(const GatedDeltaParams& p, std::int64_t token,
+                                             int step, int value_head) {
+  return value_at<T>(p, token, step * p.num_value_heads + value_head);
 }
 
 /// Element index of output[token, head, v].

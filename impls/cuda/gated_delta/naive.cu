@@ -1,8 +1,10 @@
-// cuda/naive: the token recurrence of contract section 1.1 as it is written, for reading.
+// cuda/naive: the token recurrence of contract section 1.1 as it is written, and its variants, for
+// reading.
 //
 // One thread owns one column v of one head's state: Dk floats in a global-memory workspace, rows Dv
 // apart, so that a warp's accesses are contiguous. For every token it sweeps the column twice:
-// decay and dot with k, then update and dot with q. Any Dk and Dv.
+// decay and dot with k, then update and dot with q; with several steps per token once for each. Any
+// Dk and Dv.
 //
 // Bound by: 16 bytes of state traffic per state element and token (read and write, twice), from L1
 // and L2 where the state fits, and by one memory round trip after another along a sequence; the
@@ -21,9 +23,21 @@ namespace {
 
 constexpr int kThreads = 128;
 
+/// diag(exp(g)) S of a token, for one column of S.
+__device__ void decay_channels(const GatedDeltaParams& p, std::int64_t token, int head,
+                               float* state) {
+#pragma unroll 1
+  for (int k = 0; k < p.key_head_dim; ++k) {
+    state[static_cast<std::int64_t>(k) * p.value_head_dim] *=
+        channel_decay_of(p.gates, token, head, k);
+  }
+}
+
 /// Block b: columns [128 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
 /// Hv.
-template <typename Token>
+///
+/// kVariants: every recurrence that p names; otherwise the gated delta rule alone.
+template <typename Token, bool kVariants>
 __global__ void __launch_bounds__(kThreads)
     naive_kernel(const GatedDeltaParams p, float* __restrict__ states) {
   const int tiles = (p.value_head_dim + kThreads - 1) / kThreads;
@@ -47,36 +61,46 @@ __global__ void __launch_bounds__(kThreads)
     state[static_cast<std::int64_t>(k) * Dv] = load_state(p.pool, span.row, head, k, v);
   }
 
+  const int steps = kVariants ? p.steps : 1;
+  const bool channel_decay = kVariants && p.channel_decay;
+  const bool additive_update = kVariants && p.additive_update;
   for (std::int64_t token = span.first; token < span.first + span.length; ++token) {
     const Token* const query = query_at<Token>(p, token, key_head);
-    const Token* const key = key_at<Token>(p, token, key_head);
-    const float decay = decay_of(p.gates, token, head);
-    const float beta = beta_of(p.gates, token, head);
     float query_factor = p.scale;
-    float key_factor = 1;
-    if (p.normalize_qk) {
-      float query_squares = 0;
-      float key_squares = 0;
-      for (int k = 0; k < Dk; ++k) {
-        query_squares = fmaf(to_float(query[k]), to_float(query[k]), query_squares);
-        key_squares = fmaf(to_float(key[k]), to_float(key[k]), key_squares);
+    float output = 0;  // S^T q after the step, so in the end after the last
+    for (int step = 0; step < steps; ++step) {
+      const Token* const key = key_at<Token>(p, token, step, key_head);
+      float decay = 1;  // the token's decay comes before its first step
+      if (step == 0 && !channel_decay) decay = decay_of(p.gates, token, head);
+      if (step == 0 && channel_decay) decay_channels(p, token, head, state);
+      const float beta = beta_of(p.gates, token * steps + step, head);
+      float key_factor = 1;
+      if (p.normalize_qk) {
+        float query_squares = 0;
+        float key_squares = 0;
+        for (int k = 0; k < Dk; ++k) {
+          query_squares = fmaf(to_float(query[k]), to_float(query[k]), query_squares);
+          key_squares = fmaf(to_float(key[k]), to_float(key[k]), key_squares);
+        }
+        query_factor = p.scale / sqrtf(query_squares + kNormEpsilon);
+        key_factor = 1 / sqrtf(key_squares + kNormEpsilon);
       }
-      query_factor = p.scale / sqrtf(query_squares + kNormEpsilon);
-      key_factor = 1 / sqrtf(key_squares + kNormEpsilon);
-    }
 
-    float predicted = 0;  // S^T k, of the decayed state
-    for (int k = 0; k < Dk; ++k) {
-      float& s = state[static_cast<std::int64_t>(k) * Dv];
-      s *= decay;
-      predicted = fmaf(s, to_float(key[k]) * key_factor, predicted);
-    }
-    const float correction = beta * (to_float(value_at<Token>(p, token, head)[v]) - predicted);
-    float output = 0;
-    for (int k = 0; k < Dk; ++k) {
-      float& s = state[static_cast<std::int64_t>(k) * Dv];
-      s = fmaf(to_float(key[k]) * key_factor, correction, s);
-      output = fmaf(s, to_float(query[k]), output);
+      float predicted = 0;  // S^T k, of the decayed state
+      for (int k = 0; k < Dk; ++k) {
+        float& s = state[static_cast<std::int64_t>(k) * Dv];
+        s *= decay;
+        predicted = fmaf(s, to_float(key[k]) * key_factor, predicted);
+      }
+      if (additive_update) predicted = 0;
+      const float correction =
+          beta * (to_float(value_at<Token>(p, token, step, head)[v]) - predicted);
+      output = 0;
+      for (int k = 0; k < Dk; ++k) {
+        float& s = state[static_cast<std::int64_t>(k) * Dv];
+        s = fmaf(to_float(key[k]) * key_factor, correction, s);
+        output = fmaf(s, to_float(query[k]), output);
+      }
     }
     store_element(p.output, output_index(p, token, head, v), p.output_dtype, output * query_factor);
   }
@@ -96,7 +120,8 @@ class Naive final : public Implementation {
         .form = "naive",
         .summary = "one thread per state column, state in global memory; bound by state traffic",
         .resources = "",
-        .min_compute_capability = 80};
+        .min_compute_capability = 80,
+        .variants = Variants::all()};
     return description;
   }
 
@@ -125,10 +150,12 @@ class Naive final : public Implementation {
     info.choice = "threads=" + std::to_string(kThreads);
     return std::make_unique<LaunchPlan>(
         device, info, std::move(workspaces),
-        [params, states, blocks, dtype = problem.token_dtype](cudaStream_t stream) {
+        [params, states, blocks, dtype = problem.token_dtype,
+         variants = !is_gated_delta_rule(problem)](cudaStream_t stream) {
           with_element_type(dtype, [&](auto token) {
-            launch_kernel(naive_kernel<decltype(token)>, blocks, kThreads, 0, stream, params,
-                          states);
+            using Token = decltype(token);
+            launch_kernel(variants ? naive_kernel<Token, true> : naive_kernel<Token, false>, blocks,
+                          kThreads, 0, stream, params, states);
           });
         });
   }

@@ -4,7 +4,7 @@
 // a block of its own. The warp loads a token's q and k one token ahead, normalises them if asked,
 // and passes them to its threads through shared memory; every thread then sweeps its column twice,
 // as cuda/naive does, out of registers. Dk is a template value: register arrays need constant
-// indices.
+// indices. This file has the gated delta rule, recurrent_variants.cu its variants.
 //
 // Bound by: shared memory. It delivers 128 bytes a cycle to a multiprocessor, broadcast or not, so
 // a warp's 3 Dk / 4 loads of 16 bytes per lane cost 4 cycles each, against 4 Dk multiply-adds
@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/recurrent_variants.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 
@@ -176,7 +177,8 @@ class Recurrent final : public Implementation {
         .form = "recurrent",
         .summary = "one state column per thread in registers; bound by arithmetic of few warps",
         .resources = "",
-        .min_compute_capability = 80};
+        .min_compute_capability = 80,
+        .variants = Variants::all()};
     return description;
   }
 
@@ -204,7 +206,9 @@ class Recurrent final : public Implementation {
     info.choice = "columns=32 lanes_per_column=1";
     return std::make_unique<LaunchPlan>(
         device, info, std::vector<DeviceBuffer>{},
-        [params, blocks, dtype = problem.token_dtype](cudaStream_t stream) {
+        [params, blocks, dtype = problem.token_dtype,
+         variant = !is_gated_delta_rule(problem)](cudaStream_t stream) {
+          if (variant) return enqueue_recurrent_variant(dtype, params, blocks, stream);
           with_element_type(dtype,
                             [&](auto token) { launch<decltype(token)>(params, blocks, stream); });
         });
