@@ -6,6 +6,7 @@
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
+#   stress     gdnbench verify --suite stress, whole
 #   sanitizer  compute-sanitizer memcheck and racecheck on a small grid
 #   table      every implementation, verified and timed, at 16/32 heads
 #   record     writes gpu-record.json from what the steps above left in --out
@@ -19,11 +20,11 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --programs) programs=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
-    tests|verify|sanitizer|table|record) steps+=("$1"); shift ;;
+    tests|verify|stress|sanitizer|table|record) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
 done
-[ ${#steps[@]} -gt 0 ] || steps=(tests verify sanitizer table record)
+[ ${#steps[@]} -gt 0 ] || steps=(tests verify stress sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests)
 for program in gdnbench "${tests[@]}"; do
   [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
@@ -45,16 +46,18 @@ run_tests() {
 }
 
 # Several processes side by side: a problem's time is mostly the host's, for inputs and reference.
-run_verify() {
-  local shards=8 shard
+verify_suite() {
+  local suite=$1 result=$2 shards=8 shard
   for ((shard = 1; shard <= shards; ++shard)); do
-    "$programs/gdnbench" verify --device cuda --suite gpu --shard "$shard/$shards" --json \
-      >"$out/verify.$shard.json" 2>"$out/verify.$shard.log" &
+    "$programs/gdnbench" verify --device cuda --suite "$suite" --shard "$shard/$shards" --json \
+      >"$out/$result.$shard.part" 2>"$out/$result.$shard.log" &
   done
   wait
   python3 -c 'import json, sys; json.dump([r for f in sys.argv[2:] for r in json.load(open(f))], open(sys.argv[1], "w"))' \
-    "$out/verify.json" "$out"/verify.[0-9]*.json
+    "$out/$result.json" "$out/$result".[0-9]*.part
 }
+run_verify() { verify_suite gpu verify; }
+run_stress() { verify_suite stress stress; }
 
 run_sanitizer() {
   # compute-sanitizer wants the program itself, not the bundle's wrapper.

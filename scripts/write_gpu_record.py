@@ -3,7 +3,7 @@
 
     scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256
 
-Every step must have left its result: a record of a partial check is refused.
+Every step but stress must have left its result: a record of a partial check is refused.
 """
 import datetime
 import json
@@ -28,7 +28,7 @@ def count_tests(paths):
 
 
 def count_verdicts(path):
-    counts = {"passed": 0, "failed": 0, "unsupported": 0}
+    counts = {"passed": 0, "failed": 0, "unsupported": 0, "known limit": 0, "too large": 0}
     failures = []
     worst = {}
     problems = set()
@@ -36,7 +36,7 @@ def count_verdicts(path):
         counts[result["verdict"]] += 1
         if result["verdict"] == "failed":
             failures.append(f"{result['implementation']} {result['problem']}: {result['reason']}")
-        if result["verdict"] == "unsupported":
+        if result["verdict"] in ("unsupported", "too large"):
             continue
         problems.add(result["problem"])
         dtype = next(part[6:] for part in result["problem"].split(",") if part.startswith("dtype="))
@@ -70,7 +70,15 @@ def main(folder, gdnbench, record, kernels, harness):
     if not cuda.get("available"):
         sys.exit(f"write_gpu_record: no CUDA device here: {cuda.get('detail')}")
     tests, test_failures = count_tests([folder / name for name in test_files])
-    verdicts, verify_failures, worst, problems = count_verdicts(folder / "verify.json")
+    suites = {}
+    suite_failures = []
+    worst = {}
+    for suite, file in (("gpu", "verify.json"), ("stress", "stress.json")):
+        if not (folder / file).exists():  # stress may be left out; the record then does not name it
+            continue
+        verdicts, failures, worst[suite], problems = count_verdicts(folder / file)
+        suites[suite] = {"problems": problems, **verdicts}
+        suite_failures += failures
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in ("memcheck", "racecheck")}
     dirty = [tool for tool, result in sanitizer.items() if result != "clean"]
     json.dump({
@@ -80,16 +88,16 @@ def main(folder, gdnbench, record, kernels, harness):
         "driver": cuda["driver"],
         "toolkit": cuda["toolkit"],
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "passed": tests["passed"] + verdicts["passed"],
-        "failed": tests["failed"] + verdicts["failed"] + len(dirty),
+        "passed": tests["passed"] + sum(suite["passed"] for suite in suites.values()),
+        "failed": tests["failed"] + sum(suite["failed"] for suite in suites.values()) + len(dirty),
         "tests": tests,
-        "verify_suite": {"name": "gpu", "problems": problems, **verdicts},
+        "suites": suites,
         "compute_sanitizer": sanitizer,
-        "failures": test_failures + verify_failures,
+        "failures": test_failures + suite_failures,
         "worst": worst,
         "pending": "",
     }, open(record, "w"), indent=1)
-    print(f"{record}: {tests} tests, {verdicts} verified over {problems} problems, {sanitizer}")
+    print(f"{record}: {tests} tests, {suites}, {sanitizer}")
 
 
 if __name__ == "__main__":
