@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "interface/device.h"
+#include "interface/forwarding_device.h"
 
 namespace gdn {
 
@@ -47,46 +47,19 @@ void use_exact_buffers(bool exact);
 std::uint64_t fingerprint(const unsigned char* data, std::int64_t bytes);
 
 /// A device whose allocations are poisoned and guarded: what plans allocate their workspaces from
-/// in a verified run. `inner` must outlive it.
-class GuardedDevice final : public Device {
+/// in a verified run.
+class GuardedDevice final : public ForwardingDevice {
  public:
-  explicit GuardedDevice(Device& inner) : inner_(inner) {}
+  using ForwardingDevice::ForwardingDevice;
 
   DeviceBuffer allocate(std::int64_t bytes) override;
   /// As GuardedBuffer::check, of every workspace.
   void check_guards();
 
-  const DeviceInfo& info() const override { return inner_.info(); }
-  std::int64_t free_memory_bytes() const override { return inner_.free_memory_bytes(); }
-  void upload(void* destination, const void* source, std::int64_t bytes) override {
-    inner_.upload(destination, source, bytes);
-  }
-  void download(void* destination, const void* source, std::int64_t bytes) override {
-    inner_.download(destination, source, bytes);
-  }
-  void copy_async(void* destination, const void* source, std::int64_t bytes) override {
-    inner_.copy_async(destination, source, bytes);
-  }
-  void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
-    inner_.fill_async(destination, byte, bytes);
-  }
-  void synchronize() override { inner_.synchronize(); }
-  void flush_cache_async() override { inner_.flush_cache_async(); }
-  TimeSample time_launch(const std::function<void()>& prepare,
-                         const std::function<void()>& launch) override {
-    return inner_.time_launch(prepare, launch);
-  }
-  std::function<void()> capture(const std::function<void()>& launch) override {
-    return inner_.capture(launch);
-  }
-  void* native_stream() const override { return inner_.native_stream(); }
-  Ceilings ceilings() override { return inner_.ceilings(); }
-
  protected:
   void release(void* data) noexcept override { buffers_.erase(data); }
 
  private:
-  Device& inner_;
   std::map<void*, GuardedBuffer> buffers_;
 };
 

@@ -10,6 +10,7 @@
 #include "harness/inputs.h"
 #include "harness/tests/faulty_implementation.h"
 #include "interface/error.h"
+#include "interface/forwarding_device.h"
 
 namespace gdn {
 namespace {
@@ -323,39 +324,10 @@ TEST(VerifyInvariances, FindTheOneOffsetAtWhichACutIsWrong) {
 }
 
 // The CPU with graphs of a kind: a graph is what was enqueued, to be enqueued again.
-class DeviceWithGraphs final : public Device {
+class DeviceWithGraphs final : public ForwardingDevice {
  public:
-  explicit DeviceWithGraphs(Device& inner) : inner_(inner) {}
+  using ForwardingDevice::ForwardingDevice;
   std::function<void()> capture(const std::function<void()>& launch) override { return launch; }
-  const DeviceInfo& info() const override { return inner_.info(); }
-  DeviceBuffer allocate(std::int64_t bytes) override { return inner_.allocate(bytes); }
-  std::int64_t free_memory_bytes() const override { return inner_.free_memory_bytes(); }
-  void upload(void* to, const void* from, std::int64_t bytes) override {
-    inner_.upload(to, from, bytes);
-  }
-  void download(void* to, const void* from, std::int64_t bytes) override {
-    inner_.download(to, from, bytes);
-  }
-  void copy_async(void* to, const void* from, std::int64_t bytes) override {
-    inner_.copy_async(to, from, bytes);
-  }
-  void fill_async(void* to, unsigned char byte, std::int64_t bytes) override {
-    inner_.fill_async(to, byte, bytes);
-  }
-  void synchronize() override { inner_.synchronize(); }
-  void flush_cache_async() override { inner_.flush_cache_async(); }
-  TimeSample time_launch(const std::function<void()>& prepare,
-                         const std::function<void()>& launch) override {
-    return inner_.time_launch(prepare, launch);
-  }
-  void* native_stream() const override { return inner_.native_stream(); }
-  Ceilings ceilings() override { return inner_.ceilings(); }
-
- protected:
-  void release(void*) noexcept override {}
-
- private:
-  Device& inner_;
 };
 
 TEST(VerifyInvariances, ReplayFindsAPlanThatKeepsTheOffsetsItWasMadeFor) {

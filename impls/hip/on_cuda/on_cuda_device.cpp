@@ -9,16 +9,16 @@
 #include "cuda/cuda_device.h"
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
-#include "hip/on_cuda/forwarding_device.h"
+#include "hip/on_cuda/device_as_hip.h"
 #include "interface/error.h"
 
 namespace gdn::hip {
 namespace {
 
-class OnCudaDevice final : public ForwardingDevice {
+class OnCudaDevice final : public DeviceAsHip {
  public:
   OnCudaDevice(int wave, int index)
-      : ForwardingDevice(cuda::open(index), ", gfx906 kernels in waves of " + std::to_string(wave)),
+      : DeviceAsHip(cuda::open(index), ", gfx906 kernels in waves of " + std::to_string(wave)),
         wave_(wave) {
     register_launcher(native_stream(), this);
   }

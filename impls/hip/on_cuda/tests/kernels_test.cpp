@@ -16,7 +16,7 @@
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
 #include "hip/gated_delta/params.h"
-#include "hip/on_cuda/forwarding_device.h"
+#include "hip/on_cuda/device_as_hip.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "reference/errors.h"
@@ -37,10 +37,10 @@ void run_kernel(void* kernel, Extent grid, Extent block, const void* arguments, 
                           [&] { entry(*static_cast<const Parameters*>(arguments)); });
 }
 
-class OnHostDevice final : public ForwardingDevice {
+class OnHostDevice final : public DeviceAsHip {
  public:
   explicit OnHostDevice(int order)
-      : ForwardingDevice(cuda_emulated::open(order), ", gfx906 kernels") {
+      : DeviceAsHip(cuda_emulated::open(order), ", gfx906 kernels") {
     register_launcher(native_stream(), this);
   }
   ~OnHostDevice() override { unregister_launcher(native_stream()); }
