@@ -21,6 +21,11 @@ const std::vector<Budget>& kernel_budgets() {
       {"fused_16_256_", 240, 36864, 1, 64},
       {"fused_32_64_", 200, 32768, 1, 72},
       {"fused_32_128_", 232, 40960, 1, 40},
+      // of the analysis
+      {"calibrate_", 48, 20480, 3},
+      {"solve_by_", 72, 32768, 2},
+      {"state_", 128, 65536, 1},
+      {"unfused_", 68, 32768, 2},
   };
   return budgets;
 }

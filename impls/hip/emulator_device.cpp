@@ -20,8 +20,8 @@ constexpr std::size_t kAlignment = 256;
 
 class EmulatorDevice final : public Device, public KernelLauncher {
  public:
-  explicit EmulatorDevice(const gfx906::LaunchOptions& options) : options_(options) {
-    const gfx906::CardModel card;
+  EmulatorDevice(const gfx906::LaunchOptions& options, const gfx906::CardModel& card)
+      : options_(options), card_(card) {
     info_.backend = "gfx906-emulator";
     info_.name = "gfx906 emulator (MI50 model)";
     info_.toolkit_version = code_object_compiler();
@@ -146,8 +146,9 @@ BackendStatus emulator_status() {
               ") on the host; times are modelled"};
 }
 
-std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options) {
-  return std::make_unique<EmulatorDevice>(options);
+std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options,
+                                      const gfx906::CardModel& card) {
+  return std::make_unique<EmulatorDevice>(options, card);
 }
 
 namespace {

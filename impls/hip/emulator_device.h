@@ -13,7 +13,9 @@
 namespace gdn::hip {
 
 BackendStatus emulator_status();
-std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options = {});
+/// `card`: what the modelled times are of.
+std::unique_ptr<Device> open_emulator(const gfx906::LaunchOptions& options = {},
+                                      const gfx906::CardModel& card = {});
 
 /// Counters of everything launched on the device since it was opened; with LaunchOptions::profile
 /// all of them are filled. Throws Error(bad_input) if `device` is not an emulator.

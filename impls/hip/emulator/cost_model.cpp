@@ -111,13 +111,10 @@ std::string ModelledTime::bound() const {
       ->first;
 }
 
-ModelledTime modelled_time(const Counters& counters, const Kernel& kernel,
-                           std::uint32_t dynamic_lds_bytes, std::uint64_t threads_per_workgroup,
-                           const CardModel& card) {
+ModelledTime modelled_time(const Counters& counters, int resident, const CardModel& card) {
   ModelledTime time;
   time.dispatch_us = card.dispatch_us;
   if (counters.workgroups == 0) return time;
-  const int resident = resident_workgroups(kernel, dynamic_lds_bytes, threads_per_workgroup, card);
   const auto groups = static_cast<double>(counters.workgroups);
   const double groups_per_unit = std::ceil(groups / card.compute_units);
   const double share = groups_per_unit / groups;  // of all work, on the busiest CU

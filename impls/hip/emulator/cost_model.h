@@ -110,9 +110,8 @@ struct ModelledTime {
 };
 
 /// `counters` must come from one launch with profiling; without an L2 (Counters::memory_lines_read
-/// and written are zero) every line touched counts as memory traffic.
-ModelledTime modelled_time(const Counters& counters, const Kernel& kernel,
-                           std::uint32_t dynamic_lds_bytes, std::uint64_t threads_per_workgroup,
-                           const CardModel& card = {});
+/// and written are zero) every line touched counts as memory traffic. `resident`: workgroups a CU
+/// holds at once.
+ModelledTime modelled_time(const Counters& counters, int resident, const CardModel& card = {});
 
 }  // namespace gdn::gfx906

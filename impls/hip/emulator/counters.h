@@ -49,6 +49,8 @@ struct Counters {
     return sum;
   }
   void add(const Counters& other);
+  /// Of `copies` launches alike.
+  Counters times(std::uint64_t copies) const;
 };
 
 }  // namespace gdn::gfx906

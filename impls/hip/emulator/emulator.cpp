@@ -321,6 +321,12 @@ void Counters::add(const Counters& other) {
   for (const auto& [name, count] : other.by_mnemonic) by_mnemonic[name] += count;
 }
 
+Counters Counters::times(std::uint64_t copies) const {
+  Counters sum;
+  for (std::uint64_t i = 0; i < copies; ++i) sum.add(*this);
+  return sum;
+}
+
 void clear(Wave& wave) {
   std::memset(wave.v, 0xff, sizeof(wave.v));  // a quiet NaN
   std::memset(wave.v_defined, 0, sizeof(wave.v_defined));

@@ -18,9 +18,8 @@ LaunchResult ModelledCard::launch(const CodeObject& code, const std::string& ker
   const Kernel& compiled = code.find(kernel);
   const int resident = resident_workgroups(compiled, dynamic_lds_bytes, block.count(), card_);
   replay(result.workgroups, resident * card_.compute_units, result.counters);
-  launches_.push_back(
-      {kernel, grid, block, resident, result.counters,
-       modelled_time(result.counters, compiled, dynamic_lds_bytes, block.count(), card_)});
+  launches_.push_back({kernel, grid, block, resident, result.counters,
+                       modelled_time(result.counters, resident, card_)});
   result.workgroups.clear();
   return result;
 }

@@ -89,10 +89,7 @@ Counters counters_of(std::uint64_t groups, std::uint64_t path, std::uint64_t vec
 
 TEST(CostModelCard, TheBusiestComputeUnitDecides) {
   const CardModel card;
-  const Kernel kernel = kernel_with(256, 0);  // one workgroup of 256 at a time
-  const auto time_of = [&](const Counters& counters) {
-    return modelled_time(counters, kernel, 0, 256, card);
-  };
+  const auto time_of = [&](const Counters& counters) { return modelled_time(counters, 1, card); };
   const double cycle_us = 1 / card.clock_mhz;
   // 60 workgroups are one round, 61 are two.
   EXPECT_DOUBLE_EQ(time_of(counters_of(60, 1000, 0, 0)).latency_us, 1000 * cycle_us);
@@ -110,12 +107,12 @@ TEST(CostModelCard, MemoryTimeIsThatOfTheLinesTheL2DidNotHold) {
   const std::uint64_t lines = 1 << 20;
   counters.global_lines = 2 * lines;
   counters.memory_lines_read = counters.memory_lines_written = lines;
-  const ModelledTime copy = modelled_time(counters, kernel_with(32, 0), 0, 256, card);
+  const ModelledTime copy = modelled_time(counters, 2, card);
   const double copied_bytes = 2.0 * static_cast<double>(lines) * 64;
   EXPECT_NEAR(copied_bytes / copy.memory_us / 1e6, card.copy_tb_per_s, 1e-9);
   counters.global_lines = lines;
   counters.memory_lines_written = 0;
-  const ModelledTime read = modelled_time(counters, kernel_with(32, 0), 0, 256, card);
+  const ModelledTime read = modelled_time(counters, 2, card);
   EXPECT_NEAR(copied_bytes / 2 / read.memory_us / 1e6, card.read_tb_per_s, 1e-9);
   EXPECT_EQ(read.bound(), "memory");
 }

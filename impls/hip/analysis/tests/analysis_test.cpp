@@ -1,0 +1,134 @@
+// The analysis can be trusted: the unfused chain computes the recurrence, the cost model reproduces
+// the published figures or misses them by what the page says, and the page's tables are what the
+// emulator counts now.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "harness/execute.h"
+#include "harness/inputs.h"
+#include "hip/analysis/calibration.h"
+#include "hip/analysis/experiments.h"
+#include "hip/analysis/implementations.h"
+#include "hip/analysis/page.h"
+#include "hip/analysis/unfused.h"
+#include "hip/code_objects.h"
+#include "hip/emulator_device.h"
+#include "reference/errors.h"
+#include "reference/reference.h"
+
+namespace gdn::hip {
+namespace {
+
+class UnfusedChain : public testing::TestWithParam<const char*> {};
+
+TEST_P(UnfusedChain, ComputesTheRecurrence) {
+  const Case inputs = generate_case(Problem::parse(GetParam()));
+  ASSERT_TRUE(unfused_chain().supports(inputs.problem))
+      << unfused_chain().supports(inputs.problem).reason;
+  const auto device = open_emulator();
+  const Outputs outputs = execute(unfused_chain(), inputs, *device);
+  const reference::ErrorReport report =
+      reference::compare(inputs, reference::evaluate<double>(inputs), outputs);
+  EXPECT_EQ(reference::first_violation(report, report.limits), "") << GetParam();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , UnfusedChain,
+    testing::Values("gated_delta:heads=1/2,dim=128,seq=200,dtype=f32,gates=mid,h0=normal",
+                    "gated_delta:heads=2/2,dim=64x128,seq=64,dtype=f32,gates=real",
+                    "gated_delta:heads=1/4,dim=128x64,seq=129,dtype=f32,gates=mid,layout=vk,"
+                    "h0=normal"),
+    [](const testing::TestParamInfo<const char*>& instance) {
+      return "problem_" + std::to_string(instance.index);
+    });
+
+TEST(UnfusedChain, LaunchesOneKernelPerProductAndStep) {
+  const Problem problem = Problem::parse("gated_delta:heads=1/2,dim=128,seq=192,dtype=f32");
+  const auto launches = profile(unfused_chain(), problem).launches;
+  // State in; 22 over all chunks; 14 for each of the 3; output and state out.
+  EXPECT_EQ(launches.size(), 1u + 22u + 3u * 14u + 2u);
+  const auto products = std::count_if(launches.begin(), launches.end(), [](const auto& launch) {
+    return launch.kernel == "unfused_product";
+  });
+  EXPECT_EQ(products, 3 + 5 * 3);
+}
+
+/// The model's misses are known and named: a change of the model that makes one worse is seen.
+TEST(CostModel, ReproducesPublishedFiguresOrMissesThemAsStated) {
+  const std::map<std::string, double> largest_miss = {
+      {"float32 FMA, peak", 0.03},
+      {"packed float16 FMA, peak", 0.03},
+      {"float64 FMA, peak", 0.03},
+      {"float32 FMA, measured, 64 CUs at 1730 MHz", 0.03},
+      {"memory, reading", 0.02},
+      {"memory, copying (read + written)", 0.02},
+      {"LDS reads of 16 bytes a lane", 0.20},
+      {"LDS reads of 8 bytes a lane", 0.55},
+      {"LDS reads of 4 bytes a lane", 2.5},
+      {"lane exchange by ds_bpermute", 0.05},
+      {"lane exchange by DPP", 3.0},
+      {"dependent LDS read (MI308X)", 0.25},
+      {"dependent memory read (MI308X)", 0.05},
+  };
+  for (const Calibration& result : calibrate()) {
+    if (result.published_high == 0) continue;
+    const auto allowed = largest_miss.find(result.quantity);
+    const double bound = allowed == largest_miss.end() ? 1e-3 : allowed->second;
+    EXPECT_FALSE(!(std::abs(result.miss()) <= bound))
+        << result.quantity << ": modelled " << result.modelled << " " << result.unit
+        << ", published " << result.published_low << " to " << result.published_high;
+  }
+}
+
+/// What lets one key head stand for sixteen: twice the heads is exactly twice the counts.
+TEST(Profile, HeadsCountAlike) {
+  for (const Implementation* implementation :
+       {&unfused_chain(), &find_implementation(Operation::gated_delta, "hip/fused"),
+        &find_implementation(Operation::gated_delta, "hip/recurrent")}) {
+    const auto counters = [&](const std::string& heads, int copies) {
+      const std::string problem = "gated_delta:dim=128,seq=80,dtype=f32,h0=normal,heads=" + heads;
+      return profile(*implementation, Problem::parse(problem), copies).counters();
+    };
+    const gfx906::Counters part = counters("1/2", 2), whole = counters("2/4", 1);
+    const std::string& name = implementation->description().name;
+    EXPECT_EQ(part.instructions, whole.instructions) << name;
+    EXPECT_EQ(part.by_mnemonic, whole.by_mnemonic) << name;
+    EXPECT_EQ(part.lds_cycles, whole.lds_cycles) << name;
+    EXPECT_EQ(part.global_bytes_read, whole.global_bytes_read) << name;
+    EXPECT_EQ(part.global_lines, whole.global_lines) << name;
+    EXPECT_EQ(part.path_cycles, whole.path_cycles) << name;
+    EXPECT_EQ(part.memory_lines_read, whole.memory_lines_read) << name;
+  }
+}
+
+TEST(Experiments, EveryVariantComputesTheSame) {
+  for (const Experiment& result : run_solves(2)) {
+    EXPECT_FALSE(!(result.relative_l2 <= 1e-6)) << result.variant << " " << result.relative_l2;
+  }
+  for (const Experiment& result : run_state_placements(1, 3)) {
+    EXPECT_FALSE(!(result.relative_l2 <= 1e-6)) << result.variant << " " << result.relative_l2;
+  }
+}
+
+TEST(Page, TablesAreWhatTheEmulatorCountsNow) {
+  std::ifstream file(GDN_SOURCE_DIR "/impls/hip/analysis/README.md");
+  ASSERT_TRUE(file);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (compiler_of(text.str()) != code_object_compiler()) {
+    GTEST_SKIP() << "the page is of " << compiler_of(text.str()) << ", these code objects are of "
+                 << code_object_compiler();
+  }
+  for (const Block& block : page_blocks()) {
+    EXPECT_EQ(block_of(text.str(), block.name), block.text())
+        << block.name << ": run scripts/gfx906_analysis.sh --update and read the page again";
+  }
+}
+
+}  // namespace
+}  // namespace gdn::hip
