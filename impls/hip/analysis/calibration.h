@@ -11,7 +11,7 @@ struct Calibration {
   std::string unit;
   double published_low = 0;  ///< 0: none found
   double published_high = 0;
-  std::string source;  ///< key of the list of sources in analysis.md
+  std::string source;  ///< key of the list of sources in README.md
   bool set_by =
       false;  ///< a constant of the model was set by this figure: reproduced by construction
   double modelled = 0;

@@ -121,13 +121,15 @@ __global__ __launch_bounds__(256) void calibrate_lds_read_conflict(CalibrationPa
 }
 /// Each address is what the previous read returned.
 __global__ __launch_bounds__(256) void calibrate_lds_chase(CalibrationParams p) {
-  __shared__ int next[64];
-  if (threadIdx.x < 64) next[threadIdx.x] = (static_cast<int>(threadIdx.x) + 1) % 64;
+  __shared__ int next[64];  // in bytes: nothing is left to compute between two reads
+  if (threadIdx.x < 64) next[threadIdx.x] = (static_cast<int>(threadIdx.x) + 1) % 64 * 4;
   __syncthreads();
-  int at = static_cast<int>(threadIdx.x % 64);
+  int at = static_cast<int>(threadIdx.x % 64) * 4;
   for (int round = 0; round < p.rounds; ++round) {
 #pragma unroll
-    for (int i = 0; i < kBodyOperations; ++i) at = next[at];
+    for (int i = 0; i < kBodyOperations; ++i) {
+      at = *reinterpret_cast<const int*>(reinterpret_cast<const char*>(next) + at);
+    }
   }
   p.sink[item()] = static_cast<float>(at);
 }

@@ -50,6 +50,7 @@ Profile profile(const Implementation& implementation, const Problem& problem, in
   const auto plan = implementation.plan(problem, on_device.arguments(), *device);
   Profile result;
   result.implementation = implementation.description().name;
+  result.token_dtype = problem.token_dtype;
   const double of_share_us = 1000 * device->time_launch({}, [&] { plan->run(); }).time_ms;
   result.launches = modelled_launches(*device);
   double written_back_us = of_share_us;  // what no launch accounts for
@@ -64,13 +65,13 @@ Profile profile(const Implementation& implementation, const Problem& problem, in
 }
 
 std::string profile_table(const std::vector<Profile>& profiles) {
-  MarkdownTable table({"implementation", "launches", "wave instructions, 10^6", "of them VALU",
-                       "LDS cycles, 10^6 (conflicts)", "MB asked for", "MB from and to memory",
-                       "dispatches ms", "execution ms", "modelled ms"});
+  MarkdownTable table({"implementation", "tokens", "launches", "wave instructions, 10^6",
+                       "of them VALU", "LDS cycles, 10^6 (conflicts)", "MB asked for",
+                       "MB from and to memory", "dispatches ms", "execution ms", "modelled ms"});
   for (const Profile& p : profiles) {
     const gfx906::Counters counters = p.counters();
-    table.add({p.implementation, fmt::format("{}", p.launches.size()), millions(counters.total()),
-               millions(vector_instructions(counters)),
+    table.add({p.implementation, short_name(p.token_dtype), fmt::format("{}", p.launches.size()),
+               millions(counters.total()), millions(vector_instructions(counters)),
                fmt::format("{} ({})", millions(counters.lds_cycles),
                            millions(counters.lds_conflict_cycles)),
                megabytes(counters.global_bytes_read + counters.global_bytes_written),

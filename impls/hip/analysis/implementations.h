@@ -12,6 +12,7 @@ namespace gdn::hip {
 
 struct Profile {
   std::string implementation;
+  DType token_dtype = DType::float32;
   std::vector<gfx906::ModelledLaunch> launches;
   double total_us = 0;  ///< modelled, dispatches and what is left dirty in the L2 included
 

@@ -11,20 +11,24 @@ namespace {
 
 // The source's dimensions are 16 key heads and 32 value heads of 128, 1024 tokens in 16 chunks: 16
 // parts of one key head each.
-constexpr const char* kPart = "gated_delta:heads=1/2,dim=128,seq=1024,dtype=f32,h0=normal";
+constexpr const char* kPart = "gated_delta:heads=1/2,dim=128,seq=1024,h0=normal,dtype=";
 constexpr int kParts = 16, kHeads = 32;
 constexpr int kSystems = 120;  // two for each CU
 
+Problem part(const std::string& dtype) { return Problem::parse(kPart + dtype); }
+
 const Profile& chain() {
-  static const Profile result = profile(unfused_chain(), Problem::parse(kPart), kParts);
+  static const Profile result = profile(unfused_chain(), part("f32"), kParts);
   return result;
 }
 
 std::string implementations_table() {
   std::vector<Profile> all{chain()};
-  for (const char* name : {"hip/chunkwise", "hip/fused", "hip/recurrent"}) {
-    all.push_back(
-        profile(find_implementation(Operation::gated_delta, name), Problem::parse(kPart), kParts));
+  for (const char* dtype : {"f32", "f16"}) {
+    for (const char* name : {"hip/chunkwise", "hip/fused", "hip/recurrent"}) {
+      all.push_back(
+          profile(find_implementation(Operation::gated_delta, name), part(dtype), kParts));
+    }
   }
   return profile_table(all);
 }

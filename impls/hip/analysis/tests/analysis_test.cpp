@@ -47,11 +47,11 @@ INSTANTIATE_TEST_SUITE_P(
       return "problem_" + std::to_string(instance.index);
     });
 
-TEST(UnfusedChain, LaunchesOneKernelPerProductAndStep) {
+TEST(UnfusedChainLaunches, AreOneKernelPerProductAndStep) {
   const Problem problem = Problem::parse("gated_delta:heads=1/2,dim=128,seq=192,dtype=f32");
   const auto launches = profile(unfused_chain(), problem).launches;
-  // State in; 22 over all chunks; 14 for each of the 3; output and state out.
-  EXPECT_EQ(launches.size(), 1u + 22u + 3u * 14u + 2u);
+  // State in; 23 over all chunks; 14 for each of the 3; output and state out.
+  EXPECT_EQ(launches.size(), 1u + 23u + 3u * 14u + 2u);
   const auto products = std::count_if(launches.begin(), launches.end(), [](const auto& launch) {
     return launch.kernel == "unfused_product";
   });
@@ -72,7 +72,8 @@ TEST(CostModel, ReproducesPublishedFiguresOrMissesThemAsStated) {
       {"LDS reads of 4 bytes a lane", 2.5},
       {"lane exchange by ds_bpermute", 0.05},
       {"lane exchange by DPP", 3.0},
-      {"dependent LDS read (MI308X)", 0.25},
+      {"dependent FMA", 0.05},
+      {"dependent LDS read (MI308X)", 0.20},
       {"dependent memory read (MI308X)", 0.05},
   };
   for (const Calibration& result : calibrate()) {
@@ -85,7 +86,8 @@ TEST(CostModel, ReproducesPublishedFiguresOrMissesThemAsStated) {
   }
 }
 
-/// What lets one key head stand for sixteen: twice the heads is exactly twice the counts.
+/// What lets one key head stand for sixteen: twice the heads is twice the counts. Only the gates of
+/// neighbouring heads share cache lines.
 TEST(Profile, HeadsCountAlike) {
   for (const Implementation* implementation :
        {&unfused_chain(), &find_implementation(Operation::gated_delta, "hip/fused"),
@@ -100,9 +102,13 @@ TEST(Profile, HeadsCountAlike) {
     EXPECT_EQ(part.by_mnemonic, whole.by_mnemonic) << name;
     EXPECT_EQ(part.lds_cycles, whole.lds_cycles) << name;
     EXPECT_EQ(part.global_bytes_read, whole.global_bytes_read) << name;
-    EXPECT_EQ(part.global_lines, whole.global_lines) << name;
-    EXPECT_EQ(part.path_cycles, whole.path_cycles) << name;
-    EXPECT_EQ(part.memory_lines_read, whole.memory_lines_read) << name;
+    const auto expect_near = [&](const char* what, std::uint64_t a, std::uint64_t b) {
+      EXPECT_NEAR(static_cast<double>(a), static_cast<double>(b), 0.01 * static_cast<double>(b))
+          << name << " " << what;
+    };
+    expect_near("lines", part.global_lines, whole.global_lines);
+    expect_near("path", part.path_cycles, whole.path_cycles);
+    expect_near("memory lines", part.memory_lines_read, whole.memory_lines_read);
   }
 }
 
