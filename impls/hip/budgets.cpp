@@ -22,10 +22,11 @@ const std::vector<Budget>& kernel_budgets() {
       {"fused_32_64_", 200, 32768, 1, 72},
       {"fused_32_128_", 232, 40960, 1, 40},
       // of the analysis
-      {"calibrate_", 48, 20480, 3},
-      {"solve_by_", 72, 32768, 2},
-      {"state_", 128, 65536, 1},
-      {"unfused_", 68, 32768, 2},
+      {"calibrate_", 28, 16640, 3},
+      {"solve_by_", 136, 32768, 1},
+      {"state_", 124, 65536, 1},
+      {"unfused_", 68, 9216, 3},
+      {"unfused_solve", 56, 32768, 1},
   };
   return budgets;
 }
