@@ -39,8 +39,7 @@ void run_kernel(void* kernel, Extent grid, Extent block, const void* arguments, 
 
 class OnHostDevice final : public DeviceAsHip {
  public:
-  explicit OnHostDevice(int order)
-      : DeviceAsHip(cuda_emulated::open(order), ", gfx906 kernels") {
+  explicit OnHostDevice(int order) : DeviceAsHip(cuda_emulated::open(order), ", gfx906 kernels") {
     register_launcher(native_stream(), this);
   }
   ~OnHostDevice() override { unregister_launcher(native_stream()); }
