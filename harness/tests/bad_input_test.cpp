@@ -129,6 +129,28 @@ TEST_F(CommandLine, CudaAskedForAndAbsent) {
   expect_error("verify --device cuda", 3, {"cuda"});
 }
 
+// Kernels that do not do a variant say so in words and count as unsupported, neither passed nor
+// failed.
+TEST_F(CommandLine, VariantsThatEmulatedKernelsRefuseAreCountedAsUnsupported) {
+  for (const BackendStatus& status : backend_statuses()) {
+    if (status.backend == "cuda-emulated" && !status.available) GTEST_SKIP() << status.detail;
+  }
+  const std::string shape =
+      "verify --device cuda-emulated --impl cuda/naive,cuda/recurrent -v "
+      "--errors-only --heads 1/2 --dim 64 --seq 20 --dtype f32 ";
+  const Finished mixed = run(shape + "--update delta,additive");
+  EXPECT_EQ(mixed.code, 0) << mixed.output << mixed.errors;
+  for (const char* text : {"does the delta rule only, not update=additive",
+                           "2 passed, 0 failed, 0 known limits, 2 not supported"}) {
+    EXPECT_NE(mixed.output.find(text), std::string::npos) << text << " not in " << mixed.output;
+  }
+  EXPECT_NE(run(shape + "--steps 2").output.find("at most 1 Householder step"), std::string::npos);
+  EXPECT_NE(run(shape + "--decay channel").output.find("one decay per value head only"),
+            std::string::npos);
+  // Nothing verified is not a success.
+  expect_error(shape + "--update additive", 2, {"nothing was verified"});
+}
+
 TEST_F(CommandLine, CompareAndReportOfFilesThatAreNoRows) {
   const std::string none = folder_.file("none.h5");
   expect_error("compare " + none + " " + none, 2, {none, "no such file"});

@@ -153,9 +153,10 @@ TEST(EightPoints, NormEpsilon) {
   shrink(4, 1e-3f);  // sum x^2 = 1e-6
   shrink(7, 0.0f);
   export_case(ggml, ours, folder.file("case.h5"));
-  const auto with_epsilon = [&](NormRule rule, const std::string& file) {
+  const auto with_epsilon = [&](const Convention& convention, const std::string& exported,
+                                const std::string& file) {
     // The same tensors, said to stand before the norm.
-    std::filesystem::copy_file(folder.file("case.h5"), folder.file(file));
+    std::filesystem::copy_file(folder.file(exported), folder.file(file));
     {
       const Hdf5Handle handle(H5Fopen(folder.file(file).c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
                               H5Fclose);
@@ -166,15 +167,20 @@ TEST(EightPoints, NormEpsilon) {
       const double epsilon = 1e-6;
       H5Awrite(attribute.id(), H5T_NATIVE_DOUBLE, &epsilon);
     }
-    Convention convention = ggml;
-    convention.norm.rule = rule;
     return import_case(convention, folder.file(file));
   };
-  const Case floor = with_epsilon(NormRule::epsilon_as_floor, "floor.h5");
-  const Case added = with_epsilon(NormRule::epsilon_added, "added.h5");
+  const Case floor = with_epsilon(ggml, "case.h5", "floor.h5");
+  Convention adding = ggml;
+  adding.norm.rule = NormRule::epsilon_added;
+  const Case added = with_epsilon(adding, "case.h5", "added.h5");
   // A floor is not our rule: applied once, here. An addend of 1e-6 is: left to the kernel.
   EXPECT_FALSE(floor.problem.normalize_qk);
   EXPECT_TRUE(added.problem.normalize_qk);
+  const Convention& mlx = find_convention("mlx-native");
+  ours.problem.scale = 1;
+  export_case(mlx, ours, folder.file("mlx.h5"));
+  EXPECT_FALSE(import_case(mlx, folder.file("mlx.h5")).problem.normalize_qk);
+  EXPECT_TRUE(with_epsilon(mlx, "mlx.h5", "mlx_added.h5").problem.normalize_qk);
   const auto length = [&](const Case& c, std::size_t vector) {
     double squares = 0;
     for (std::size_t i = 0; i < 8; ++i) squares += std::pow(c.key[vector * 8 + i], 2);

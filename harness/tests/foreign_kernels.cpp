@@ -15,8 +15,9 @@ struct Stored {
   std::vector<float> values;
   Shape shape;
   std::int64_t operator[](std::size_t axis) const { return shape[axis]; }  // extents
-  float at(std::int64_t i) const { return values[static_cast<std::size_t>(i)]; }
-  float& at(std::int64_t i) { return values[static_cast<std::size_t>(i)]; }
+  // Checked: a file with its axes in another order must not be read out of bounds.
+  float at(std::int64_t i) const { return values.at(static_cast<std::size_t>(i)); }
+  float& at(std::int64_t i) { return values.at(static_cast<std::size_t>(i)); }
 };
 
 Stored load(const GroupReader& file, const std::string& name, std::size_t rank) {
@@ -26,6 +27,14 @@ Stored load(const GroupReader& file, const std::string& name, std::size_t rank) 
 
 std::vector<std::int64_t> integers(const GroupReader& file, const std::string& name) {
   return file.integers(name, {kAnyExtent}, "any");
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(std::string("their kernel: ") + what);
+}
+std::int64_t head_ratio(std::int64_t value_heads, std::int64_t key_heads) {
+  require(key_heads > 0 && value_heads > 0 && value_heads % key_heads == 0, "head counts");
+  return value_heads / key_heads;
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -127,10 +136,10 @@ struct Batched {
     for (std::size_t n = 0; n + 1 < offsets.size(); ++n) {
       head.first = offsets[n];
       head.tokens = offsets[n + 1] - offsets[n];
-      const std::int64_t row = slots[n];
+      const std::int64_t row = slots.at(n);
       if (row < 0 || head.tokens == 0) continue;
       for (std::int64_t h = 0; h < hv; ++h) {
-        const std::int64_t kh = tiled ? h % hk : h / (hv / hk);
+        const std::int64_t kh = tiled ? h % hk : h / head_ratio(hv, hk);
         head.query = [&](auto t, auto i) { return q.at((t * hk + kh) * dk + i); };
         head.key = [&](auto t, auto i) { return k.at((t * hk + kh) * dk + i); };
         head.value = [&](auto t, auto j) { return v.at((t * hv + h) * dv + j); };
@@ -198,7 +207,8 @@ void run_max(File& file) {
   const auto offsets = integers(file.in, "input_row_offsets");
   const std::int64_t hv = pool[1], kd = pool[2], vd = pool[3], width = qkv[1];
   const std::int64_t key_dim = (width - hv * vd) / 2;
-  const std::int64_t expansion = hv / (key_dim / kd);
+  require(kd > 0, "key dims");
+  const std::int64_t expansion = head_ratio(hv, key_dim / kd);
   Stored output{std::vector<float>(static_cast<std::size_t>(qkv[0] * hv * vd), 0.0f),
                 {qkv[0], hv, vd}};
   Head head = file.base;
@@ -207,8 +217,8 @@ void run_max(File& file) {
   head.normalise = true;
   head.scale = 1 / std::sqrt(static_cast<double>(kd));
   for (std::size_t b = 0; b < slots.size(); ++b) {
-    head.first = offsets[b];
-    head.tokens = offsets[b + 1] - offsets[b];
+    head.first = offsets.at(b);
+    head.tokens = offsets.at(b + 1) - offsets[b];
     for (std::int64_t h = 0; h < hv && head.tokens > 0; ++h) {
       const std::int64_t kh = h / expansion;
       head.query = [&](auto t, auto i) { return qkv.at(t * width + kh * kd + i); };
@@ -449,11 +459,12 @@ void run_foreign_convolution(const std::string& convention, const std::string& i
                           ? load(file.in, n.bias, 1)
                           : Stored{std::vector<float>(static_cast<std::size_t>(channels)), {}};
   const std::int64_t tokens = offsets.back();
+  require(used >= 0 && length >= 0 && tokens >= 0 && sequences > 0, "shapes");
   Stored y{std::vector<float>(static_cast<std::size_t>(tokens * channels), 0.0f), x.shape};
   if (joined) y.shape = {sequences, length, channels};
 
   for (std::int64_t s = 0; s < sequences; ++s) {
-    const std::int64_t row = slots[static_cast<std::size_t>(s)];
+    const std::int64_t row = slots.at(static_cast<std::size_t>(s));
     if (row < n.first_row) continue;
     for (std::int64_t c = 0; c < channels; ++c) {
       const std::int64_t first = offsets[static_cast<std::size_t>(s)];
