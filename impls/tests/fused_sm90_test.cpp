@@ -178,6 +178,7 @@ TEST_P(FusedSm90, AGraphServesOtherLengths) {
 INSTANTIATE_TEST_SUITE_P(
     All, FusedSm90,
     testing::Values(&find_implementation(Operation::gated_delta, "cuda/fused_sm90"),
+                    &find_implementation(Operation::gated_delta, "cuda/fused_sm90_one_launch"),
                     &find_implementation(Operation::gated_delta, "cuda/fused_sm90_invariant")),
     test_name);
 

@@ -78,7 +78,10 @@ constexpr int kChunksToForget = 8;                        // at ordinary gates
 constexpr std::int64_t kPieceUnitsPerMultiprocessor = 4;  // bounds the workspace
 constexpr std::int64_t kMostMultiprocessors = 144;        // of any sm_90 device
 
+constexpr std::int64_t kCounterBytes = 16;  // the one-launch form's whole workspace
+
 struct Choice {
+  bool one_launch = false;   ///< no records; of the rest nothing applies
   int halves = 1;            ///< blocks that share one head's V
   int chunks_per_piece = 0;  ///< 0: sequences whole
   int heads_per_block = 1;
@@ -153,8 +156,13 @@ bool pieces_fit(const Problem& problem, int chunks, std::int64_t multiprocessors
 
 /// From the lengths known at planning time; other lengths are as correct. Halves and heads per
 /// block change no bit; pieces do.
-Choice choose(const Problem& problem, int multiprocessors, bool allow_pieces) {
+Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
   Choice best;
+  if (kind == FusedSm90Kind::one_launch) {
+    best.one_launch = true;
+    return best;
+  }
+  const bool allow_pieces = kind == FusedSm90Kind::planned;
   double best_time = 0;
   for (const int chunks :
        {0, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 86, 96, 128, 171, 192, 256}) {
@@ -186,12 +194,10 @@ Choice choose(const Problem& problem, int multiprocessors, bool allow_pieces) {
   return best;
 }
 
-struct Launch {
-  KernelArguments arguments;
-  CUtensorMap query, key, value, pieces_value, output;
+struct Launch : OneLaunch {
+  CUtensorMap pieces_value;
   unsigned int prepare_blocks = 0;
   unsigned int pieces_blocks = 0;  ///< 0: no pieces
-  unsigned int chain_blocks = 0;
 
   /// The chain or the pieces kernel, started as the kernel before it drains.
   template <typename Token, int MathWarpgroups, bool Pieces>
@@ -204,7 +210,7 @@ struct Launch {
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = Pieces ? pieces_blocks : chain_blocks;
+    config.gridDim = Pieces ? pieces_blocks : blocks;
     config.blockDim = Layout::kThreads;
     config.dynamicSmemBytes = Layout::kBytes;
     config.stream = stream;
@@ -252,20 +258,32 @@ Workspace workspace_of(const Problem& problem, std::int64_t piece_heads) {
 
 class FusedSm90 final : public Implementation {
  public:
-  explicit FusedSm90(bool invariant) : invariant_(invariant) {
-    description_.name = invariant ? "cuda/fused_sm90_invariant" : "cuda/fused_sm90";
+  explicit FusedSm90(FusedSm90Kind kind) : kind_(kind) {
     description_.operation = Operation::gated_delta;
     description_.backend = "cuda";
     description_.form = "fused";
-    description_.summary =
-        invariant ? "as cuda/fused_sm90, sequences never split: same bits alone and in a batch"
-                  : "wgmma and TMA: chunk operands in parallel, then a persistent chain with the "
-                    "state in registers; long sequences split where there are few heads";
+    switch (kind) {
+      case FusedSm90Kind::planned:
+        description_.name = "cuda/fused_sm90";
+        description_.summary =
+            "wgmma and TMA, state in registers: one persistent launch where there are many heads; "
+            "else chunk operands in parallel, then the chain, long sequences split";
+        break;
+      case FusedSm90Kind::invariant:
+        description_.name = "cuda/fused_sm90_invariant";
+        description_.summary =
+            "as cuda/fused_sm90, sequences never split: same bits alone and in a batch";
+        break;
+      case FusedSm90Kind::one_launch:
+        description_.name = "cuda/fused_sm90_one_launch";
+        description_.summary = "as cuda/fused_sm90, always in one persistent launch";
+        break;
+    }
     description_.resources = "sm_90a, 227 KB shared memory";
     description_.min_compute_capability = 90;
     description_.exact_compute_capability = 90;
     // where sequences are split depends on how many there are beside
-    description_.batch_invariant = invariant;
+    description_.batch_invariant = kind != FusedSm90Kind::planned;
   }
 
   const Description& description() const override { return description_; }
@@ -282,13 +300,17 @@ class FusedSm90 final : public Implementation {
     if (problem.chunk != 0 && problem.chunk != kChunk)
       return Support::no("chunk " + std::to_string(problem.chunk) + ": only 64");
     if (problem.total_tokens() > 2147483647 - kChunk) return Support::no("more than 2^31 tokens");
+    if (kind_ == FusedSm90Kind::one_launch && problem.num_sequences() > kMostOrderedSequences)
+      return Support::no(std::to_string(problem.num_sequences()) + " sequences: at most " +
+                         std::to_string(kMostOrderedSequences));
     return Support::yes();
   }
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
     if (problem.total_tokens() == 0) return 0;
     const std::int64_t most = kPieceUnitsPerMultiprocessor * kMostMultiprocessors;
-    const bool pieces = !invariant_ && problem.num_sequences() * problem.num_value_heads <= most;
+    if (kind_ == FusedSm90Kind::one_launch) return kCounterBytes;
+    const bool pieces = kind_ == FusedSm90Kind::planned && problem.num_sequences() * problem.num_value_heads <= most;
     return workspace_of(problem, pieces ? most : 0).total();
   }
 
@@ -307,7 +329,7 @@ class FusedSm90 final : public Implementation {
     require_pointer(params.output, 16, "output");
 
     const int multiprocessors = device.info().multiprocessors;
-    const Choice choice = choose(problem, multiprocessors, !invariant_);
+    const Choice choice = choose(problem, multiprocessors, kind_);
     const std::int64_t tokens = problem.total_tokens(), sequences = problem.num_sequences(),
                        heads = problem.num_value_heads;
     const std::int64_t piece_heads =
@@ -322,22 +344,8 @@ class FusedSm90 final : public Implementation {
     a.heads_per_block = choice.heads_per_block;
     a.chunks_per_piece = choice.chunks_per_piece;
     a.units = static_cast<int>(grid_blocks(units, description_.name));
+    launch.blocks = static_cast<unsigned int>(std::min<std::int64_t>(units, multiprocessors));
     a.piece_units = static_cast<int>(2 * piece_heads);
-    std::vector<DeviceBuffer> workspaces;
-    const auto allocate = [&](std::int64_t bytes) {
-      if (bytes == 0) return static_cast<void*>(nullptr);
-      workspaces.push_back(device.allocate(bytes));
-      return workspaces.back().data();
-    };
-    const Workspace bytes = workspace_of(problem, piece_heads);
-    a.records = static_cast<std::uint8_t*>(allocate(bytes.records));
-    a.order = static_cast<int*>(allocate(bytes.order));
-    a.next_unit = a.order + sequences;
-    a.transition_bound = static_cast<float*>(allocate(bytes.bounds));
-    a.needs_transition = static_cast<int*>(allocate(bytes.flags));
-    a.piece_states = static_cast<float*>(allocate(bytes.states));
-    a.transitions = static_cast<std::uint8_t*>(allocate(bytes.transitions));
-
     const DType dtype = problem.token_dtype;
     const auto value_map = [&](int panels) {
       return token_map(params.value, tokens, params.value_token_stride, params.num_value_heads,
@@ -351,6 +359,33 @@ class FusedSm90 final : public Implementation {
     launch.pieces_value = value_map(2);
     launch.output =
         token_map(params.output, tokens, heads * kDim, params.num_value_heads, 1, dtype, "output");
+    std::vector<DeviceBuffer> workspaces;
+    const auto allocate = [&](std::int64_t bytes) {
+      if (bytes == 0) return static_cast<void*>(nullptr);
+      workspaces.push_back(device.allocate(bytes));
+      return workspaces.back().data();
+    };
+    if (choice.one_launch) {
+      a.next_unit = static_cast<int*>(allocate(kCounterBytes));
+      info.launches = 1;
+      info.choice = "one_launch blocks=" + std::to_string(launch.blocks);
+      auto plan = std::make_unique<LaunchPlan>(
+          device, info, std::move(workspaces),
+          [one = static_cast<const OneLaunch&>(launch), dtype](cudaStream_t stream) {
+            enqueue_one_launch(one, dtype, stream);
+          });
+      device.fill_async(a.next_unit, 0, kCounterBytes);  // every run leaves it at 0
+      return plan;
+    }
+    const Workspace bytes = workspace_of(problem, piece_heads);
+    a.records = static_cast<std::uint8_t*>(allocate(bytes.records));
+    a.order = static_cast<int*>(allocate(bytes.order));
+    a.next_unit = a.order + sequences;
+    a.transition_bound = static_cast<float*>(allocate(bytes.bounds));
+    a.needs_transition = static_cast<int*>(allocate(bytes.flags));
+    a.piece_states = static_cast<float*>(allocate(bytes.states));
+    a.transitions = static_cast<std::uint8_t*>(allocate(bytes.transitions));
+
     const std::int64_t group = problem.value_heads_per_key_head();
     launch.prepare_blocks =
         grid_blocks((sequences + 127) / 128 +
@@ -359,13 +394,12 @@ class FusedSm90 final : public Implementation {
                     description_.name);
     launch.pieces_blocks =
         static_cast<unsigned int>(std::min<std::int64_t>(a.piece_units, multiprocessors));
-    launch.chain_blocks = static_cast<unsigned int>(std::min<std::int64_t>(units, multiprocessors));
 
     info.launches = launch.pieces_blocks > 0 ? 3 : 2;
     info.choice = "v_split=" + std::to_string(choice.halves) +
                   " piece_chunks=" + std::to_string(choice.chunks_per_piece) +
                   " prepare_heads=" + std::to_string(choice.heads_per_block) +
-                  " blocks=" + std::to_string(launch.chain_blocks);
+                  " blocks=" + std::to_string(launch.blocks);
     return std::make_unique<LaunchPlan>(
         device, info, std::move(workspaces),
         [launch, dtype, halves = choice.halves](cudaStream_t stream) {
@@ -379,21 +413,30 @@ class FusedSm90 final : public Implementation {
   }
 
  private:
-  bool invariant_;
+  FusedSm90Kind kind_;
   Description description_;
 };
 
 }  // namespace
 
-const Implementation& fused_sm90_implementation(bool invariant) {
-  static const FusedSm90 splitting(false), whole(true);
-  return invariant ? whole : splitting;
+const Implementation& fused_sm90_implementation(FusedSm90Kind kind) {
+  static const FusedSm90 planned(FusedSm90Kind::planned), invariant(FusedSm90Kind::invariant),
+      one_launch(FusedSm90Kind::one_launch);
+  switch (kind) {
+    case FusedSm90Kind::invariant:
+      return invariant;
+    case FusedSm90Kind::one_launch:
+      return one_launch;
+    case FusedSm90Kind::planned:
+      break;
+  }
+  return planned;
 }
 
 }  // namespace cuda
 
 const Implementation& cuda_gated_delta_fused_sm90() {
-  return cuda::fused_sm90_implementation(false);
+  return cuda::fused_sm90_implementation(cuda::FusedSm90Kind::planned);
 }
 
 }  // namespace gdn

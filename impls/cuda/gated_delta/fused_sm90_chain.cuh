@@ -21,11 +21,14 @@
 
 namespace gdn::cuda::fused_sm90 {
 
-/// Pieces: the kernel before the chain that makes piece states and transitions; no Q, P or output.
-template <typename Token, int MathWarpgroups, bool Pieces>
+/// One math warpgroup. Layout: where the block's operands come from (ChainLayout, or that of the
+/// one-launch kernel). Pieces: the kernel before the chain that makes piece states and transitions;
+/// no Q, P or output.
+template <typename Layout, typename Token, bool Pieces>
 __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output_map,
                                           const KernelArguments& a, int wg, int t) {
-  using Layout = ChainLayout<MathWarpgroups>;
+  constexpr int MathWarpgroups = Layout::kMathWarpgroups;
+  constexpr bool kMayStartFromPieces = !Pieces && !Layout::kWholeSequences;
   const int w = t >> 5, l = t & 31, q = l & 3;
   const bool leader = t == 0, warp_leader = l == 0;
   float S[64], o[32], nv[32];
@@ -36,31 +39,35 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
   RingPosition<Layout::kKeyStages> key;
   RingPosition<Layout::kQueryStages> query;
   RingPosition<Layout::kValueStages> value;
-  RingPosition<Layout::kRecordStages> record;
-  RingPosition<2> unit_ring;
+  // V and record of a chunk are in the same stage, but for pieces: transitions have no V
+  static_assert(Layout::kValueStages == Layout::kRecordStages);
+  RingPosition<Layout::kRecordStages> own_record;
+  RingPosition<Layout::kRecordStages>& record = Pieces ? own_record : value;
 
-  for (;;) {
-    mbarrier_wait(sm + Layout::kUnitFull + 8 * unit_ring.index, unit_ring.round_parity);
-    const Unit u = load_unit_uniform(sm + Layout::kUnits + Layout::kUnitBytes * unit_ring.index);
-    mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * unit_ring.index);
-    unit_ring.advance();
+  for (int unit = 0;; unit++) {
+    Unit u = follow_unit<Layout>(sm, unit);
     if (u.length < 0) break;
+    if constexpr (Layout::kWholeSequences) {  // as they all are
+      u.panel = 0;
+      u.start = from_pool;
+      u.last = 1;
+    }
     const int panel = u.panel + wg;
-    Token* out = static_cast<Token*>(a.p.output) +
-                 (static_cast<int64_t>(u.token0) * a.p.num_value_heads + u.head) * kDim +
-                 panel * 64;
     const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * kDim;
+    const auto out_at = [&](int token) {  // made where it is used: registers are scarce
+      return static_cast<Token*>(a.p.output) + token * out_stride + u.head * kDim + panel * 64;
+    };
     if (u.pool_row < 0) {  // padding: outputs are zeros
       if constexpr (!Pieces)
         for (int i = t; i < u.length * 8; i += 128)
-          *reinterpret_cast<uint4*>(out + (i >> 3) * out_stride + (i & 7) * 8) =
+          *reinterpret_cast<uint4*>(out_at(u.token0) + (i >> 3) * out_stride + (i & 7) * 8) =
               make_uint4(0, 0, 0, 0);
       __syncwarp();  // else the compiler takes all that follows for divergent: no uniform registers
       continue;
     }
     const StatePool& pool = a.p.pool;
-    const int64_t state_base = state_offset(pool, u.pool_row, u.head);
     if (pool.read && (u.start == from_pool || (Pieces && u.saved_slot >= 0))) {
+      const int64_t state_base = state_offset(pool, u.pool_row, u.head);
       if (pool.dtype == DType::float32) {
         load_state_rows<float>(S, pool, state_base, panel * 64, w, l);
       } else if (pool.dtype == DType::bfloat16) {
@@ -71,9 +78,9 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       if (Pieces && u.saved_slot >= 0)
         store_piece_state(S, a.piece_states + piece_offset(a, u.saved_slot, u.head), panel * 64, w,
                           l);
-    } else if (!Pieces && u.start == from_saved) {
+    } else if (kMayStartFromPieces && u.start == from_saved) {
       load_piece_state(S, a.piece_states + piece_offset(a, u.saved_slot, u.head), panel * 64, w, l);
-    } else if (!Pieces && u.start == from_pieces) {
+    } else if (kMayStartFromPieces && u.start == from_pieces) {
       // S = state of the first piece that forgets what was before it, then S <- M S + state, M by
       // the key ring: tiles high 0, high 1, low 0, low 1
       const int64_t each = static_cast<int64_t>(a.p.num_value_heads) * kDim * kDim;
@@ -219,6 +226,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
                      F = T + Layout::kFactors;
       mbarrier_wait(sm + Layout::kKeyFull + 8 * key.index, key.round_parity);
       if (left < kChunk) {  // zero the rows of K and V that are not this sequence's
+        if constexpr (Layout::kRecordsFromKeys)  // whoever makes the record has read K
+          mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
         mbarrier_wait(sm + Layout::kValueFull + 8 * value.index, value.round_parity);
 #pragma unroll 1
         for (int i = left * 8 + t; i < kChunk * 8; i += 128) {
@@ -342,7 +351,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
           bulk_commit();
         }
       } else {  // the box would reach into the next sequence
-        Token* rows = out + (token - u.token0) * out_stride;
+        Token* rows = out_at(token);
 #pragma unroll 1
         for (int i = t; i < left * 8; i += 128)
           *reinterpret_cast<uint4*>(rows + (i >> 3) * out_stride + (i & 7) * 8) =
@@ -356,8 +365,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);  // every reader
       key.advance();
       query.advance();
-      record.advance();
-      value.advance();
+      value.advance();  // and with it the record
     }
     named_barrier_sync(3 + wg, 128);  // ordinary reads of O are done
     if (leader) {
@@ -366,6 +374,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
                       8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
     }
     if (pool.write && u.last) {
+      const int64_t state_base = state_offset(pool, u.pool_row, u.head);
       if (pool.dtype == DType::float32) {
         store_state_rows<float>(S, pool, state_base, panel * 64, w, l);
       } else if (pool.dtype == DType::bfloat16) {
@@ -416,7 +425,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x % 128;
   if (wg < MathWarpgroups) {
     if constexpr (MathWarpgroups == 2) registers_increase<(Pieces ? 216 : 232)>();
-    math_role<Token, MathWarpgroups, Pieces>(sm, &output_map, a, wg, t);
+    math_role<Layout, Token, Pieces>(sm, &output_map, a, wg, t);
   } else {
     if constexpr (MathWarpgroups == 2) registers_decrease<(Pieces ? 72 : 40)>();
     if (t == 0) {

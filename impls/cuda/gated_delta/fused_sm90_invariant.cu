@@ -5,7 +5,7 @@
 namespace gdn {
 
 const Implementation& cuda_gated_delta_fused_sm90_invariant() {
-  return cuda::fused_sm90_implementation(true);
+  return cuda::fused_sm90_implementation(cuda::FusedSm90Kind::invariant);
 }
 
 }  // namespace gdn

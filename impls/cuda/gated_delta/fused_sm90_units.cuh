@@ -23,12 +23,17 @@ using namespace hopper;
 /// What is left of a state that is forgotten: 4e-15 of it, 2^-39 of a bfloat16 rounding.
 inline constexpr float kForgetBits = 48.f;
 
+inline constexpr uint32_t kUnitBytes = 48;  ///< a Unit in shared memory
+
 /// MathWarpgroups 2: a block does all of V; 1: a block does 64 columns of V.
 template <int MathWarpgroups>
 struct ChainLayout {
+  static constexpr int kMathWarpgroups = MathWarpgroups;
+  static constexpr bool kWholeSequences = false;   // work items may be pieces
+  static constexpr bool kRecordsFromKeys = false;  // records are not made of the K tiles here
+  static constexpr int kUnitSlots = 2;
   static constexpr int kThreads = 128 * (MathWarpgroups + 1);
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 3, kRecordStages = 3;
-  static constexpr uint32_t kUnitBytes = 48;
   static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
   static constexpr uint32_t kValueBytes =
       MathWarpgroups * 8192;  // panels of this block; O in place
@@ -45,7 +50,7 @@ struct ChainLayout {
                             kRecordFull = kValueEmpty + 32, kRecordEmpty = kRecordFull + 32,
                             kUnitFull = kRecordEmpty + 32, kUnitEmpty = kUnitFull + 16,
                             kUnits = kUnitEmpty + 16;
-  static constexpr uint32_t kBytes = kUnits + 2 * kUnitBytes + 1024;  // 1024: to align the tiles
+  static constexpr uint32_t kBytes = kUnits + kUnitSlots * kUnitBytes + 1024;  // 1024: to align the tiles
 };
 
 /// A work item as the loading warp hands it on: 12 integers, equal for all readers.
@@ -91,6 +96,16 @@ __device__ __forceinline__ void store_unit(uint32_t address, const Unit& u) {
   store_shared(address, make_int4(u.token0, u.length, u.head, u.panel));
   store_shared(address + 16, make_int4(u.pool_row, u.chunk_slot, u.piece_slot, u.start));
   store_shared(address + 32, make_int4(u.combine, u.last, u.saved_slot, 0));
+}
+
+/// Whole warps: the work item of this number, read once by every thread that follows the items.
+template <typename Layout>
+__device__ __forceinline__ Unit follow_unit(uint32_t sm, int number) {
+  const uint32_t slot = number % Layout::kUnitSlots;
+  mbarrier_wait(sm + Layout::kUnitFull + 8 * slot, ring_parity(number, Layout::kUnitSlots));
+  const Unit u = load_unit_uniform(sm + Layout::kUnits + kUnitBytes * slot);
+  mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * slot);
+  return u;
 }
 
 /// The last sequence whose first piece slot is <= `slot`.
@@ -230,7 +245,7 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
   using Layout = ChainLayout<MathWarpgroups>;
   RingPosition<Layout::kKeyStages> key;
   RingPosition<Layout::kQueryStages> query;
-  RingPosition<2> unit_ring;
+  RingPosition<Layout::kUnitSlots> unit_ring;
   auto next_key_stage = [&]() {
     const uint32_t full = sm + Layout::kKeyFull + 8 * key.index;
     mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key.index, key.round_parity ^ 1);
@@ -241,7 +256,7 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
   for (;;) {
     const Unit u = take_unit<MathWarpgroups, Pieces>(a);
     mbarrier_wait(sm + Layout::kUnitEmpty + 8 * unit_ring.index, unit_ring.round_parity ^ 1);
-    store_unit(sm + Layout::kUnits + Layout::kUnitBytes * unit_ring.index, u);
+    store_unit(sm + Layout::kUnits + kUnitBytes * unit_ring.index, u);
     mbarrier_arrive(sm + Layout::kUnitFull + 8 * unit_ring.index);
     unit_ring.advance();
     if (u.length < 0) return;
@@ -279,10 +294,10 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
 /// One thread: calls item(unit) for every work item that has chunks to do.
 template <typename Layout, typename Item>
 __device__ __forceinline__ void follow_units(uint32_t sm, Item item) {
-  RingPosition<2> unit_ring;
+  RingPosition<Layout::kUnitSlots> unit_ring;
   for (;;) {
     mbarrier_wait(sm + Layout::kUnitFull + 8 * unit_ring.index, unit_ring.round_parity);
-    const Unit u = load_unit(sm + Layout::kUnits + Layout::kUnitBytes * unit_ring.index);
+    const Unit u = load_unit(sm + Layout::kUnits + kUnitBytes * unit_ring.index);
     mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * unit_ring.index);
     unit_ring.advance();
     if (u.length < 0) return;

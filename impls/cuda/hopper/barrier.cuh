@@ -57,6 +57,11 @@ struct RingPosition {
   }
 };
 
+/// Parity of the round in which a ring of `stages` buffers takes its item number n.
+__device__ __forceinline__ uint32_t ring_parity(int n, int stages) {
+  return static_cast<uint32_t>(n) / static_cast<uint32_t>(stages) & 1;
+}
+
 // ---- named barriers: id 0 is __syncthreads; `threads` a multiple of 32
 // ----------------------------
 

@@ -69,6 +69,14 @@ T __ldg(const T* at) {
   return *at;
 }
 inline int __popc(unsigned int x) { return __builtin_popcount(x); }
+/// Fibres of other blocks run beside this one.
+inline unsigned int atomicInc(unsigned int* at, unsigned int last) {
+  unsigned int old = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+  while (!__atomic_compare_exchange_n(at, &old, old >= last ? 0 : old + 1, false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST)) {
+  }
+  return old;
+}
 inline int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 
 // ---- a block's threads among each other

@@ -36,6 +36,10 @@ struct RingPosition {
   }
 };
 
+inline std::uint32_t ring_parity(int n, int stages) {
+  return static_cast<std::uint32_t>(n / stages) & 1;
+}
+
 inline void named_barrier_sync(int id, int threads) { cuda_grid::barrier(id, threads); }
 
 // Every write is visible at once, registers are not counted, and kernels of a stream do not

@@ -1,0 +1,486 @@
+// The one-launch kernel of fused_sm90, for as many sequences and heads as multiprocessors and more:
+// no records in memory. A block takes whole (sequence, value head) work items, longest first, and
+// has four warpgroups:
+//
+//   two of math (fused_sm90_chain.cuh), 64 columns of V each;
+//   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
+//   second auxiliary: (I + L)^-1 -> T. Its last warp, which has no blocks to merge, also conducts:
+//     it takes the work items, loads K, Q and V and scans the gates, two chunks ahead of its own
+//     inverse (V: none ahead, since O leaves through V's buffer).
+//
+// Records are the chain's, in shared memory: two stages that the auxiliary warpgroups fill where
+// the chain kernel's loads would. T, P and factors come from the same steps as the prepare kernel's
+// (fused_sm90_triangles.cuh) and have the same bits.
+//
+// Bound by: all roles are nearly saturated; the tensor cores are busy about 60 % of the time.
+#pragma once
+
+#include "cuda/gated_delta/fused_sm90.h"
+#include "cuda/gated_delta/fused_sm90_chain.cuh"
+#include "cuda/gated_delta/fused_sm90_triangles.cuh"
+
+namespace gdn::cuda::fused_sm90 {
+
+struct OneLaunchLayout {
+  static constexpr int kMathWarpgroups = 2;
+  static constexpr bool kWholeSequences = true, kRecordsFromKeys = true;
+  static constexpr int kThreads = 512;
+  static constexpr int kAhead = 2;  // chunks (or padding items) that the conductor is ahead
+  // a work item is in use from kAhead ahead of the auxiliary warpgroups to wherever the math is
+  static constexpr int kUnitSlots = 4;
+  static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 2, kRecordStages = 2,
+                       kGateStages = 3, kLowerStages = 2;
+  static constexpr int kValuePlaceCount = 4;     // more than kAhead
+  static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
+  static constexpr uint32_t kValueBytes = 16384;
+  static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17408;
+  static constexpr uint32_t kGateBytes = 2064;
+  // L of one chunk: LowerTile, diagonal blocks of four warps, whether it is in two parts
+  static constexpr uint32_t kDiagonal = LowerTile::kBytes,
+                            kParts = kDiagonal + 4 * LowerTile::kDiagonalBytes,
+                            kLowerStage = kParts + 16;
+  static constexpr uint32_t kLengths = 512;  // inverse lengths [64] of K, [64] of Q
+
+  static constexpr uint32_t kKey = 0, kQuery = kKey + kKeyStages * kTileBytes,
+                            kValue = kQuery + kQueryStages * kTileBytes,
+                            kRecord = kValue + kValueStages * kValueBytes,
+                            kLower = kRecord + kRecordStages * kRecordStage,
+                            kLowParts = kLower + kLowerStages * kLowerStage,  // one for both stages
+                            kGate = kLowParts + LowerTile::kBytes,
+                            kInverseLength = kGate + kGateStages * kGateBytes,  // two of
+                            kKeySquares = kInverseLength + 2 * kLengths,        // two of 4 floats
+                            kUnits = kKeySquares + 32, kConductor = kUnits + kUnitSlots * kUnitBytes,
+                            kValuePlaces = kConductor + 64,  // token and head of a chunk's V
+                            kBarriers = kValuePlaces + 8 * kValuePlaceCount;
+  // barriers, 8 bytes each
+  static constexpr uint32_t kKeyFull = kBarriers, kKeyEmpty = kKeyFull + 8 * kKeyStages,
+                            kQueryFull = kKeyEmpty + 8 * kKeyStages,
+                            kQueryEmpty = kQueryFull + 8 * kQueryStages,
+                            kValueFull = kQueryEmpty + 8 * kQueryStages,
+                            kValueEmpty = kValueFull + 8 * kValueStages,
+                            kRecordFull = kValueEmpty + 8 * kValueStages,
+                            kRecordEmpty = kRecordFull + 8 * kRecordStages,
+                            kGateFull = kRecordEmpty + 8 * kRecordStages,
+                            kGateEmpty = kGateFull + 8 * kGateStages,
+                            kLowerFull = kGateEmpty + 8 * kGateStages,
+                            kLowerEmpty = kLowerFull + 8 * kLowerStages,
+                            kUnitFull = kLowerEmpty + 8 * kLowerStages,
+                            kUnitEmpty = kUnitFull + 8 * kUnitSlots,
+                            // sequences: first tokens [N + 1], then order [N], 16-bit
+                            kOffsets = kUnitEmpty + 8 * kUnitSlots,
+                            kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
+  static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
+};
+static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kBarriers % 8 == 0 &&
+              OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
+              OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kUnits % 16 == 0);
+
+// Named barriers: 3 and 4 are the math warpgroups' own, 5 is theirs together.
+inline constexpr int kFirstBarrier = 6, kSecondBarrier = 7;
+
+/// Every thread of the block: the sequences' first tokens and their order, longest first (ties in
+/// order); a thread's sequence has as rank the number of sequences before it.
+__device__ __forceinline__ void order_sequences(uint32_t sm, const KernelArguments& a) {
+  using Layout = OneLaunchLayout;
+  const int n = static_cast<int>(threadIdx.x), sequences = a.p.num_sequences;
+  if (n <= sequences)
+    store_shared(sm + Layout::kOffsets + 4 * n, static_cast<int>(a.p.sequence_offsets[n]));
+  __syncthreads();
+  if (n < sequences) {
+    const auto offset = [&](int m) { return load_shared<int>(sm + Layout::kOffsets + 4 * m); };
+    const int length = offset(n + 1) - offset(n);
+    int rank = 0, begin = offset(0);
+    for (int m = 0; m < sequences; m++) {
+      const int end = offset(m + 1), other = end - begin;
+      rank += other > length || (other == length && m < n);
+      begin = end;
+    }
+    store_shared(sm + Layout::kOrder + 2 * rank, static_cast<uint16_t>(n));
+  }
+  __syncthreads();
+}
+
+/// The next work item that has tokens; length -1 when there is none. The counter is back at 0 once
+/// every block has found no more.
+__device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArguments& a) {
+  using Layout = OneLaunchLayout;
+  for (;;) {
+    Unit u{};
+    u.length = u.saved_slot = -1;
+    const unsigned int i = atomicInc(reinterpret_cast<unsigned int*>(a.next_unit),
+                                     static_cast<unsigned int>(a.units) + gridDim.x - 1);
+    if (i >= static_cast<unsigned int>(a.units)) return u;
+    u.head = static_cast<int>(i) % a.p.num_value_heads;
+    const int n = load_shared<uint16_t>(sm + Layout::kOrder + 2 * (i / a.p.num_value_heads));
+    u.token0 = load_shared<int>(sm + Layout::kOffsets + 4 * n);
+    const int length = load_shared<int>(sm + Layout::kOffsets + 4 * n + 4) - u.token0;
+    if (length == 0) continue;  // the pool row stays as it is
+    u.length = length;
+    u.pool_row = a.p.slot_index != nullptr ? static_cast<int>(__ldg(a.p.slot_index + n)) : n;
+    u.start = from_pool;
+    u.last = 1;
+    return u;
+  }
+}
+
+// ---- the conductor: the last warp of the second auxiliary warpgroup
+// -------------------------------
+
+// Where it is, kept in shared memory between its turns since registers are needed elsewhere: the
+// work item of its next step (Unit); at +48 that step's token, tokens left from there, chunks
+// loaded and work items handed on so far.
+
+/// Lane 0: V of a chunk, where conductor_step left word of it; once O two chunks before has gone.
+__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int chunk) {
+  using Layout = OneLaunchLayout;
+  const int stage = chunk % Layout::kValueStages;
+  const uint32_t full = sm + Layout::kValueFull + 8 * stage;
+  const uint32_t place = sm + Layout::kValuePlaces + 8 * (chunk % Layout::kValuePlaceCount);
+  mbarrier_wait(sm + Layout::kValueEmpty + 8 * stage,
+                ring_parity(chunk, Layout::kValueStages) ^ 1);
+  mbarrier_arrive_expect(full, Layout::kValueBytes);
+  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes, value_map, full, 0,
+              load_shared<int>(place), 0, load_shared<int>(place + 4));
+}
+
+/// Lane 0: the next work item, to hand on with the next step.
+__device__ __forceinline__ void conductor_take(uint32_t sm, const KernelArguments& a) {
+  using Layout = OneLaunchLayout;
+  const Unit u = take_whole_unit(sm, a);
+  store_unit(sm + Layout::kConductor, u);
+  store_shared(sm + Layout::kConductor + 48, u.token0);
+  store_shared(sm + Layout::kConductor + 52, u.length);
+}
+
+/// One warp, one step: the next chunk's K, Q, gates (and V while its buffers are new), or a padding
+/// item, or the end; the work item first, where the step is its first.
+__device__ __forceinline__ void conductor_step(uint32_t sm, const CUtensorMap* query_map,
+                                               const CUtensorMap* key_map,
+                                               const CUtensorMap* value_map,
+                                               const KernelArguments& a, int l) {
+  using Layout = OneLaunchLayout;
+  const Unit u = load_unit_uniform(sm + Layout::kConductor);
+  const int4 at = load_shared<int4>(sm + Layout::kConductor + 48);
+  const int token = __shfl_sync(~0u, at.x, 0), left = __shfl_sync(~0u, at.y, 0),
+            chunk = __shfl_sync(~0u, at.z, 0), unit_count = __shfl_sync(~0u, at.w, 0);
+  const bool ended = u.length < 0, handed_on = !ended && token != u.token0;
+  if (ended && left == 0) return;  // the end has been handed on
+  const bool loads = !ended && u.pool_row >= 0;
+  // gates are on their way while the loads are issued
+  float x[2] = {0.f, 0.f}, beta[2] = {0.f, 0.f};
+  if (loads) {
+#pragma unroll
+    for (int e = 0; e < 2; e++)
+      if (2 * l + e < left) {
+        const int64_t i = static_cast<int64_t>(token + 2 * l + e) * a.p.num_value_heads + u.head;
+        x[e] = __ldg(a.p.gates.gate + i);
+        beta[e] = __ldg(a.p.gates.beta + i);
+      }
+  }
+  if (l == 0) {
+    if (!handed_on) {
+      const int slot = unit_count % Layout::kUnitSlots;
+      mbarrier_wait(sm + Layout::kUnitEmpty + 8 * slot,
+                    ring_parity(unit_count, Layout::kUnitSlots) ^ 1);
+      store_unit(sm + Layout::kUnits + kUnitBytes * slot, u);
+      mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot);
+    }
+    if (loads) {
+      const int key_head = u.head / a.p.value_heads_per_key_head;
+      const int key = chunk % Layout::kKeyStages, query = chunk % Layout::kQueryStages;
+      const uint32_t key_full = sm + Layout::kKeyFull + 8 * key,
+                     query_full = sm + Layout::kQueryFull + 8 * query;
+      mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key, ring_parity(chunk, Layout::kKeyStages) ^ 1);
+      mbarrier_arrive_expect(key_full, Layout::kTileBytes);
+      tensor_load(sm + Layout::kKey + key * Layout::kTileBytes, key_map, key_full, 0, token, 0,
+                  key_head);
+      mbarrier_wait(sm + Layout::kQueryEmpty + 8 * query,
+                    ring_parity(chunk, Layout::kQueryStages) ^ 1);
+      mbarrier_arrive_expect(query_full, Layout::kTileBytes);
+      tensor_load(sm + Layout::kQuery + query * Layout::kTileBytes, query_map, query_full, 0, token,
+                  0, key_head);
+      const uint32_t place = sm + Layout::kValuePlaces + 8 * (chunk % Layout::kValuePlaceCount);
+      store_shared(place, token);
+      store_shared(place + 4, u.head);
+      if (chunk < Layout::kValueStages) load_value(sm, value_map, chunk);
+    }
+  }
+  __syncwarp();
+  if (loads) {
+    const int stage = chunk % Layout::kGateStages;
+#pragma unroll
+    for (int e = 0; e < 2; e++)
+      if (2 * l + e < left) {
+        x[e] = fmaxf(decode_log_decay(a.p.gates, x[e], u.head) * kLog2E, kFullReset);
+        beta[e] = decode_beta(a.p.gates, beta[e]);
+      }
+    mbarrier_wait(sm + Layout::kGateEmpty + 8 * stage,
+                  ring_parity(chunk, Layout::kGateStages) ^ 1);
+    scan_gates(sm + Layout::kGate + stage * Layout::kGateBytes, x[0], x[1], beta[0], beta[1], l);
+    mbarrier_arrive(sm + Layout::kGateFull + 8 * stage);  // every lane, for its own writes
+  }
+  if (l == 0) {
+    const int remains = ended || !loads ? 0 : left - kChunk;
+    store_shared(sm + Layout::kConductor + 48, make_int4(token + kChunk, max(remains, 0),
+                                                         chunk + loads, unit_count + !handed_on));
+    if (!ended && remains <= 0) conductor_take(sm, a);
+  }
+  __syncwarp();
+}
+
+// ---- auxiliary warpgroups
+// ------------------------------------------------------------------------
+
+/// The first: L, P and factors of every chunk.
+template <typename Token>
+__device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelArguments& a, int t) {
+  using Layout = OneLaunchLayout;
+  const int w = __shfl_sync(~0u, t >> 5, 0);
+  RingPosition<Layout::kKeyStages> key;
+  RingPosition<Layout::kQueryStages> query;
+  RingPosition<Layout::kRecordStages> record;
+  RingPosition<Layout::kGateStages> gate;
+  RingPosition<Layout::kLowerStages> lower;
+  const bool normalize = a.p.normalize_qk;
+  if (!normalize) {  // lengths of one
+    store_shared(sm + Layout::kInverseLength + 4 * t, 1.f);
+    store_shared(sm + Layout::kInverseLength + Layout::kLengths + 4 * t, 1.f);
+    named_barrier_sync(kFirstBarrier, 128);
+  }
+  for (int unit = 0;; unit++) {
+    const Unit u = follow_unit<Layout>(sm, unit);
+    if (u.length < 0) break;
+#pragma unroll 1
+    for (int left = u.pool_row < 0 ? 0 : u.length; left > 0; left -= kChunk) {
+      int l = t & 31;
+      asm volatile("" : "+r"(l));  // lane addresses are made anew for each chunk: hoisted, they spill
+      const int valid = min(left, kChunk);
+      const uint32_t K = sm + Layout::kKey + key.index * Layout::kTileBytes,
+                     Q = sm + Layout::kQuery + query.index * Layout::kTileBytes,
+                     T = sm + Layout::kRecord + record.index * Layout::kRecordStage,
+                     L = sm + Layout::kLower + lower.index * Layout::kLowerStage,
+                     gates = sm + Layout::kGate + gate.index * Layout::kGateBytes,
+                     lengths = sm + Layout::kInverseLength + lower.index * Layout::kLengths,
+                     squares = sm + Layout::kKeySquares + lower.index * 16;
+      float x[32];  // K K^T, then Q K^T [64 x 64], rows 16w + l/4 (+8)
+      const uint64_t key_tile = wgmma::k_major_128(K), query_tile = wgmma::k_major_128(Q);
+      mbarrier_wait(sm + Layout::kKeyFull + 8 * key.index, key.round_parity);
+      wgmma::hold(x);
+      wgmma::registers_ready();
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        const int step = 2 * (i & 3) + 512 * (i >> 2);
+        wgmma::multiply_ss_n64<Token>(x, key_tile + step, key_tile + step, i > 0);
+      }
+      wgmma::commit();
+      if (normalize) store_inverse_lengths<Token>(K, lengths, valid, t);
+      mbarrier_wait(sm + Layout::kGateFull + 8 * gate.index, gate.round_parity);
+      mbarrier_wait(sm + Layout::kLowerEmpty + 8 * lower.index, lower.round_parity ^ 1);
+      wgmma::wait<0>();
+      wgmma::hold(x);
+      if (!normalize) {
+        if (valid < kChunk) scale_and_mask(x, lengths, lengths, valid, w, l);
+        const uint32_t largest = largest_key_square(x, w);
+        if (l == 0) store_shared(squares + 4 * w, largest);
+      } else if (l == 0) {
+        store_shared(squares + 4 * w, 1.f);
+      }
+      named_barrier_sync(kFirstBarrier, 128);  // lengths and squares of all rows
+      if (normalize) scale_and_mask(x, lengths, lengths, valid, w, l);
+      const bool parts = !(largest_step(gates, squares) <= kFloat16Limit);
+      {
+        const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l),
+                      from = load_rows(gates + GateLayout::kFromBlock, w, l);
+        const RowPair rows{from.x * beta.x, from.y * beta.y};
+        const uint32_t diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
+        const auto on_diagonal = [&](int jb, const float(&m)[2][4]) {
+          store_lower_diagonal(diagonal, x, jb, beta, m, l);
+        };
+        if (!parts) {
+          for_lower_blocks(
+              gates, w, l,
+              [&](int jb, const float2(&f)[2]) { store_lower(L, x, jb, rows, f, w, l); },
+              on_diagonal);
+        } else {
+          // the low parts' one tile is read until the chunk before is merged
+          const int other = lower.index ^ 1;
+          mbarrier_wait(sm + Layout::kLowerEmpty + 8 * other,
+                        lower.round_parity ^ static_cast<uint32_t>(lower.index == 0));
+          for_lower_blocks(
+              gates, w, l,
+              [&](int jb, const float2(&f)[2]) {
+                store_lower_parts(L, sm + Layout::kLowParts, x, jb, rows, f, w, l);
+              },
+              on_diagonal);
+        }
+        if (t == 0) store_shared(L + Layout::kParts, static_cast<int>(parts));
+      }
+      mbarrier_arrive(sm + Layout::kLowerFull + 8 * lower.index);  // every lane, for its own writes
+
+      mbarrier_wait(sm + Layout::kQueryFull + 8 * query.index, query.round_parity);
+      wgmma::hold(x);
+      wgmma::registers_ready();
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        const int step = 2 * (i & 3) + 512 * (i >> 2);
+        wgmma::multiply_ss_n64<Token>(x, query_tile + step, key_tile + step, i > 0);
+      }
+      wgmma::commit();
+      if (normalize) {
+        store_inverse_lengths<Token>(Q, lengths + 256, valid, t);
+        named_barrier_sync(kFirstBarrier, 128);
+      }
+      mbarrier_wait(sm + Layout::kRecordEmpty + 8 * record.index, record.round_parity ^ 1);
+      store_factors(T + Layout::kFactors, gates, lengths, a.p.scale, t);
+      wgmma::wait<0>();
+      wgmma::hold(x);
+      if (l == 0) {
+        mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
+        mbarrier_arrive(sm + Layout::kQueryEmpty + 8 * query.index);
+      }
+      if (normalize || valid < kChunk) scale_and_mask(x, lengths + 256, lengths, valid, w, l);
+      {
+        const RowPair from = load_rows(gates + GateLayout::kFromBlock, w, l);
+        const RowPair rows{from.x * a.p.scale, from.y * a.p.scale};
+        const uint32_t p_at = slice_lane(T + Layout::kP, w, l, false);
+        for_lower_blocks(
+            gates, w, l,
+            [&](int jb, const float2(&f)[2]) {
+              store_p<Token>(p_at + Layout::kSlice * jb, x, jb, rows, f);
+            },
+            [&](int jb, const float(&m)[2][4]) {
+              store_p_diagonal<Token>(p_at + Layout::kSlice * jb, x, jb, a.p.scale, m, l);
+            });
+      }
+      fence_async_proxy();
+      mbarrier_arrive(sm + Layout::kRecordFull + 8 * record.index);
+      mbarrier_arrive(sm + Layout::kGateEmpty + 8 * gate.index);
+      key.advance();
+      query.advance();
+      record.advance();
+      gate.advance();
+      lower.advance();
+    }
+  }
+}
+
+/// The second: T of every chunk; and the conductor.
+template <typename Token>
+__device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtensorMap* query_map,
+                                                      const CUtensorMap* key_map,
+                                                      const CUtensorMap* value_map,
+                                                      const KernelArguments& a, int t) {
+  using Layout = OneLaunchLayout;
+  const bool conducts = __shfl_sync(~0u, t >> 5, 0) == 3;
+  if (conducts) {
+    if ((t & 31) == 0) {
+      store_shared(sm + Layout::kConductor + 48, make_int4(0, 0, 0, 0));
+      conductor_take(sm, a);
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < Layout::kAhead; i++)
+      conductor_step(sm, query_map, key_map, value_map, a, t & 31);
+  }
+  int chunk = 0;  // of all work items: buffers and parities are made of it
+  for (int unit = 0;; unit++) {
+    const Unit u = follow_unit<Layout>(sm, unit);
+    if (u.length < 0) break;
+    if (u.pool_row < 0 && conducts) conductor_step(sm, query_map, key_map, value_map, a, t & 31);
+    __syncwarp();
+#pragma unroll 1
+    for (int left = u.pool_row < 0 ? 0 : u.length; left > 0; left -= kChunk, chunk++) {
+      asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
+      const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
+      const int stage = chunk % Layout::kLowerStages, gate = chunk % Layout::kGateStages;
+      const uint32_t parity = ring_parity(chunk, Layout::kLowerStages);
+      const uint32_t L = sm + Layout::kLower + stage * Layout::kLowerStage,
+                     T = sm + Layout::kRecord + stage * Layout::kRecordStage,
+                     low_parts = sm + Layout::kLowParts,
+                     diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w,
+                     gates = sm + Layout::kGate + gate * Layout::kGateBytes;
+      const uint32_t own_block = w * LowerTile::block(1, 1);
+      mbarrier_wait(sm + Layout::kLowerFull + 8 * stage, parity);
+      const bool parts = __shfl_sync(~0u, load_shared<int>(L + Layout::kParts), 0) != 0;
+      if (!parts) {
+        invert_diagonal(L + own_block, diagonal, l);
+      } else {
+        invert_diagonal_parts(L + own_block, low_parts + own_block, diagonal, l);
+      }
+      named_barrier_sync(kSecondBarrier, 128);
+      mbarrier_wait(sm + Layout::kGateFull + 8 * gate, ring_parity(chunk, Layout::kGateStages));
+      const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l);
+      const uint32_t t_at = slice_lane(T + Layout::kSlice * w, w, l, true),
+                     blocks = tile_lane(L, l) + own_block;
+      mbarrier_wait(sm + Layout::kRecordEmpty + 8 * stage, parity ^ 1);
+      if (!parts) {
+        merge_column<Token>(blocks, t_at, beta, w);
+      } else {
+        merge_column_parts<Token>(blocks, tile_lane(low_parts, l) + own_block, t_at, beta, w);
+      }
+      fence_async_proxy();
+      mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * stage);
+      mbarrier_arrive(sm + Layout::kRecordFull + 8 * stage);
+      mbarrier_arrive(sm + Layout::kGateEmpty + 8 * gate);
+      if (conducts) {
+        conductor_step(sm, query_map, key_map, value_map, a, l);
+        if (l == 0 && chunk >= Layout::kValueStages) load_value(sm, value_map, chunk);
+      }
+      __syncwarp();
+    }
+  }
+}
+
+template <typename Token>
+__global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
+    one_launch_kernel(const __grid_constant__ CUtensorMap query_map,
+                      const __grid_constant__ CUtensorMap key_map,
+                      const __grid_constant__ CUtensorMap value_map,
+                      const __grid_constant__ CUtensorMap output_map, const KernelArguments a) {
+  using Layout = OneLaunchLayout;
+  GDN_DYNAMIC_SHARED_MEMORY(raw, 1);
+  uint8_t* shared =
+      reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023});
+  const uint32_t sm = shared_address(shared);
+  // the triangles' other halves are zero and stay so
+  for (uint32_t i = threadIdx.x; i < Layout::kRecordStages * Layout::kRecordStage / 16;
+       i += Layout::kThreads)
+    store_shared(sm + Layout::kRecord + 16 * i, make_uint4(0, 0, 0, 0));
+  if (threadIdx.x == 0) {
+    constexpr int kMath = 256, kAuxiliary = 128;
+    const auto init = [&](uint32_t barriers, int stages, int arrivals) {
+      for (int i = 0; i < stages; i++) mbarrier_init(barriers + 8 * i, arrivals);
+    };
+    init(sm + Layout::kKeyFull, Layout::kKeyStages, 1);
+    init(sm + Layout::kKeyEmpty, Layout::kKeyStages, (kMath + kAuxiliary) / 32);
+    init(sm + Layout::kQueryFull, Layout::kQueryStages, 1);
+    init(sm + Layout::kQueryEmpty, Layout::kQueryStages, (kMath + kAuxiliary) / 32);
+    init(sm + Layout::kValueFull, Layout::kValueStages, 1);
+    init(sm + Layout::kValueEmpty, Layout::kValueStages, 2);
+    init(sm + Layout::kRecordFull, Layout::kRecordStages, 2 * kAuxiliary);
+    init(sm + Layout::kRecordEmpty, Layout::kRecordStages, kMath);
+    init(sm + Layout::kGateFull, Layout::kGateStages, 32);
+    init(sm + Layout::kGateEmpty, Layout::kGateStages, 2 * kAuxiliary);
+    init(sm + Layout::kLowerFull, Layout::kLowerStages, kAuxiliary);
+    init(sm + Layout::kLowerEmpty, Layout::kLowerStages, kAuxiliary);
+    init(sm + Layout::kUnitFull, Layout::kUnitSlots, 1);
+    init(sm + Layout::kUnitEmpty, Layout::kUnitSlots, kMath + 2 * kAuxiliary);
+    fence_mbarrier_init();
+  }
+  fence_async_proxy();
+  order_sequences(sm, a);  // ends with a barrier
+  const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x % 128;
+  if (wg < 2) {
+    registers_increase<192>();
+    math_role<Layout, Token, false>(sm, &output_map, a, wg, t);
+  } else {
+    registers_decrease<64>();
+    if (wg == 2) {
+      first_auxiliary_role<Token>(sm, a, t);
+    } else {
+      second_auxiliary_role<Token>(sm, &query_map, &key_map, &value_map, a, t);
+    }
+  }
+}
+
+}  // namespace gdn::cuda::fused_sm90
