@@ -51,7 +51,8 @@ struct OneLaunchLayout {
                             kKeySquares = kInverseLength + 2 * kLengths,        // two of 4 floats
                             kUnits = kKeySquares + 32, kConductor = kUnits + kUnitSlots * kUnitBytes,
                             kValuePlaces = kConductor + 64,  // token and head of a chunk's V
-                            kBarriers = kValuePlaces + 8 * kValuePlaceCount;
+                            kRawGates = kValuePlaces + 8 * kValuePlaceCount,  // [64] gate, beta
+                            kBarriers = kRawGates + 512;
   // barriers, 8 bytes each
   static constexpr uint32_t kKeyFull = kBarriers, kKeyEmpty = kKeyFull + 8 * kKeyStages,
                             kQueryFull = kKeyEmpty + 8 * kKeyStages,
@@ -152,6 +153,24 @@ __device__ __forceinline__ void conductor_take(uint32_t sm, const KernelArgument
   store_shared(sm + Layout::kConductor + 52, u.length);
 }
 
+/// One warp: starts to bring the gates of the next step's chunk, every lane those that it will read.
+__device__ __forceinline__ void conductor_fetch_gates(uint32_t sm, const KernelArguments& a,
+                                                      int l) {
+  using Layout = OneLaunchLayout;
+  const Unit u = load_unit(sm + Layout::kConductor);
+  if (u.length < 0 || u.pool_row < 0) return;
+  const int token = load_shared<int>(sm + Layout::kConductor + 48),
+            left = load_shared<int>(sm + Layout::kConductor + 52);
+  const int64_t first = static_cast<int64_t>(token + 2 * l) * a.p.num_value_heads + u.head;
+  const uint32_t raw = sm + Layout::kRawGates + 8 * l;
+#pragma unroll
+  for (int e = 0; e < 2; e++)
+    if (2 * l + e < left) {
+      copy_4_async(raw + 4 * e, a.p.gates.gate + first + e * a.p.num_value_heads);
+      copy_4_async(raw + 256 + 4 * e, a.p.gates.beta + first + e * a.p.num_value_heads);
+    }
+}
+
 /// One warp, one step: the next chunk's K, Q, gates (and V while its buffers are new), or a padding
 /// item, or the end; the work item first, where the step is its first.
 __device__ __forceinline__ void conductor_step(uint32_t sm, const CUtensorMap* query_map,
@@ -166,17 +185,6 @@ __device__ __forceinline__ void conductor_step(uint32_t sm, const CUtensorMap* q
   const bool ended = u.length < 0, handed_on = !ended && token != u.token0;
   if (ended && left == 0) return;  // the end has been handed on
   const bool loads = !ended && u.pool_row >= 0;
-  // gates are on their way while the loads are issued
-  float x[2] = {0.f, 0.f}, beta[2] = {0.f, 0.f};
-  if (loads) {
-#pragma unroll
-    for (int e = 0; e < 2; e++)
-      if (2 * l + e < left) {
-        const int64_t i = static_cast<int64_t>(token + 2 * l + e) * a.p.num_value_heads + u.head;
-        x[e] = __ldg(a.p.gates.gate + i);
-        beta[e] = __ldg(a.p.gates.beta + i);
-      }
-  }
   if (l == 0) {
     if (!handed_on) {
       const int slot = unit_count % Layout::kUnitSlots;
@@ -208,11 +216,15 @@ __device__ __forceinline__ void conductor_step(uint32_t sm, const CUtensorMap* q
   __syncwarp();
   if (loads) {
     const int stage = chunk % Layout::kGateStages;
+    const uint32_t raw = sm + Layout::kRawGates + 8 * l;
+    float x[2] = {0.f, 0.f}, beta[2] = {0.f, 0.f};
+    wait_own_copies();
 #pragma unroll
     for (int e = 0; e < 2; e++)
       if (2 * l + e < left) {
-        x[e] = fmaxf(decode_log_decay(a.p.gates, x[e], u.head) * kLog2E, kFullReset);
-        beta[e] = decode_beta(a.p.gates, beta[e]);
+        x[e] = fmaxf(decode_log_decay(a.p.gates, load_shared<float>(raw + 4 * e), u.head) * kLog2E,
+                     kFullReset);
+        beta[e] = decode_beta(a.p.gates, load_shared<float>(raw + 256 + 4 * e));
       }
     mbarrier_wait(sm + Layout::kGateEmpty + 8 * stage,
                   ring_parity(chunk, Layout::kGateStages) ^ 1);
@@ -226,6 +238,7 @@ __device__ __forceinline__ void conductor_step(uint32_t sm, const CUtensorMap* q
     if (!ended && remains <= 0) conductor_take(sm, a);
   }
   __syncwarp();
+  conductor_fetch_gates(sm, a, l);
 }
 
 // ---- auxiliary warpgroups
@@ -378,6 +391,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
       conductor_take(sm, a);
     }
     __syncwarp();
+    conductor_fetch_gates(sm, a, t & 31);
 #pragma unroll 1
     for (int i = 0; i < Layout::kAhead; i++)
       conductor_step(sm, query_map, key_map, value_map, a, t & 31);

@@ -61,4 +61,14 @@ __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
+// ---- 4-byte copies by ordinary threads, each waiting for its own
+
+__device__ __forceinline__ void copy_4_async(uint32_t destination, const void* source) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(destination), "l"(source)
+               : "memory");
+}
+__device__ __forceinline__ void wait_own_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 }  // namespace gdn::cuda::hopper

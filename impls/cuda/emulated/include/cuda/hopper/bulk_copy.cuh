@@ -85,4 +85,14 @@ void bulk_wait() {
   cuda_grid::wait_store_groups(Pending);
 }
 
+// Late as a store may be made, and waited for the same way.
+inline void copy_4_async(std::uint32_t destination, const void* source) {
+  cuda_grid::add_store(
+      [=] { std::memcpy(cuda_grid::dynamic_shared_memory() + destination, source, 4); });
+}
+inline void wait_own_copies() {
+  cuda_grid::close_store_group();
+  cuda_grid::wait_store_groups(0);
+}
+
 }  // namespace gdn::cuda::hopper
