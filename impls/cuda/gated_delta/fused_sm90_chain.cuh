@@ -57,7 +57,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
     const auto out_at = [&](int token) {  // made where it is used: registers are scarce
       return static_cast<Token*>(a.p.output) + token * out_stride + u.head * kDim + panel * 64;
     };
-    if (u.pool_row < 0) {  // padding: outputs are zeros
+    if (!Layout::kWholeSequences && u.pool_row < 0) {  // padding: outputs are zeros
       if constexpr (!Pieces)
         for (int i = t; i < u.length * 8; i += 128)
           *reinterpret_cast<uint4*>(out_at(u.token0) + (i >> 3) * out_stride + (i & 7) * 8) =

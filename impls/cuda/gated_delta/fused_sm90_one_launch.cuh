@@ -4,9 +4,10 @@
 //
 //   two of math (fused_sm90_chain.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
-//   second auxiliary: (I + L)^-1 -> T. Its last warp, which has no blocks to merge, also conducts:
-//     it takes the work items, loads K, Q and V and scans the gates, two chunks ahead of its own
-//     inverse (V: none ahead, since O leaves through V's buffer).
+//   second auxiliary: (I + L)^-1 -> T. Its last two warps, with few blocks or none to merge, also
+//     feed the block: warp 2 takes the work items and loads K and Q, two chunks ahead of its own
+//     inverse; warp 3 scans the gates of the same chunks and loads V (not ahead: O leaves through
+//     V's buffer). Each costs a warp about as much as the merges of warp 0 do.
 //
 // Records are the chain's, in shared memory: two stages that the auxiliary warpgroups fill where
 // the chain kernel's loads would. T, P and factors come from the same steps as the prepare kernel's
@@ -25,12 +26,12 @@ struct OneLaunchLayout {
   static constexpr int kMathWarpgroups = 2;
   static constexpr bool kWholeSequences = true, kRecordsFromKeys = true;
   static constexpr int kThreads = 512;
-  static constexpr int kAhead = 2;  // chunks (or padding items) that the conductor is ahead
-  // a work item is in use from kAhead ahead of the auxiliary warpgroups to wherever the math is
-  static constexpr int kUnitSlots = 4;
+  static constexpr int kLoadAhead = 2;   // chunks that K, Q and gates are ahead of the inverse
+  static constexpr int kPlaceAhead = 4;  // and that it is known which chunks will come
+  static constexpr int kPlaces = 8;      // from two behind to kPlaceAhead ahead
+  static constexpr int kUnitSlots = 8;   // each of these may be of another work item
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 2, kRecordStages = 2,
                        kGateStages = 3, kLowerStages = 2;
-  static constexpr int kValuePlaceCount = 4;     // more than kAhead
   static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
   static constexpr uint32_t kValueBytes = 16384;
   static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17408;
@@ -49,9 +50,9 @@ struct OneLaunchLayout {
                             kGate = kLowParts + LowerTile::kBytes,
                             kInverseLength = kGate + kGateStages * kGateBytes,  // two of
                             kKeySquares = kInverseLength + 2 * kLengths,        // two of 4 floats
-                            kUnits = kKeySquares + 32, kConductor = kUnits + kUnitSlots * kUnitBytes,
-                            kValuePlaces = kConductor + 64,  // token and head of a chunk's V
-                            kRawGates = kValuePlaces + 8 * kValuePlaceCount,  // [64] gate, beta
+                            kUnits = kKeySquares + 32, kNext = kUnits + kUnitSlots * kUnitBytes,  // publish_place's own
+                            kPlace = kNext + 16,         // token, tokens left, head of a chunk
+                            kRawGates = kPlace + 16 * kPlaces,  // [64] gate, [64] beta
                             kBarriers = kRawGates + 512;
   // barriers, 8 bytes each
   static constexpr uint32_t kKeyFull = kBarriers, kKeyEmpty = kKeyFull + 8 * kKeyStages,
@@ -72,6 +73,7 @@ struct OneLaunchLayout {
                             kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 };
+static_assert(OneLaunchLayout::kValueStages == OneLaunchLayout::kLoadAhead);
 static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kBarriers % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
               OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kUnits % 16 == 0);
@@ -80,15 +82,20 @@ static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kBarriers % 
 inline constexpr int kFirstBarrier = 6, kSecondBarrier = 7;
 
 /// Every thread of the block: the sequences' first tokens and their order, longest first (ties in
-/// order); a thread's sequence has as rank the number of sequences before it.
+/// order); a thread's sequence has as rank the number of sequences before it. And zeros to this
+/// block's part of the outputs of padding.
 __device__ __forceinline__ void order_sequences(uint32_t sm, const KernelArguments& a) {
   using Layout = OneLaunchLayout;
   const int n = static_cast<int>(threadIdx.x), sequences = a.p.num_sequences;
+  const uint32_t padding = sm + Layout::kLower;  // of each sequence; not yet in use otherwise
+  const auto offset = [&](int m) { return load_shared<int>(sm + Layout::kOffsets + 4 * m); };
   if (n <= sequences)
     store_shared(sm + Layout::kOffsets + 4 * n, static_cast<int>(a.p.sequence_offsets[n]));
+  if (n < sequences)
+    store_shared(padding + 4 * n,
+                 static_cast<int>(a.p.slot_index != nullptr && a.p.slot_index[n] < 0));
   __syncthreads();
   if (n < sequences) {
-    const auto offset = [&](int m) { return load_shared<int>(sm + Layout::kOffsets + 4 * m); };
     const int length = offset(n + 1) - offset(n);
     int rank = 0, begin = offset(0);
     for (int m = 0; m < sequences; m++) {
@@ -98,10 +105,19 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const KernelArgumen
     }
     store_shared(sm + Layout::kOrder + 2 * rank, static_cast<uint16_t>(n));
   }
+  if (a.p.slot_index != nullptr) {
+    const int64_t token_units = static_cast<int64_t>(a.p.num_value_heads) * kDim / 8;
+    uint4* const output = static_cast<uint4*>(a.p.output);
+    for (int m = 0; m < sequences; m++)
+      if (load_shared<int>(padding + 4 * m) != 0)
+        for (int64_t i = offset(m) * token_units + blockIdx.x * Layout::kThreads + n;
+             i < offset(m + 1) * token_units; i += gridDim.x * Layout::kThreads)
+          output[i] = make_uint4(0, 0, 0, 0);
+  }
   __syncthreads();
 }
 
-/// The next work item that has tokens; length -1 when there is none. The counter is back at 0 once
+/// The next work item that has tokens and a state; length -1 when there is none. The counter is back at 0 once
 /// every block has found no more.
 __device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArguments& a) {
   using Layout = OneLaunchLayout;
@@ -118,127 +134,106 @@ __device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArgumen
     if (length == 0) continue;  // the pool row stays as it is
     u.length = length;
     u.pool_row = a.p.slot_index != nullptr ? static_cast<int>(__ldg(a.p.slot_index + n)) : n;
+    if (u.pool_row < 0) continue;  // padding: order_sequences has written its outputs
     u.start = from_pool;
     u.last = 1;
     return u;
   }
 }
 
-// ---- the conductor: the last warp of the second auxiliary warpgroup
-// -------------------------------
+// ---- feeding the block
+// ------------------------------------------------------------------------------
 
-// Where it is, kept in shared memory between its turns since registers are needed elsewhere: the
-// work item of its next step (Unit); at +48 that step's token, tokens left from there, chunks
-// loaded and work items handed on so far.
-
-/// Lane 0: V of a chunk, where conductor_step left word of it; once O two chunks before has gone.
-__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int chunk) {
+/// One thread: where chunk n (of all work items) lies, taking and handing on the next work item
+/// where it begins one; token -1 past the last.
+__device__ __forceinline__ void publish_place(uint32_t sm, const KernelArguments& a, int n) {
   using Layout = OneLaunchLayout;
-  const int stage = chunk % Layout::kValueStages;
+  int4 next = load_shared<int4>(sm + Layout::kNext);  // token, left, head, work items handed on
+  if (next.y == 0) {
+    const Unit u = take_whole_unit(sm, a);
+    const int slot = next.w % Layout::kUnitSlots;
+    mbarrier_wait(sm + Layout::kUnitEmpty + 8 * slot, ring_parity(next.w, Layout::kUnitSlots) ^ 1);
+    store_unit(sm + Layout::kUnits + kUnitBytes * slot, u);
+    mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot);
+    next = {u.length < 0 ? -1 : u.token0, u.length, u.head, next.w + 1};
+  }
+  store_shared(sm + Layout::kPlace + 16 * (n % Layout::kPlaces), next);
+  if (next.y > 0) {
+    next.x += kChunk;
+    next.y = max(next.y - kChunk, 0);
+  }
+  store_shared(sm + Layout::kNext, next);
+}
+__device__ __forceinline__ int4 load_place(uint32_t sm, int n) {
+  return load_shared<int4>(sm + OneLaunchLayout::kPlace + 16 * (n % OneLaunchLayout::kPlaces));
+}
+
+/// One thread: K and Q of chunk n.
+__device__ __forceinline__ void load_key_query(uint32_t sm, const CUtensorMap* query_map,
+                                               const CUtensorMap* key_map,
+                                               const KernelArguments& a, int n) {
+  using Layout = OneLaunchLayout;
+  const int4 place = load_place(sm, n);
+  if (place.x < 0) return;
+  const int key_head = place.z / a.p.value_heads_per_key_head;
+  const int key = n % Layout::kKeyStages, query = n % Layout::kQueryStages;
+  const uint32_t key_full = sm + Layout::kKeyFull + 8 * key,
+                 query_full = sm + Layout::kQueryFull + 8 * query;
+  mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key, ring_parity(n, Layout::kKeyStages) ^ 1);
+  mbarrier_arrive_expect(key_full, Layout::kTileBytes);
+  tensor_load(sm + Layout::kKey + key * Layout::kTileBytes, key_map, key_full, 0, place.x, 0,
+              key_head);
+  mbarrier_wait(sm + Layout::kQueryEmpty + 8 * query, ring_parity(n, Layout::kQueryStages) ^ 1);
+  mbarrier_arrive_expect(query_full, Layout::kTileBytes);
+  tensor_load(sm + Layout::kQuery + query * Layout::kTileBytes, query_map, query_full, 0, place.x,
+              0, key_head);
+}
+/// One thread: V of chunk n, once O of the chunk before in its buffer has gone.
+__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int n) {
+  using Layout = OneLaunchLayout;
+  const int4 place = load_place(sm, n);
+  if (place.x < 0) return;
+  const int stage = n % Layout::kValueStages;
   const uint32_t full = sm + Layout::kValueFull + 8 * stage;
-  const uint32_t place = sm + Layout::kValuePlaces + 8 * (chunk % Layout::kValuePlaceCount);
-  mbarrier_wait(sm + Layout::kValueEmpty + 8 * stage,
-                ring_parity(chunk, Layout::kValueStages) ^ 1);
+  mbarrier_wait(sm + Layout::kValueEmpty + 8 * stage, ring_parity(n, Layout::kValueStages) ^ 1);
   mbarrier_arrive_expect(full, Layout::kValueBytes);
-  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes, value_map, full, 0,
-              load_shared<int>(place), 0, load_shared<int>(place + 4));
+  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes, value_map, full, 0, place.x, 0,
+              place.z);
 }
 
-/// Lane 0: the next work item, to hand on with the next step.
-__device__ __forceinline__ void conductor_take(uint32_t sm, const KernelArguments& a) {
-  using Layout = OneLaunchLayout;
-  const Unit u = take_whole_unit(sm, a);
-  store_unit(sm + Layout::kConductor, u);
-  store_shared(sm + Layout::kConductor + 48, u.token0);
-  store_shared(sm + Layout::kConductor + 52, u.length);
-}
-
-/// One warp: starts to bring the gates of the next step's chunk, every lane those that it will read.
-__device__ __forceinline__ void conductor_fetch_gates(uint32_t sm, const KernelArguments& a,
-                                                      int l) {
-  using Layout = OneLaunchLayout;
-  const Unit u = load_unit(sm + Layout::kConductor);
-  if (u.length < 0 || u.pool_row < 0) return;
-  const int token = load_shared<int>(sm + Layout::kConductor + 48),
-            left = load_shared<int>(sm + Layout::kConductor + 52);
-  const int64_t first = static_cast<int64_t>(token + 2 * l) * a.p.num_value_heads + u.head;
-  const uint32_t raw = sm + Layout::kRawGates + 8 * l;
+/// One warp: starts to bring the gates of chunk n, every lane those that it will read.
+__device__ __forceinline__ void fetch_gates(uint32_t sm, const KernelArguments& a, int n, int l) {
+  const int4 place = load_place(sm, n);
+  if (place.x < 0) return;
+  const int64_t first = static_cast<int64_t>(place.x + 2 * l) * a.p.num_value_heads + place.z;
+  const uint32_t raw = sm + OneLaunchLayout::kRawGates + 8 * l;
 #pragma unroll
   for (int e = 0; e < 2; e++)
-    if (2 * l + e < left) {
+    if (2 * l + e < place.y) {
       copy_4_async(raw + 4 * e, a.p.gates.gate + first + e * a.p.num_value_heads);
       copy_4_async(raw + 256 + 4 * e, a.p.gates.beta + first + e * a.p.num_value_heads);
     }
 }
-
-/// One warp, one step: the next chunk's K, Q, gates (and V while its buffers are new), or a padding
-/// item, or the end; the work item first, where the step is its first.
-__device__ __forceinline__ void conductor_step(uint32_t sm, const CUtensorMap* query_map,
-                                               const CUtensorMap* key_map,
-                                               const CUtensorMap* value_map,
-                                               const KernelArguments& a, int l) {
+/// One warp: the gates of chunk n as fetch_gates left them, scanned.
+__device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const KernelArguments& a, int n,
+                                                   int l) {
   using Layout = OneLaunchLayout;
-  const Unit u = load_unit_uniform(sm + Layout::kConductor);
-  const int4 at = load_shared<int4>(sm + Layout::kConductor + 48);
-  const int token = __shfl_sync(~0u, at.x, 0), left = __shfl_sync(~0u, at.y, 0),
-            chunk = __shfl_sync(~0u, at.z, 0), unit_count = __shfl_sync(~0u, at.w, 0);
-  const bool ended = u.length < 0, handed_on = !ended && token != u.token0;
-  if (ended && left == 0) return;  // the end has been handed on
-  const bool loads = !ended && u.pool_row >= 0;
-  if (l == 0) {
-    if (!handed_on) {
-      const int slot = unit_count % Layout::kUnitSlots;
-      mbarrier_wait(sm + Layout::kUnitEmpty + 8 * slot,
-                    ring_parity(unit_count, Layout::kUnitSlots) ^ 1);
-      store_unit(sm + Layout::kUnits + kUnitBytes * slot, u);
-      mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot);
-    }
-    if (loads) {
-      const int key_head = u.head / a.p.value_heads_per_key_head;
-      const int key = chunk % Layout::kKeyStages, query = chunk % Layout::kQueryStages;
-      const uint32_t key_full = sm + Layout::kKeyFull + 8 * key,
-                     query_full = sm + Layout::kQueryFull + 8 * query;
-      mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key, ring_parity(chunk, Layout::kKeyStages) ^ 1);
-      mbarrier_arrive_expect(key_full, Layout::kTileBytes);
-      tensor_load(sm + Layout::kKey + key * Layout::kTileBytes, key_map, key_full, 0, token, 0,
-                  key_head);
-      mbarrier_wait(sm + Layout::kQueryEmpty + 8 * query,
-                    ring_parity(chunk, Layout::kQueryStages) ^ 1);
-      mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-      tensor_load(sm + Layout::kQuery + query * Layout::kTileBytes, query_map, query_full, 0, token,
-                  0, key_head);
-      const uint32_t place = sm + Layout::kValuePlaces + 8 * (chunk % Layout::kValuePlaceCount);
-      store_shared(place, token);
-      store_shared(place + 4, u.head);
-      if (chunk < Layout::kValueStages) load_value(sm, value_map, chunk);
-    }
-  }
-  __syncwarp();
-  if (loads) {
-    const int stage = chunk % Layout::kGateStages;
-    const uint32_t raw = sm + Layout::kRawGates + 8 * l;
-    float x[2] = {0.f, 0.f}, beta[2] = {0.f, 0.f};
-    wait_own_copies();
+  const int4 place = load_place(sm, n);
+  if (place.x < 0) return;
+  const uint32_t raw = sm + Layout::kRawGates + 8 * l;
+  float x[2] = {0.f, 0.f}, beta[2] = {0.f, 0.f};
+  wait_own_copies();
 #pragma unroll
-    for (int e = 0; e < 2; e++)
-      if (2 * l + e < left) {
-        x[e] = fmaxf(decode_log_decay(a.p.gates, load_shared<float>(raw + 4 * e), u.head) * kLog2E,
-                     kFullReset);
-        beta[e] = decode_beta(a.p.gates, load_shared<float>(raw + 256 + 4 * e));
-      }
-    mbarrier_wait(sm + Layout::kGateEmpty + 8 * stage,
-                  ring_parity(chunk, Layout::kGateStages) ^ 1);
-    scan_gates(sm + Layout::kGate + stage * Layout::kGateBytes, x[0], x[1], beta[0], beta[1], l);
-    mbarrier_arrive(sm + Layout::kGateFull + 8 * stage);  // every lane, for its own writes
-  }
-  if (l == 0) {
-    const int remains = ended || !loads ? 0 : left - kChunk;
-    store_shared(sm + Layout::kConductor + 48, make_int4(token + kChunk, max(remains, 0),
-                                                         chunk + loads, unit_count + !handed_on));
-    if (!ended && remains <= 0) conductor_take(sm, a);
-  }
-  __syncwarp();
-  conductor_fetch_gates(sm, a, l);
+  for (int e = 0; e < 2; e++)
+    if (2 * l + e < place.y) {
+      x[e] = fmaxf(decode_log_decay(a.p.gates, load_shared<float>(raw + 4 * e), place.z) * kLog2E,
+                   kFullReset);
+      beta[e] = decode_beta(a.p.gates, load_shared<float>(raw + 256 + 4 * e));
+    }
+  const int stage = n % Layout::kGateStages;
+  mbarrier_wait(sm + Layout::kGateEmpty + 8 * stage, ring_parity(n, Layout::kGateStages) ^ 1);
+  scan_gates(sm + Layout::kGate + stage * Layout::kGateBytes, x[0], x[1], beta[0], beta[1], l);
+  mbarrier_arrive(sm + Layout::kGateFull + 8 * stage);  // every lane, for its own writes
 }
 
 // ---- auxiliary warpgroups
@@ -264,7 +259,7 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
     const Unit u = follow_unit<Layout>(sm, unit);
     if (u.length < 0) break;
 #pragma unroll 1
-    for (int left = u.pool_row < 0 ? 0 : u.length; left > 0; left -= kChunk) {
+    for (int left = u.length; left > 0; left -= kChunk) {
       int l = t & 31;
       asm volatile("" : "+r"(l));  // lane addresses are made anew for each chunk: hoisted, they spill
       const int valid = min(left, kChunk);
@@ -377,33 +372,42 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
   }
 }
 
-/// The second: T of every chunk; and the conductor.
+/// The second: T of every chunk; and the block's feed.
 template <typename Token>
 __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtensorMap* query_map,
                                                       const CUtensorMap* key_map,
                                                       const CUtensorMap* value_map,
                                                       const KernelArguments& a, int t) {
   using Layout = OneLaunchLayout;
-  const bool conducts = __shfl_sync(~0u, t >> 5, 0) == 3;
-  if (conducts) {
-    if ((t & 31) == 0) {
-      store_shared(sm + Layout::kConductor + 48, make_int4(0, 0, 0, 0));
-      conductor_take(sm, a);
+  {  // the feed starts
+    const int w = __shfl_sync(~0u, t >> 5, 0), l = t & 31;
+    if (t == 64) {
+      store_shared(sm + Layout::kNext, make_int4(0, 0, 0, 0));
+#pragma unroll 1
+      for (int n = 0; n < Layout::kPlaceAhead; n++) {
+        publish_place(sm, a, n);
+        if (n < Layout::kLoadAhead) load_key_query(sm, query_map, key_map, a, n);
+      }
+    }
+    named_barrier_sync(kSecondBarrier, 128);
+    if (w == 3) {
+      fetch_gates(sm, a, 0, l);
+#pragma unroll 1
+      for (int n = 0; n < Layout::kLoadAhead; n++) {
+        if (l == 0) load_value(sm, value_map, n);
+        __syncwarp();
+        scan_fetched_gates(sm, a, n, l);
+        fetch_gates(sm, a, n + 1, l);
+      }
     }
     __syncwarp();
-    conductor_fetch_gates(sm, a, t & 31);
-#pragma unroll 1
-    for (int i = 0; i < Layout::kAhead; i++)
-      conductor_step(sm, query_map, key_map, value_map, a, t & 31);
   }
   int chunk = 0;  // of all work items: buffers and parities are made of it
   for (int unit = 0;; unit++) {
     const Unit u = follow_unit<Layout>(sm, unit);
     if (u.length < 0) break;
-    if (u.pool_row < 0 && conducts) conductor_step(sm, query_map, key_map, value_map, a, t & 31);
-    __syncwarp();
 #pragma unroll 1
-    for (int left = u.pool_row < 0 ? 0 : u.length; left > 0; left -= kChunk, chunk++) {
+    for (int left = u.length; left > 0; left -= kChunk, chunk++) {
       asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
       const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
       const int stage = chunk % Layout::kLowerStages, gate = chunk % Layout::kGateStages;
@@ -436,9 +440,15 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
       mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * stage);
       mbarrier_arrive(sm + Layout::kRecordFull + 8 * stage);
       mbarrier_arrive(sm + Layout::kGateEmpty + 8 * gate);
-      if (conducts) {
-        conductor_step(sm, query_map, key_map, value_map, a, l);
-        if (l == 0 && chunk >= Layout::kValueStages) load_value(sm, value_map, chunk);
+      if (w == 2) {
+        if (l == 0) {
+          publish_place(sm, a, chunk + Layout::kPlaceAhead);
+          load_key_query(sm, query_map, key_map, a, chunk + Layout::kLoadAhead);
+        }
+      } else if (w == 3) {
+        scan_fetched_gates(sm, a, chunk + Layout::kLoadAhead, l);
+        fetch_gates(sm, a, chunk + Layout::kLoadAhead + 1, l);
+        if (l == 0 && chunk >= Layout::kLoadAhead) load_value(sm, value_map, chunk);
       }
       __syncwarp();
     }
