@@ -355,7 +355,7 @@ class FusedSm90 final : public Implementation {
                              2, dtype, "q");
     launch.key =
         token_map(params.key, tokens, params.key_token_stride, params.num_key_heads, 2, dtype, "k");
-    launch.value = value_map(choice.halves == 1 ? 2 : 1);
+    launch.value = value_map(choice.halves == 1 && !choice.one_launch ? 2 : 1);
     launch.pieces_value = value_map(2);
     launch.output =
         token_map(params.output, tokens, heads * kDim, params.num_value_heads, 1, dtype, "output");

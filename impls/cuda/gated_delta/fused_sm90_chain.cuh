@@ -21,12 +21,17 @@
 
 namespace gdn::cuda::fused_sm90 {
 
+struct NoLoads {};  ///< other threads of the block load
+
 /// One math warpgroup. Layout: where the block's operands come from (ChainLayout, or that of the
 /// one-launch kernel). Pieces: the kernel before the chain that makes piece states and transitions;
-/// no Q, P or output.
-template <typename Layout, typename Token, bool Pieces>
+/// no Q, P or output. LoadAhead: what the leader loads, begin(item) before the block's first chunk
+/// and next(the chunk's key, query and value stage) in the middle of every chunk, when V's buffer of
+/// the chunk before has become free.
+template <typename Layout, typename Token, bool Pieces, typename LoadAhead = NoLoads>
 __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output_map,
-                                          const KernelArguments& a, int wg, int t) {
+                                          const KernelArguments& a, int wg, int t,
+                                          LoadAhead load_ahead = {}) {
   constexpr int MathWarpgroups = Layout::kMathWarpgroups;
   constexpr bool kMayStartFromPieces = !Pieces && !Layout::kWholeSequences;
   const int w = t >> 5, l = t & 31, q = l & 3;
@@ -51,6 +56,10 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       u.panel = 0;
       u.start = from_pool;
       u.last = 1;
+    }
+    if constexpr (Layout::kMathLoads) {
+      if (unit == 0 && leader) load_ahead.begin(u);
+      __syncwarp();
     }
     const int panel = u.panel + wg;
     const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * kDim;
@@ -294,7 +303,14 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T + Layout::kSlice * i),
                                       i > 0);
       wgmma::commit();
-      if (token != u.token0 && leader) {  // the previous chunk's O has left its buffer
+      // the previous chunk's O has left its buffer
+      if constexpr (Layout::kMathLoads) {
+        if (leader) {
+          bulk_wait_read<0>();
+          load_ahead.next(key, query, value);
+        }
+        __syncwarp();
+      } else if (token != u.token0 && leader) {
         bulk_wait_read<0>();
         mbarrier_arrive(sm + Layout::kValueEmpty +
                         8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
@@ -368,7 +384,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       value.advance();  // and with it the record
     }
     named_barrier_sync(3 + wg, 128);  // ordinary reads of O are done
-    if (leader) {
+    if (!Layout::kMathLoads && leader) {
       bulk_wait_read<0>();
       mbarrier_arrive(sm + Layout::kValueEmpty +
                       8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));

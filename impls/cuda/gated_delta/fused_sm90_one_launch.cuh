@@ -5,9 +5,11 @@
 //   two of math (fused_sm90_chain.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
 //   second auxiliary: (I + L)^-1 -> T. Its last two warps, with few blocks or none to merge, also
-//     feed the block: warp 2 takes the work items and loads K and Q, two chunks ahead of its own
-//     inverse; warp 3 scans the gates of the same chunks and loads V (not ahead: O leaves through
-//     V's buffer). Each costs a warp about as much as the merges of warp 0 do.
+//     feed the block: warp 2 takes the work items and says which chunks will come, warp 3 scans the
+//     gates two chunks ahead of its own inverse.
+//
+// The math warpgroups' leaders load in the middle of a chunk: K and Q three chunks ahead, V one,
+// each its own columns into the buffer that O has just left.
 //
 // Records are the chain's, in shared memory: two stages that the auxiliary warpgroups fill where
 // the chain kernel's loads would. T, P and factors come from the same steps as the prepare kernel's
@@ -24,9 +26,10 @@ namespace gdn::cuda::fused_sm90 {
 
 struct OneLaunchLayout {
   static constexpr int kMathWarpgroups = 2;
-  static constexpr bool kWholeSequences = true, kRecordsFromKeys = true;
+  static constexpr bool kWholeSequences = true, kRecordsFromKeys = true, kMathLoads = true;
   static constexpr int kThreads = 512;
-  static constexpr int kLoadAhead = 2;   // chunks that K, Q and gates are ahead of the inverse
+  static constexpr int kLoadAhead = 3;   // chunks that loads of K and Q are ahead of the math
+  static constexpr int kScanAhead = 2;   // that scanned gates are ahead of the inverse
   static constexpr int kPlaceAhead = 4;  // and that it is known which chunks will come
   static constexpr int kPlaces = 8;      // from two behind to kPlaceAhead ahead
   static constexpr int kUnitSlots = 8;   // each of these may be of another work item
@@ -59,8 +62,8 @@ struct OneLaunchLayout {
                             kQueryFull = kKeyEmpty + 8 * kKeyStages,
                             kQueryEmpty = kQueryFull + 8 * kQueryStages,
                             kValueFull = kQueryEmpty + 8 * kQueryStages,
-                            kValueEmpty = kValueFull + 8 * kValueStages,
-                            kRecordFull = kValueEmpty + 8 * kValueStages,
+                            kValueEmpty = kValueFull,  // none: who empties it loads
+                            kRecordFull = kValueFull + 8 * kValueStages,
                             kRecordEmpty = kRecordFull + 8 * kRecordStages,
                             kGateFull = kRecordEmpty + 8 * kRecordStages,
                             kGateEmpty = kGateFull + 8 * kGateStages,
@@ -73,7 +76,6 @@ struct OneLaunchLayout {
                             kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 };
-static_assert(OneLaunchLayout::kValueStages == OneLaunchLayout::kLoadAhead);
 static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kBarriers % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
               OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kUnits % 16 == 0);
@@ -168,38 +170,69 @@ __device__ __forceinline__ int4 load_place(uint32_t sm, int n) {
   return load_shared<int4>(sm + OneLaunchLayout::kPlace + 16 * (n % OneLaunchLayout::kPlaces));
 }
 
-/// One thread: K and Q of chunk n.
+/// One thread: K and Q of a chunk, once the tiles before them are read. Parity: of its round.
 __device__ __forceinline__ void load_key_query(uint32_t sm, const CUtensorMap* query_map,
                                                const CUtensorMap* key_map,
-                                               const KernelArguments& a, int n) {
+                                               const KernelArguments& a, int4 place,
+                                               RingPosition<OneLaunchLayout::kKeyStages> key,
+                                               RingPosition<OneLaunchLayout::kQueryStages> query) {
   using Layout = OneLaunchLayout;
-  const int4 place = load_place(sm, n);
-  if (place.x < 0) return;
   const int key_head = place.z / a.p.value_heads_per_key_head;
-  const int key = n % Layout::kKeyStages, query = n % Layout::kQueryStages;
-  const uint32_t key_full = sm + Layout::kKeyFull + 8 * key,
-                 query_full = sm + Layout::kQueryFull + 8 * query;
-  mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key, ring_parity(n, Layout::kKeyStages) ^ 1);
+  const uint32_t key_full = sm + Layout::kKeyFull + 8 * key.index,
+                 query_full = sm + Layout::kQueryFull + 8 * query.index;
+  mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key.index, key.round_parity ^ 1);
   mbarrier_arrive_expect(key_full, Layout::kTileBytes);
-  tensor_load(sm + Layout::kKey + key * Layout::kTileBytes, key_map, key_full, 0, place.x, 0,
+  tensor_load(sm + Layout::kKey + key.index * Layout::kTileBytes, key_map, key_full, 0, place.x, 0,
               key_head);
-  mbarrier_wait(sm + Layout::kQueryEmpty + 8 * query, ring_parity(n, Layout::kQueryStages) ^ 1);
+  mbarrier_wait(sm + Layout::kQueryEmpty + 8 * query.index, query.round_parity ^ 1);
   mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-  tensor_load(sm + Layout::kQuery + query * Layout::kTileBytes, query_map, query_full, 0, place.x,
-              0, key_head);
+  tensor_load(sm + Layout::kQuery + query.index * Layout::kTileBytes, query_map, query_full, 0,
+              place.x, 0, key_head);
 }
-/// One thread: V of chunk n, once O of the chunk before in its buffer has gone.
-__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int n) {
+/// One thread: 64 columns of V to their half of a stage.
+__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int stage,
+                                           int token, int panel, int head) {
   using Layout = OneLaunchLayout;
-  const int4 place = load_place(sm, n);
-  if (place.x < 0) return;
-  const int stage = n % Layout::kValueStages;
   const uint32_t full = sm + Layout::kValueFull + 8 * stage;
-  mbarrier_wait(sm + Layout::kValueEmpty + 8 * stage, ring_parity(n, Layout::kValueStages) ^ 1);
-  mbarrier_arrive_expect(full, Layout::kValueBytes);
-  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes, value_map, full, 0, place.x, 0,
-              place.z);
+  mbarrier_arrive_expect(full, Layout::kValueBytes / 2);
+  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes + panel * (Layout::kValueBytes / 2),
+              value_map, full, 0, token, panel, head);
 }
+
+/// What the leader of math warpgroup `panel` loads (math_role's LoadAhead).
+struct MathLoads {
+  uint32_t sm;
+  const CUtensorMap *query_map, *key_map, *value_map;
+  const KernelArguments& a;
+  int panel;
+
+  using Key = RingPosition<OneLaunchLayout::kKeyStages>;
+  using Query = RingPosition<OneLaunchLayout::kQueryStages>;
+  using Value = RingPosition<OneLaunchLayout::kValueStages>;
+
+  __device__ __forceinline__ void begin(const Unit& u) const {
+    load_value(sm, value_map, 0, u.token0, panel, u.head);
+  }
+  /// In chunk n: V of n + 1 and, by the first warpgroup, K and Q of n + 3, whose places are
+  /// published before the record of n.
+  __device__ __forceinline__ void next(Key key, Query query, Value value) const {
+    static_assert(OneLaunchLayout::kLoadAhead == 3 && OneLaunchLayout::kQueryStages == 3 &&
+                  OneLaunchLayout::kKeyStages == 4 && OneLaunchLayout::kPlaces == 8 &&
+                  OneLaunchLayout::kValueStages == 2);
+    const int n = static_cast<int>(key.index + 4 * key.round_parity);  // modulo 8
+    const int4 value_place = load_place(sm, n + 1);
+    if (value_place.x >= 0)
+      load_value(sm, value_map, static_cast<int>(value.index ^ 1), value_place.x, panel,
+                 value_place.z);
+    if (panel != 0) return;
+    const int4 place = load_place(sm, n + 3);
+    if (place.x < 0) return;
+    key.index = (n + 3) & 3;
+    key.round_parity = ((n + 3) >> 2) & 1;
+    query.round_parity ^= 1;  // the same stage again
+    load_key_query(sm, query_map, key_map, a, place, key, query);
+  }
+};
 
 /// One warp: starts to bring the gates of chunk n, every lane those that it will read.
 __device__ __forceinline__ void fetch_gates(uint32_t sm, const KernelArguments& a, int n, int l) {
@@ -376,7 +409,6 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
 template <typename Token>
 __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtensorMap* query_map,
                                                       const CUtensorMap* key_map,
-                                                      const CUtensorMap* value_map,
                                                       const KernelArguments& a, int t) {
   using Layout = OneLaunchLayout;
   {  // the feed starts
@@ -386,72 +418,65 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
 #pragma unroll 1
       for (int n = 0; n < Layout::kPlaceAhead; n++) {
         publish_place(sm, a, n);
-        if (n < Layout::kLoadAhead) load_key_query(sm, query_map, key_map, a, n);
+        const int4 place = load_place(sm, n);
+        const auto stage = static_cast<uint32_t>(n);
+        if (n < Layout::kLoadAhead && place.x >= 0)
+          load_key_query(sm, query_map, key_map, a, place, {stage, 0}, {stage, 0});
       }
     }
     named_barrier_sync(kSecondBarrier, 128);
     if (w == 3) {
       fetch_gates(sm, a, 0, l);
 #pragma unroll 1
-      for (int n = 0; n < Layout::kLoadAhead; n++) {
-        if (l == 0) load_value(sm, value_map, n);
-        __syncwarp();
+      for (int n = 0; n < Layout::kScanAhead; n++) {
         scan_fetched_gates(sm, a, n, l);
         fetch_gates(sm, a, n + 1, l);
       }
     }
     __syncwarp();
   }
-  int chunk = 0;  // of all work items: buffers and parities are made of it
-  for (int unit = 0;; unit++) {
-    const Unit u = follow_unit<Layout>(sm, unit);
-    if (u.length < 0) break;
+  // chunks of all work items: buffers and parities are made of their number
 #pragma unroll 1
-    for (int left = u.length; left > 0; left -= kChunk, chunk++) {
-      asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
-      const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
-      const int stage = chunk % Layout::kLowerStages, gate = chunk % Layout::kGateStages;
-      const uint32_t parity = ring_parity(chunk, Layout::kLowerStages);
-      const uint32_t L = sm + Layout::kLower + stage * Layout::kLowerStage,
-                     T = sm + Layout::kRecord + stage * Layout::kRecordStage,
-                     low_parts = sm + Layout::kLowParts,
-                     diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w,
-                     gates = sm + Layout::kGate + gate * Layout::kGateBytes;
-      const uint32_t own_block = w * LowerTile::block(1, 1);
-      mbarrier_wait(sm + Layout::kLowerFull + 8 * stage, parity);
-      const bool parts = __shfl_sync(~0u, load_shared<int>(L + Layout::kParts), 0) != 0;
-      if (!parts) {
-        invert_diagonal(L + own_block, diagonal, l);
-      } else {
-        invert_diagonal_parts(L + own_block, low_parts + own_block, diagonal, l);
-      }
-      named_barrier_sync(kSecondBarrier, 128);
-      mbarrier_wait(sm + Layout::kGateFull + 8 * gate, ring_parity(chunk, Layout::kGateStages));
-      const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l);
-      const uint32_t t_at = slice_lane(T + Layout::kSlice * w, w, l, true),
-                     blocks = tile_lane(L, l) + own_block;
-      mbarrier_wait(sm + Layout::kRecordEmpty + 8 * stage, parity ^ 1);
-      if (!parts) {
-        merge_column<Token>(blocks, t_at, beta, w);
-      } else {
-        merge_column_parts<Token>(blocks, tile_lane(low_parts, l) + own_block, t_at, beta, w);
-      }
-      fence_async_proxy();
-      mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * stage);
-      mbarrier_arrive(sm + Layout::kRecordFull + 8 * stage);
-      mbarrier_arrive(sm + Layout::kGateEmpty + 8 * gate);
-      if (w == 2) {
-        if (l == 0) {
-          publish_place(sm, a, chunk + Layout::kPlaceAhead);
-          load_key_query(sm, query_map, key_map, a, chunk + Layout::kLoadAhead);
-        }
-      } else if (w == 3) {
-        scan_fetched_gates(sm, a, chunk + Layout::kLoadAhead, l);
-        fetch_gates(sm, a, chunk + Layout::kLoadAhead + 1, l);
-        if (l == 0 && chunk >= Layout::kLoadAhead) load_value(sm, value_map, chunk);
-      }
-      __syncwarp();
+  for (int chunk = 0; load_place(sm, chunk).x >= 0; chunk++) {
+    asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
+    const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
+    const int stage = chunk % Layout::kLowerStages, gate = chunk % Layout::kGateStages;
+    const uint32_t parity = ring_parity(chunk, Layout::kLowerStages);
+    const uint32_t L = sm + Layout::kLower + stage * Layout::kLowerStage,
+                   T = sm + Layout::kRecord + stage * Layout::kRecordStage,
+                   low_parts = sm + Layout::kLowParts,
+                   diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w,
+                   gates = sm + Layout::kGate + gate * Layout::kGateBytes;
+    const uint32_t own_block = w * LowerTile::block(1, 1);
+    mbarrier_wait(sm + Layout::kLowerFull + 8 * stage, parity);
+    const bool parts = __shfl_sync(~0u, load_shared<int>(L + Layout::kParts), 0) != 0;
+    if (!parts) {
+      invert_diagonal(L + own_block, diagonal, l);
+    } else {
+      invert_diagonal_parts(L + own_block, low_parts + own_block, diagonal, l);
     }
+    named_barrier_sync(kSecondBarrier, 128);
+    mbarrier_wait(sm + Layout::kGateFull + 8 * gate, ring_parity(chunk, Layout::kGateStages));
+    const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l);
+    const uint32_t t_at = slice_lane(T + Layout::kSlice * w, w, l, true),
+                   blocks = tile_lane(L, l) + own_block;
+    mbarrier_wait(sm + Layout::kRecordEmpty + 8 * stage, parity ^ 1);
+    if (!parts) {
+      merge_column<Token>(blocks, t_at, beta, w);
+    } else {
+      merge_column_parts<Token>(blocks, tile_lane(low_parts, l) + own_block, t_at, beta, w);
+    }
+    fence_async_proxy();
+    mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * stage);
+    mbarrier_arrive(sm + Layout::kRecordFull + 8 * stage);
+    mbarrier_arrive(sm + Layout::kGateEmpty + 8 * gate);
+    if (w == 2) {
+      if (l == 0) publish_place(sm, a, chunk + Layout::kPlaceAhead);
+    } else if (w == 3) {
+      scan_fetched_gates(sm, a, chunk + Layout::kScanAhead, l);
+      fetch_gates(sm, a, chunk + Layout::kScanAhead + 1, l);
+    }
+    __syncwarp();
   }
 }
 
@@ -479,8 +504,7 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     init(sm + Layout::kKeyEmpty, Layout::kKeyStages, (kMath + kAuxiliary) / 32);
     init(sm + Layout::kQueryFull, Layout::kQueryStages, 1);
     init(sm + Layout::kQueryEmpty, Layout::kQueryStages, (kMath + kAuxiliary) / 32);
-    init(sm + Layout::kValueFull, Layout::kValueStages, 1);
-    init(sm + Layout::kValueEmpty, Layout::kValueStages, 2);
+    init(sm + Layout::kValueFull, Layout::kValueStages, 2);
     init(sm + Layout::kRecordFull, Layout::kRecordStages, 2 * kAuxiliary);
     init(sm + Layout::kRecordEmpty, Layout::kRecordStages, kMath);
     init(sm + Layout::kGateFull, Layout::kGateStages, 32);
@@ -488,7 +512,7 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     init(sm + Layout::kLowerFull, Layout::kLowerStages, kAuxiliary);
     init(sm + Layout::kLowerEmpty, Layout::kLowerStages, kAuxiliary);
     init(sm + Layout::kUnitFull, Layout::kUnitSlots, 1);
-    init(sm + Layout::kUnitEmpty, Layout::kUnitSlots, kMath + 2 * kAuxiliary);
+    init(sm + Layout::kUnitEmpty, Layout::kUnitSlots, kMath + kAuxiliary);
     fence_mbarrier_init();
   }
   fence_async_proxy();
@@ -496,13 +520,14 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
   const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x % 128;
   if (wg < 2) {
     registers_increase<192>();
-    math_role<Layout, Token, false>(sm, &output_map, a, wg, t);
+    math_role<Layout, Token, false>(sm, &output_map, a, wg, t,
+                                    MathLoads{sm, &query_map, &key_map, &value_map, a, wg});
   } else {
     registers_decrease<64>();
     if (wg == 2) {
       first_auxiliary_role<Token>(sm, a, t);
     } else {
-      second_auxiliary_role<Token>(sm, &query_map, &key_map, &value_map, a, t);
+      second_auxiliary_role<Token>(sm, &query_map, &key_map, a, t);
     }
   }
 }

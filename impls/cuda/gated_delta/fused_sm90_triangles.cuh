@@ -348,11 +348,12 @@ __device__ __forceinline__ void invert_diagonal_parts(uint32_t X, uint32_t low_X
 #pragma unroll
   for (int i = 0; i < 16; i++) x[i] = column == i ? 1.f : 0.f;
 #pragma unroll
-  for (int j = 0; j < 15; j++) {
+  for (int j = 0; j < 15; j++)
 #pragma unroll
-    for (int i = j + 1; i < 16; i++) x[i] -= load_shared<float>(diagonal + 80 * j + 4 * i) * x[j];
-    asm volatile("" ::: "memory");  // or the loads are hoisted and spill
-  }
+    for (int i = j + 1; i < 16; i++) {
+      x[i] -= load_shared<float>(diagonal + 80 * j + 4 * i) * x[j];
+      if (i % 4 == 3) asm volatile("" ::: "memory");  // or the loads are hoisted and spill
+    }
   if (l < 16) {
 #pragma unroll
     for (int i = 0; i < 16; i++) {

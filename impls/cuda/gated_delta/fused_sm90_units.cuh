@@ -31,6 +31,7 @@ struct ChainLayout {
   static constexpr int kMathWarpgroups = MathWarpgroups;
   static constexpr bool kWholeSequences = false;   // work items may be pieces
   static constexpr bool kRecordsFromKeys = false;  // records are not made of the K tiles here
+  static constexpr bool kMathLoads = false;        // a warpgroup of its own loads
   static constexpr int kUnitSlots = 2;
   static constexpr int kThreads = 128 * (MathWarpgroups + 1);
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 3, kRecordStages = 3;
