@@ -440,31 +440,34 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
   for (int chunk = 0; load_place(sm, chunk).x >= 0; chunk++) {
     asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
     const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
-    const int stage = chunk % Layout::kLowerStages, gate = chunk % Layout::kGateStages;
-    const uint32_t parity = ring_parity(chunk, Layout::kLowerStages);
+    const int stage = chunk % Layout::kLowerStages;
     const uint32_t L = sm + Layout::kLower + stage * Layout::kLowerStage,
-                   T = sm + Layout::kRecord + stage * Layout::kRecordStage,
-                   low_parts = sm + Layout::kLowParts,
-                   diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w,
-                   gates = sm + Layout::kGate + gate * Layout::kGateBytes;
-    const uint32_t own_block = w * LowerTile::block(1, 1);
-    mbarrier_wait(sm + Layout::kLowerFull + 8 * stage, parity);
+                   own_block = w * LowerTile::block(1, 1);
+    mbarrier_wait(sm + Layout::kLowerFull + 8 * stage, ring_parity(chunk, Layout::kLowerStages));
     const bool parts = __shfl_sync(~0u, load_shared<int>(L + Layout::kParts), 0) != 0;
-    if (!parts) {
-      invert_diagonal(L + own_block, diagonal, l);
-    } else {
-      invert_diagonal_parts(L + own_block, low_parts + own_block, diagonal, l);
+    {
+      const uint32_t diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
+      if (!parts) {
+        invert_diagonal(L + own_block, diagonal, l);
+      } else {
+        invert_diagonal_parts(L + own_block, sm + Layout::kLowParts + own_block, diagonal, l);
+      }
     }
     named_barrier_sync(kSecondBarrier, 128);
+    asm volatile("" : "+r"(chunk));  // likewise
+    const int gate = chunk % Layout::kGateStages;
+    const uint32_t T = sm + Layout::kRecord + stage * Layout::kRecordStage,
+                   gates = sm + Layout::kGate + gate * Layout::kGateBytes;
     mbarrier_wait(sm + Layout::kGateFull + 8 * gate, ring_parity(chunk, Layout::kGateStages));
     const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l);
     const uint32_t t_at = slice_lane(T + Layout::kSlice * w, w, l, true),
                    blocks = tile_lane(L, l) + own_block;
-    mbarrier_wait(sm + Layout::kRecordEmpty + 8 * stage, parity ^ 1);
+    mbarrier_wait(sm + Layout::kRecordEmpty + 8 * stage,
+                  ring_parity(chunk, Layout::kRecordStages) ^ 1);
     if (!parts) {
       merge_column<Token>(blocks, t_at, beta, w);
     } else {
-      merge_column_parts<Token>(blocks, tile_lane(low_parts, l) + own_block, t_at, beta, w);
+      merge_column_parts<Token>(blocks, blocks - L + (sm + Layout::kLowParts), t_at, beta, w);
     }
     fence_async_proxy();
     mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * stage);
