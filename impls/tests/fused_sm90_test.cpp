@@ -118,15 +118,61 @@ TEST_P(FusedSm90, LongSequences) {
 // That sequences are split is the planner's choice; here it must have made it, and only where
 // asked.
 TEST_P(FusedSm90, SplitsALongSequenceUnlessItMustNot) {
-  const bool invariant = implementation().description().batch_invariant;
+  const Description& description = implementation().description();
   for (const char* gates : {"none", "near_one", "strong"}) {
     const Case inputs = generate_case(Problem::parse(
         "gated_delta:heads=1/1,dim=128,seq=2500,dtype=bf16,h0=normal,gates=" + std::string(gates)));
     DeviceCase on_device(inputs, device());
     const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
     const std::string& choice = plan->info().choice;
-    EXPECT_EQ(choice.find("piece_chunks=0") != std::string::npos, invariant) << choice;
+    if (description.name == "cuda/fused_sm90_one_launch") {
+      EXPECT_EQ(choice.find("one_launch"), 0u) << choice;
+      EXPECT_EQ(plan->info().launches, 1);
+    } else {
+      EXPECT_EQ(choice.find("piece_chunks=0") != std::string::npos, description.batch_invariant)
+          << choice;
+    }
     expect_agrees(inputs);
+  }
+}
+
+// T, P and factors are made by the same steps in either form, and the chain is one: which form the
+// planner takes must not show. Ragged, with padding, in one part and in two (long keys).
+TEST_P(FusedSm90, EveryWholeFormGivesTheSameBits) {
+  if (!implementation().description().batch_invariant) GTEST_SKIP() << "may split sequences";
+  const Implementation& other = find_implementation(
+      Operation::gated_delta, implementation().description().name == "cuda/fused_sm90_one_launch"
+                                  ? "cuda/fused_sm90_invariant"
+                                  : "cuda/fused_sm90_one_launch");
+  for (const char* options : {"gates=mid", "gates=reset,norm=1,keys=unnormalised",
+                              "gates=strong,keys=unnormalised,layout=vk"}) {
+    const Case inputs = generate_case(
+        Problem::parse("gated_delta:heads=2/4,dim=128,dtype=bf16,h0=normal,slots=padding,"
+                       "seq=100+1+0+257+64," +
+                       std::string(options)));
+    const auto outputs_of = [&](const Implementation& form) {
+      DeviceCase on_device(inputs, device());
+      on_device.reset_async();
+      form.plan(inputs.problem, on_device.arguments(), device())->run();
+      return on_device.download();
+    };
+    const Outputs one = outputs_of(implementation()), two = outputs_of(other);
+    EXPECT_TRUE(same_bits(one.output, two.output)) << inputs.problem.to_string();
+    EXPECT_TRUE(same_bits(one.state_pool, two.state_pool)) << inputs.problem.to_string();
+  }
+}
+
+// The one-launch form's work counter is back at its start after every run, however many items were
+// empty.
+TEST_P(FusedSm90, ASecondRunOfAPlanDoesAllWorkAgain) {
+  const Case inputs = generate_case(Problem::parse(
+      "gated_delta:heads=1/8,dim=128,dtype=bf16,gates=mid,slots=padding,seq=70+0+1+64+3"));
+  DeviceCase on_device(inputs, device());
+  const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
+  for (int run = 0; run < 3; ++run) {
+    on_device.reset_async();
+    plan->run();
+    expect_outputs_agree(inputs, on_device.download());
   }
 }
 

@@ -1,13 +1,14 @@
 // cuda/fused_sm90: gated_delta forward for Hopper (sm_90a), Dk = Dv = 128, bfloat16 or float16
 // tokens.
 //
-// Two launches, the second overlapping the first's end: prepare (fused_sm90_prepare.cuh) turns
-// every chunk of 64 tokens into the operands of the chain, in parallel; the chain
-// (fused_sm90_chain.cuh) walks the chunks of each sequence and value head with the state in
-// registers. Where there are few sequences and heads, a launch between them makes what the chain
-// needs to start at several places of a sequence at once (fused_sm90_units.cuh). Gates in any
-// encoding, l2 normalisation of q and k, lengths and slots are read where they are used: no further
-// pass.
+// Two forms with the same bits. Two launches, the second overlapping the first's end: prepare
+// (fused_sm90_prepare.cuh) turns every chunk of 64 tokens into the operands of the chain, in
+// parallel; the chain (fused_sm90_chain.cuh) walks the chunks of each sequence and value head with
+// the state in registers. Where there are few sequences and heads, a launch between them makes what
+// the chain needs to start at several places of a sequence at once (fused_sm90_units.cuh). Or one
+// launch, in whose blocks the chain has those operands made beside it (fused_sm90_one_launch.cuh):
+// no records in memory. Gates in any encoding, l2 normalisation of q and k, lengths and slots are
+// read where they are used: no further pass.
 //
 // Bound by: the chain's dependent matrix groups where there are few heads, the tensor cores at the
 // clock they hold under load and the traffic of the records where there are many. Figures, with how
@@ -73,15 +74,20 @@ constexpr double kPieceChunk = 1.15;  // pieces kernel: no Q, no output
 constexpr double kBytesPerMicrosecond = 4.1e6;
 constexpr double kUnitStart = 3.0;  // initial state, pipeline fill
 constexpr double kKernelStart = 5.0;
-constexpr double kCombine = 1.2;                          // one transition applied
-constexpr int kChunksToForget = 8;                        // at ordinary gates
+constexpr double kCombine = 1.2;    // one transition applied
+constexpr int kChunksToForget = 8;  // at ordinary gates
+constexpr double kOneLaunchChunk = 2.95;
+constexpr double kOneLaunchStart = 10.0;
+constexpr double kPrepareStart = 30.0;  // what prepare costs beside its work, drain included
+constexpr double kPrepareBlock = 6.2;   // per block, four of which share a multiprocessor
+constexpr double kPrepareHead = 2.0;    // per value head of a block
 constexpr std::int64_t kPieceUnitsPerMultiprocessor = 4;  // bounds the workspace
 constexpr std::int64_t kMostMultiprocessors = 144;        // of any sm_90 device
 
 constexpr std::int64_t kCounterBytes = 16;  // the one-launch form's whole workspace
 
 struct Choice {
-  bool one_launch = false;   ///< no records; of the rest nothing applies
+  bool one_launch = false;   ///< no records; nothing of the rest applies
   int halves = 1;            ///< blocks that share one head's V
   int chunks_per_piece = 0;  ///< 0: sequences whole
   int heads_per_block = 1;
@@ -148,14 +154,42 @@ double expected_time(const Problem& problem, const Choice& choice, int multiproc
                 kCombine * static_cast<double>(most_pieces - 2));
 }
 
+/// Expected time of the prepare kernel and of starting the chain after it.
+double prepare_time(const Problem& problem, int heads_per_block, int multiprocessors) {
+  double chunks = 0;
+  for (const std::int64_t length : problem.sequences.lengths)
+    chunks += static_cast<double>((length + kChunk - 1) / kChunk);
+  const double blocks = chunks * static_cast<double>(problem.num_value_heads) / heads_per_block;
+  return kPrepareStart + blocks * (kPrepareBlock + kPrepareHead * heads_per_block) /
+                             (4.0 * static_cast<double>(multiprocessors));
+}
+
+/// Whether the one-launch form is to be expected to win, where that has been measured: as many work
+/// items as multiprocessors, or nearly, of some length.
+bool one_launch_wins(const Problem& problem, const Choice& two_launches, double chain_time,
+                     int multiprocessors) {
+  const std::int64_t units = problem.num_sequences() * problem.num_value_heads;
+  if (problem.num_sequences() > kMostOrderedSequences || 8 * units < 7 * multiprocessors ||
+      problem.total_tokens() < 512 * problem.num_sequences())
+    return false;
+  std::vector<double> times;
+  for (const std::int64_t length : problem.sequences.lengths)
+    if (length > 0)
+      times.push_back(kUnitStart +
+                      static_cast<double>((length + kChunk - 1) / kChunk) * kOneLaunchChunk);
+  std::sort(times.rbegin(), times.rend());
+  return kOneLaunchStart + makespan(times, problem.num_value_heads, multiprocessors) <
+         chain_time + prepare_time(problem, two_launches.heads_per_block, multiprocessors);
+}
+
 bool pieces_fit(const Problem& problem, int chunks, std::int64_t multiprocessors) {
   return piece_slots(problem.total_tokens(), problem.num_sequences(), chunks) *
              problem.num_value_heads <=
          kPieceUnitsPerMultiprocessor * multiprocessors;
 }
 
-/// From the lengths known at planning time; other lengths are as correct. Halves and heads per
-/// block change no bit; pieces do.
+/// From the lengths known at planning time; other lengths are as correct. The form, halves and
+/// heads per block change no bit; pieces do.
 Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
   Choice best;
   if (kind == FusedSm90Kind::one_launch) {
@@ -191,6 +225,7 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
       break;
     }
   }
+  best.one_launch = one_launch_wins(problem, best, best_time, multiprocessors);
   return best;
 }
 
@@ -310,7 +345,8 @@ class FusedSm90 final : public Implementation {
     if (problem.total_tokens() == 0) return 0;
     const std::int64_t most = kPieceUnitsPerMultiprocessor * kMostMultiprocessors;
     if (kind_ == FusedSm90Kind::one_launch) return kCounterBytes;
-    const bool pieces = kind_ == FusedSm90Kind::planned && problem.num_sequences() * problem.num_value_heads <= most;
+    const bool pieces = kind_ == FusedSm90Kind::planned &&
+                        problem.num_sequences() * problem.num_value_heads <= most;
     return workspace_of(problem, pieces ? most : 0).total();
   }
 
@@ -333,10 +369,11 @@ class FusedSm90 final : public Implementation {
     const std::int64_t tokens = problem.total_tokens(), sequences = problem.num_sequences(),
                        heads = problem.num_value_heads;
     const std::int64_t piece_heads =
-        choice.chunks_per_piece == 0
+        choice.one_launch || choice.chunks_per_piece == 0
             ? 0
             : piece_slots(tokens, sequences, choice.chunks_per_piece) * heads;
-    const std::int64_t units = (piece_heads == 0 ? sequences * heads : piece_heads) * choice.halves;
+    const std::int64_t units = (piece_heads == 0 ? sequences * heads : piece_heads) *
+                               (choice.one_launch ? 1 : choice.halves);
 
     Launch launch;
     KernelArguments& a = launch.arguments;

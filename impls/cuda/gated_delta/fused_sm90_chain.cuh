@@ -26,8 +26,8 @@ struct NoLoads {};  ///< other threads of the block load
 /// One math warpgroup. Layout: where the block's operands come from (ChainLayout, or that of the
 /// one-launch kernel). Pieces: the kernel before the chain that makes piece states and transitions;
 /// no Q, P or output. LoadAhead: what the leader loads, begin(item) before the block's first chunk
-/// and next(the chunk's key, query and value stage) in the middle of every chunk, when V's buffer of
-/// the chunk before has become free.
+/// and next(the chunk's key, query and value stage) in the middle of every chunk, when V's buffer
+/// of the chunk before has become free.
 template <typename Layout, typename Token, bool Pieces, typename LoadAhead = NoLoads>
 __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output_map,
                                           const KernelArguments& a, int wg, int t,

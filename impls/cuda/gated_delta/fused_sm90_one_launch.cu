@@ -1,9 +1,8 @@
-// cuda/fused_sm90_one_launch: cuda/fused_sm90 in its one-launch form whatever the problem's size, to
-// compare and to check. The kernel: fused_sm90_one_launch.cuh.
-#include "cuda/gated_delta/fused_sm90_one_launch.cuh"
-
+// cuda/fused_sm90_one_launch: cuda/fused_sm90 in its one-launch form whatever the problem's size,
+// to compare and to check. The kernel: fused_sm90_one_launch.cuh.
 #include "cuda/check.h"
 #include "cuda/gated_delta/fused_sm90.h"
+#include "cuda/gated_delta/fused_sm90_one_launch.cuh"
 #include "cuda/launch_kernel.cuh"
 
 namespace gdn {

@@ -50,21 +50,20 @@ struct OneLaunchLayout {
                             kRecord = kValue + kValueStages * kValueBytes,
                             kLower = kRecord + kRecordStages * kRecordStage,
                             kLowParts = kLower + kLowerStages * kLowerStage,  // one for both stages
-                            kGate = kLowParts + LowerTile::kBytes,
+      kGate = kLowParts + LowerTile::kBytes,
                             kInverseLength = kGate + kGateStages * kGateBytes,  // two of
-                            kKeySquares = kInverseLength + 2 * kLengths,        // two of 4 floats
-                            kUnits = kKeySquares + 32, kNext = kUnits + kUnitSlots * kUnitBytes,  // publish_place's own
-                            kPlace = kNext + 16,         // token, tokens left, head of a chunk
-                            kRawGates = kPlace + 16 * kPlaces,  // [64] gate, [64] beta
-                            kBarriers = kRawGates + 512;
+      kKeySquares = kInverseLength + 2 * kLengths,                              // two of 4 floats
+      kUnits = kKeySquares + 32, kNext = kUnits + kUnitSlots * kUnitBytes,  // publish_place's own
+      kPlace = kNext + 16,                // token, tokens left, head of a chunk
+      kRawGates = kPlace + 16 * kPlaces,  // [64] gate, [64] beta
+      kBarriers = kRawGates + 512;
   // barriers, 8 bytes each
   static constexpr uint32_t kKeyFull = kBarriers, kKeyEmpty = kKeyFull + 8 * kKeyStages,
                             kQueryFull = kKeyEmpty + 8 * kKeyStages,
                             kQueryEmpty = kQueryFull + 8 * kQueryStages,
                             kValueFull = kQueryEmpty + 8 * kQueryStages,
                             kValueEmpty = kValueFull,  // none: who empties it loads
-                            kRecordFull = kValueFull + 8 * kValueStages,
-                            kRecordEmpty = kRecordFull + 8 * kRecordStages,
+      kRecordFull = kValueFull + 8 * kValueStages, kRecordEmpty = kRecordFull + 8 * kRecordStages,
                             kGateFull = kRecordEmpty + 8 * kRecordStages,
                             kGateEmpty = kGateFull + 8 * kGateStages,
                             kLowerFull = kGateEmpty + 8 * kGateStages,
@@ -72,8 +71,7 @@ struct OneLaunchLayout {
                             kUnitFull = kLowerEmpty + 8 * kLowerStages,
                             kUnitEmpty = kUnitFull + 8 * kUnitSlots,
                             // sequences: first tokens [N + 1], then order [N], 16-bit
-                            kOffsets = kUnitEmpty + 8 * kUnitSlots,
-                            kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
+      kOffsets = kUnitEmpty + 8 * kUnitSlots, kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 };
 static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kBarriers % 8 == 0 &&
@@ -119,8 +117,8 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const KernelArgumen
   __syncthreads();
 }
 
-/// The next work item that has tokens and a state; length -1 when there is none. The counter is back at 0 once
-/// every block has found no more.
+/// The next work item that has tokens and a state; length -1 when there is none. The counter is
+/// back at 0 once every block has found no more.
 __device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArguments& a) {
   using Layout = OneLaunchLayout;
   for (;;) {
@@ -172,8 +170,8 @@ __device__ __forceinline__ int4 load_place(uint32_t sm, int n) {
 
 /// One thread: K and Q of a chunk, once the tiles before them are read. Parity: of its round.
 __device__ __forceinline__ void load_key_query(uint32_t sm, const CUtensorMap* query_map,
-                                               const CUtensorMap* key_map,
-                                               const KernelArguments& a, int4 place,
+                                               const CUtensorMap* key_map, const KernelArguments& a,
+                                               int4 place,
                                                RingPosition<OneLaunchLayout::kKeyStages> key,
                                                RingPosition<OneLaunchLayout::kQueryStages> query) {
   using Layout = OneLaunchLayout;
@@ -294,7 +292,8 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
 #pragma unroll 1
     for (int left = u.length; left > 0; left -= kChunk) {
       int l = t & 31;
-      asm volatile("" : "+r"(l));  // lane addresses are made anew for each chunk: hoisted, they spill
+      asm volatile(""
+                   : "+r"(l));  // lane addresses are made anew for each chunk: hoisted, they spill
       const int valid = min(left, kChunk);
       const uint32_t K = sm + Layout::kKey + key.index * Layout::kTileBytes,
                      Q = sm + Layout::kQuery + query.index * Layout::kTileBytes,

@@ -1,8 +1,8 @@
 // What fused_sm90 makes of one chunk and value head before its chain: scanned gates, the unit lower
 // triangular inverse, and from them T = (I + L)^-1 diag(beta) with L = tril(beta K K^T Gamma, -1),
-// and P = tril(scale Q K^T Gamma). The prepare kernel and the auxiliary warpgroups of the one-launch
-// kernel are made of these steps; a step is a warpgroup's, its warp w having block row or column w
-// of 16.
+// and P = tril(scale Q K^T Gamma). The prepare kernel and the auxiliary warpgroups of the
+// one-launch kernel are made of these steps; a step is a warpgroup's, its warp w having block row
+// or column w of 16.
 //
 // The inverse runs 8 -> 16 -> 64: 8x8 diagonal blocks by substitution in float32, merged by float16
 // products with float32 sums. Float16 serves while |L| stays near what unit keys give; a chunk with
@@ -90,8 +90,8 @@ __device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t le
   float sum = 0.f;
 #pragma unroll 2
   for (int i = 0; i < 8; i++) {  // the two panels' units in different order: no bank conflicts
-    const uint4 x = load_shared<uint4>(tile + panel * 8192 +
-                                       swizzle_128(row, (i ^ (4 * panel)) * 16));
+    const uint4 x =
+        load_shared<uint4>(tile + panel * 8192 + swizzle_128(row, (i ^ (4 * panel)) * 16));
     for (const uint32_t pair : {x.x, x.y, x.z, x.w}) {
       const float2 f = unpack<Token>(pair);
       sum += f.x * f.x + f.y * f.y;
@@ -164,8 +164,8 @@ __device__ __forceinline__ void store_factors(uint32_t factors, uint32_t gates, 
 // ---- L and P from K K^T and Q K^T
 // -----------------------------------------------------------------
 
-/// L between K K^T and the inverse, in shared memory: a 16-bit tile below the diagonal blocks, which
-/// then takes the inverted diagonal blocks, and the diagonal blocks in float32.
+/// L between K K^T and the inverse, in shared memory: a 16-bit tile below the diagonal blocks,
+/// which then takes the inverted diagonal blocks, and the diagonal blocks in float32.
 struct LowerTile {
   static constexpr uint32_t kRow = 144;  // bytes: ldmatrix without bank conflicts
   static constexpr uint32_t kBytes = 64 * kRow;
@@ -264,7 +264,8 @@ __device__ __forceinline__ void store_lower_diagonal(uint32_t diagonal, const fl
 /// store_matrix_x4; `transposed`: for store_matrix_x4_trans.
 __device__ __forceinline__ uint32_t slice_lane(uint32_t triangle, int w, int l, bool transposed) {
   const int matrix = l >> 3, rr = l & 7;
-  const int row = transposed ? matrix >> 1 : matrix & 1, unit = transposed ? matrix & 1 : matrix >> 1;
+  const int row = transposed ? matrix >> 1 : matrix & 1,
+            unit = transposed ? matrix & 1 : matrix >> 1;
   return triangle + (16 * w + row * 8 + rr) * 32 + ((unit ^ (rr >> 2)) * 16);
 }
 
@@ -340,8 +341,8 @@ __device__ __forceinline__ void invert_diagonal(uint32_t X, uint32_t diagonal, i
   store_matrix_trans(X + (8 + column) * LowerTile::kRow, pack<__half>(v[0], v[1]));
 }
 /// The same in two bfloat16 parts, by substitution alone, lane = column.
-__device__ __forceinline__ void invert_diagonal_parts(uint32_t X, uint32_t low_X,
-                                                      uint32_t diagonal, int l) {
+__device__ __forceinline__ void invert_diagonal_parts(uint32_t X, uint32_t low_X, uint32_t diagonal,
+                                                      int l) {
   float x[16];
   int column = l & 15;
   asm volatile("" : "+r"(column));

@@ -51,7 +51,8 @@ struct ChainLayout {
                             kRecordFull = kValueEmpty + 32, kRecordEmpty = kRecordFull + 32,
                             kUnitFull = kRecordEmpty + 32, kUnitEmpty = kUnitFull + 16,
                             kUnits = kUnitEmpty + 16;
-  static constexpr uint32_t kBytes = kUnits + kUnitSlots * kUnitBytes + 1024;  // 1024: to align the tiles
+  static constexpr uint32_t kBytes =
+      kUnits + kUnitSlots * kUnitBytes + 1024;  // 1024: to align the tiles
 };
 
 /// A work item as the loading warp hands it on: 12 integers, equal for all readers.
