@@ -45,36 +45,40 @@ struct OneLaunchLayout {
                             kLowerStage = kParts + 16;
   static constexpr uint32_t kLengths = 512;  // inverse lengths [64] of K, [64] of Q
 
-  static constexpr uint32_t kKey = 0, kQuery = kKey + kKeyStages * kTileBytes,
-                            kValue = kQuery + kQueryStages * kTileBytes,
-                            kRecord = kValue + kValueStages * kValueBytes,
-                            kLower = kRecord + kRecordStages * kRecordStage,
-                            kLowParts = kLower + kLowerStages * kLowerStage,  // one for both stages
-      kGate = kLowParts + LowerTile::kBytes,
-                            kInverseLength = kGate + kGateStages * kGateBytes,  // two of
-      kKeySquares = kInverseLength + 2 * kLengths,                              // two of 4 floats
-      kUnits = kKeySquares + 32, kNext = kUnits + kUnitSlots * kUnitBytes,  // publish_place's own
-      kPlace = kNext + 16,                // token, tokens left, head of a chunk
-      kRawGates = kPlace + 16 * kPlaces,  // [64] gate, [64] beta
-      kBarriers = kRawGates + 512;
+  static constexpr uint32_t kKey = 0;
+  static constexpr uint32_t kQuery = kKey + kKeyStages * kTileBytes;
+  static constexpr uint32_t kValue = kQuery + kQueryStages * kTileBytes;
+  static constexpr uint32_t kRecord = kValue + kValueStages * kValueBytes;
+  static constexpr uint32_t kLower = kRecord + kRecordStages * kRecordStage;
+  static constexpr uint32_t kLowParts = kLower + kLowerStages * kLowerStage;  // one for both stages
+  static constexpr uint32_t kGate = kLowParts + LowerTile::kBytes;
+  static constexpr uint32_t kInverseLength = kGate + kGateStages * kGateBytes;  // two of
+  static constexpr uint32_t kKeySquares = kInverseLength + 2 * kLengths;        // two of 4 floats
+  static constexpr uint32_t kUnits = kKeySquares + 32;
+  static constexpr uint32_t kNext = kUnits + kUnitSlots * kUnitBytes;  // publish_place's own
+  static constexpr uint32_t kPlace = kNext + 16;  // token, tokens left, head of a chunk
+  static constexpr uint32_t kRawGates = kPlace + 16 * kPlaces;  // [64] gate, [64] beta
   // barriers, 8 bytes each
-  static constexpr uint32_t kKeyFull = kBarriers, kKeyEmpty = kKeyFull + 8 * kKeyStages,
-                            kQueryFull = kKeyEmpty + 8 * kKeyStages,
-                            kQueryEmpty = kQueryFull + 8 * kQueryStages,
-                            kValueFull = kQueryEmpty + 8 * kQueryStages,
-                            kValueEmpty = kValueFull,  // none: who empties it loads
-      kRecordFull = kValueFull + 8 * kValueStages, kRecordEmpty = kRecordFull + 8 * kRecordStages,
-                            kGateFull = kRecordEmpty + 8 * kRecordStages,
-                            kGateEmpty = kGateFull + 8 * kGateStages,
-                            kLowerFull = kGateEmpty + 8 * kGateStages,
-                            kLowerEmpty = kLowerFull + 8 * kLowerStages,
-                            kUnitFull = kLowerEmpty + 8 * kLowerStages,
-                            kUnitEmpty = kUnitFull + 8 * kUnitSlots,
-                            // sequences: first tokens [N + 1], then order [N], 16-bit
-      kOffsets = kUnitEmpty + 8 * kUnitSlots, kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
+  static constexpr uint32_t kKeyFull = kRawGates + 512;
+  static constexpr uint32_t kKeyEmpty = kKeyFull + 8 * kKeyStages;
+  static constexpr uint32_t kQueryFull = kKeyEmpty + 8 * kKeyStages;
+  static constexpr uint32_t kQueryEmpty = kQueryFull + 8 * kQueryStages;
+  static constexpr uint32_t kValueFull = kQueryEmpty + 8 * kQueryStages;
+  static constexpr uint32_t kValueEmpty = kValueFull;  // none: who empties it loads
+  static constexpr uint32_t kRecordFull = kValueFull + 8 * kValueStages;
+  static constexpr uint32_t kRecordEmpty = kRecordFull + 8 * kRecordStages;
+  static constexpr uint32_t kGateFull = kRecordEmpty + 8 * kRecordStages;
+  static constexpr uint32_t kGateEmpty = kGateFull + 8 * kGateStages;
+  static constexpr uint32_t kLowerFull = kGateEmpty + 8 * kGateStages;
+  static constexpr uint32_t kLowerEmpty = kLowerFull + 8 * kLowerStages;
+  static constexpr uint32_t kUnitFull = kLowerEmpty + 8 * kLowerStages;
+  static constexpr uint32_t kUnitEmpty = kUnitFull + 8 * kUnitSlots;
+  // sequences: first tokens [N + 1], then order [N], 16-bit
+  static constexpr uint32_t kOffsets = kUnitEmpty + 8 * kUnitSlots;
+  static constexpr uint32_t kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 };
-static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kBarriers % 8 == 0 &&
+static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kKeyFull % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
               OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kUnits % 16 == 0);
 
