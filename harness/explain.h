@@ -25,7 +25,8 @@ Explanation explain(const CheckedReference& reference, const Implementation& imp
 
 /// A file (replaced) with reference_X, X and X_difference for every output X of the operation:
 /// output, final_state, conv_output, conv_state; shapes as in outputs files. Differences are
-/// rounded once, after subtraction in float64.
+/// rounded once, after subtraction in float64; NaN where the reference was sampled and not
+/// evaluated.
 void write_tensors(const CheckedReference& reference, const Explanation& explanation,
                    const OutputsOrigin& origin, const std::string& path);
 

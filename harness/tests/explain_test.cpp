@@ -242,6 +242,30 @@ TEST_F(Changed, SavedTensorsAreReferenceOutputsAndTheirDifference) {
   EXPECT_NO_THROW(file.floats("final_state_difference", {2, 4, 24, 24}, "[slots, Hv, Dk, Dv]"));
 }
 
+// A layer whose recurrence is right and whose convolution is not.
+TEST(ExplainedLayer, WindowsOfShortSequencesAreNamed) {
+  const Case inputs = generate_case(Problem::parse(
+      "gated_delta_layer:heads=2/4,dim=16,seq=20+2+0+33,gate=logits,beta=logit,norm=1,h0=normal"));
+  const CheckedReference reference(inputs);
+  const auto narrowed = [](const std::vector<double>& wide) {
+    return std::vector<float>(wide.begin(), wide.end());
+  };
+  const auto& wide = reference.wide();
+  Outputs outputs;
+  outputs.output = narrowed(wide.output);
+  outputs.state_pool = narrowed(wide.state_pool);
+  outputs.conv_output = narrowed(wide.conv_output);
+  outputs.conv_state = narrowed(wide.conv_state);
+  ASSERT_TRUE(explain(reference, outputs, 64).passed());
+  const std::int64_t window = 3 * inputs.problem.conv_channels();
+  outputs.conv_state[static_cast<std::size_t>(window)] += 1;  // of sequence 1, two tokens long
+  const Explanation explanation = explain(reference, outputs, 64);
+  EXPECT_FALSE(explanation.passed());
+  ASSERT_EQ(explanation.patterns.size(), 1u);
+  EXPECT_EQ(explanation.patterns.front().place, "short window");
+  EXPECT_TRUE(explanation.anatomy.wrong.empty()) << "no head of the recurrence";
+}
+
 TEST(WrongSets, PrintRunsAndStopAfterFour) {
   EXPECT_EQ((WrongSet{5, {}}.to_string()), "none (0 of 5)");
   EXPECT_EQ((WrongSet{9, {1, 2, 3, 7}}.to_string()), "1 .. 3, 7 (4 of 9)");
