@@ -14,7 +14,8 @@ gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
 gdn_implementation(cuda/gated_delta/chunkwise.cu
-  cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/chunkwise_f32_16.cu
+  cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
+  cuda/gated_delta/chunk/chunkwise_f32_16.cu
   cuda/gated_delta/chunk/chunkwise_f32_32.cu cuda/gated_delta/chunk/chunkwise_f32_64.cu
   cuda/gated_delta/chunk/chunkwise_f32_128.cu cuda/gated_delta/chunk/chunkwise_bf16_16.cu
   cuda/gated_delta/chunk/chunkwise_bf16_32.cu cuda/gated_delta/chunk/chunkwise_bf16_64.cu

@@ -1,5 +1,6 @@
 // Variants of the recurrence (update, steps, decay) over all implementations: each either agrees
 // with the float64 recurrence or is refused with a reason in words, in every combination.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -91,14 +92,19 @@ TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
 }
 
 // So that the tests below run them rather than skip.
-TEST(VariantGuard, TheseFormsNameEveryVariant) {
+TEST(VariantGuard, TheseFormsNameTheirVariants) {
   const std::set<std::string> forms = {"cpu/naive", "cpu/recurrent", "cpu/chunkwise", "cuda/naive",
                                        "cuda/recurrent"};
   for (const Implementation* implementation : implementations_of(Operation::gated_delta)) {
     const std::string& name = implementation->description().name;
-    if (forms.count(name) == 0) continue;
+    if (forms.count(name) == 0 && name != "cuda/chunkwise") continue;
     for (const std::string& text : with_each_variant("gated_delta:heads=1/2,dim=64,seq=70")) {
-      EXPECT_TRUE(implementation->supports(Problem::parse(text))) << name << " " << text;
+      const Problem problem = Problem::parse(text);
+      if (name == "cuda/chunkwise" && problem.decay == DecayPer::channel) {
+        expect_refused(*implementation, problem, "decay=channel");
+      } else {
+        EXPECT_TRUE(implementation->supports(problem)) << name << " " << text;
+      }
     }
   }
 }
@@ -117,10 +123,16 @@ TEST_P(RecurrenceVariants, AgreeWithTheReference) {
 }
 
 TEST_P(RecurrenceVariants, AgreeWhateverTheHeadDims) {
-  expect_all_agree(with_each_variant(
+  std::vector<std::string> problems = with_each_variant(
       "gated_delta:heads=1/2,dim=60x100,seq=70+5,dtype=bf16,gates=real,h0=normal,layout=vk,"
-      "slots=padding"));
-  expect_all_agree(with_each_variant("gated_delta:heads=1/2,dim=96x200,seq=35,gates=mid"));
+      "slots=padding");
+  for (const char* dim : {"96x200", "256x64"}) {
+    for (const std::string& text :
+         with_each_variant("gated_delta:heads=1/2,seq=35,gates=mid,dim=" + std::string(dim))) {
+      problems.push_back(text);
+    }
+  }
+  expect_all_agree(problems);
 }
 
 TEST_P(RecurrenceVariants, AgreeInEveryGateRegime) {
@@ -217,13 +229,65 @@ TEST_P(RecurrenceVariants, StepsAreTokensWithoutDecayOrReading) {
   }
 }
 
-TEST_P(RecurrenceVariants, KeepTheirPrecisionOverLongSequences) {
-  for (const char* variant : {"decay=channel", "update=additive", "steps=2"}) {
-    expect_all_agree(
-        {"gated_delta:heads=1/1,dim=64x32,seq=2000,gates=near_one,h0=normal," +
-             std::string(variant),
-         "gated_delta:heads=1/1,dim=64x32,seq=2000,gates=real," + std::string(variant)});
+// Chunks begin and end anywhere in a token where a form counts them in steps; a padding sequence's
+// outputs, and those of the sequence after it, begin at whole tokens all the same.
+TEST_P(RecurrenceVariants, ChunksMayEndWithinAToken) {
+  for (const char* steps : {"3", "5", "7", "16"}) {
+    for (const char* update : {"delta", "additive"}) {
+      expect_all_agree(
+          {"gated_delta:heads=1/2,dim=64x48,seq=1+41+0+23+12,gates=mid,h0=normal,norm=1,"
+           "slots=padding,chunk=16,steps=" +
+           std::string(steps) + ",update=" + update});
+    }
   }
+}
+
+// Keys and values at a token stride of their own: taken, or refused with the array's name.
+TEST_P(RecurrenceVariants, StepsOfTokensAtAStride) {
+  const Problem problem = Problem::parse("gated_delta:heads=1/2,dim=64,seq=40+7,gates=mid,steps=2");
+  if (!implementation().supports(problem)) GTEST_SKIP();
+  const Case inputs = generate_case(problem);
+  const auto at_stride = [&](const std::vector<float>& dense, std::int64_t per_token,
+                             std::int64_t stride) {
+    std::vector<float> rows(static_cast<std::size_t>(problem.total_tokens() * stride),
+                            std::numeric_limits<float>::quiet_NaN());
+    for (std::int64_t t = 0; t < problem.total_tokens(); ++t) {
+      std::copy_n(dense.begin() + t * per_token, per_token, rows.begin() + t * stride);
+    }
+    const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(float));
+    DeviceBuffer buffer = device().allocate(bytes);
+    device().upload(buffer.data(), rows.data(), bytes);
+    return buffer;
+  };
+  DeviceCase on_device(inputs, device());
+  GatedDeltaArguments strided = std::get<GatedDeltaArguments>(on_device.arguments());
+  strided.key_token_stride = problem.keys_per_token() + 32;
+  strided.value_token_stride = problem.values_per_token() + 16;
+  const DeviceBuffer keys =
+      at_stride(inputs.key, problem.keys_per_token(), strided.key_token_stride);
+  const DeviceBuffer values =
+      at_stride(inputs.value, problem.values_per_token(), strided.value_token_stride);
+  strided.key = keys.data();
+  strided.value = values.data();
+  try {
+    implementation().plan(problem, strided, device())->run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
+    EXPECT_NE(std::string(error.what()).find("k: tokens"), std::string::npos) << error.what();
+    return;
+  }
+  expect_outputs_agree(inputs, on_device.download());
+}
+
+TEST_P(RecurrenceVariants, KeepTheirPrecisionOverLongSequences) {
+  std::vector<std::string> problems;
+  for (const char* variant : {"decay=channel", "update=additive", "steps=2"}) {
+    for (const char* gates : {"near_one,h0=normal", "real"}) {
+      problems.push_back("gated_delta:heads=1/1,dim=64x32,seq=2000,gates=" + std::string(gates) +
+                         "," + variant);
+    }
+  }
+  expect_all_agree(problems);
 }
 
 GDN_INSTANTIATE_FOR(RecurrenceVariants, Operation::gated_delta);

@@ -8,6 +8,11 @@
 //   stage_states   V' = U - W S,  S <- gamma_C S + (diag(gamma_C / gamma) K)^T V': serial over
 //   chunks stage_outputs  O = scale (diag(gamma) Q S + lower(Q K^T * D) V')
 //
+// Variants: with the additive update V' = diag(beta) V takes the place of stages inverse and wu
+// (stage_additive) and the state pass has one product less; several steps per token are so many
+// rows (step_rows). One decay per key channel stands inside the products K K^T and Q K^T, which
+// these stages form without it: refused.
+//
 // 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
 // error of float32 (chunk/fragments.cuh). Any Dk up to 256 and any Dv whose rows are multiples of
 // 16 bytes; chunks of 16, 32, 64, 128.
@@ -108,8 +113,10 @@ struct WorkspaceSizes {
   std::int64_t max_chunks = 0;
   std::int64_t first_chunk = 0, sequence = 0, norms = 0, gates = 0, inverse = 0, w = 0, values = 0,
                states = 0;
+  std::int64_t row_offsets = 0, row_log_decay = 0;  ///< StepRows
   std::int64_t total() const {
-    return first_chunk + sequence + 2 * norms + gates + inverse + w + values + states;
+    return first_chunk + sequence + 2 * norms + gates + inverse + w + values + states +
+           row_offsets + row_log_decay;
   }
 };
 
@@ -121,16 +128,23 @@ WorkspaceSizes workspace_sizes(const Problem& problem) {
   const std::int64_t key_blocks = blocks_of_16(static_cast<int>(problem.key_head_dim));
   const std::int64_t value_blocks = blocks_of_16(static_cast<int>(problem.value_head_dim));
   WorkspaceSizes sizes;
-  sizes.max_chunks = max_chunks(problem.total_tokens(), problem.num_sequences(), C);
+  const std::int64_t rows = problem.total_tokens() * problem.steps;
+  sizes.max_chunks = max_chunks(rows, problem.num_sequences(), C);
   const std::int64_t chunk_heads = sizes.max_chunks * problem.num_value_heads;
   sizes.first_chunk = 4 * (problem.num_sequences() + 1);
   sizes.sequence = 4 * sizes.max_chunks;
-  sizes.norms = problem.normalize_qk ? 4 * problem.total_tokens() * problem.num_key_heads : 0;
+  sizes.norms = problem.normalize_qk ? 4 * rows * problem.num_key_heads : 0;
   sizes.gates = chunk_heads * 7 * 4 * C;
-  sizes.inverse = chunk_heads * triangle_blocks(static_cast<int>(C)) * kFragmentElements * 4;
-  sizes.w = chunk_heads * blocks * key_blocks * block_bytes;
+  if (problem.update == UpdateRule::delta) {
+    sizes.inverse = chunk_heads * triangle_blocks(static_cast<int>(C)) * kFragmentElements * 4;
+    sizes.w = chunk_heads * blocks * key_blocks * block_bytes;
+  }
   sizes.values = chunk_heads * blocks * value_blocks * block_bytes;
   sizes.states = chunk_heads * key_blocks * value_blocks * block_bytes;
+  if (problem.steps > 1) {
+    sizes.row_offsets = 8 * (problem.num_sequences() + 1);
+    sizes.row_log_decay = 4 * rows * problem.num_value_heads;
+  }
   return sizes;
 }
 
@@ -144,7 +158,10 @@ class Chunkwise final : public Implementation {
         .form = "chunkwise",
         .summary = "WY form in separate kernels on tensor cores; bound by what they hand over",
         .resources = "up to 227 KB of shared memory (fewer at small Dk and chunks)",
-        .min_compute_capability = 80};
+        .min_compute_capability = 80,
+        .variants = {.additive_update = true,
+                     .most_steps = Variants::all().most_steps,
+                     .decay_per_channel = false}};
     return description;
   }
 
@@ -202,10 +219,19 @@ class Chunkwise final : public Implementation {
     w.w = allocate(sizes.w);
     w.values = allocate(sizes.values);
     w.states = allocate(sizes.states);
+    if (problem.steps > 1) {
+      launch.rows.sequence_offsets = static_cast<std::int64_t*>(allocate(sizes.row_offsets));
+      launch.rows.log_decay = static_cast<float*>(allocate(sizes.row_log_decay));
+      launch.tokens = launch.params;
+      launch.params = params_of_step_rows(launch.tokens, launch.rows);
+    }
 
     PlanInfo info;
     info.chunk = chunk_of(problem);
-    info.launches = launch.token_capacity == 0 ? 0 : (problem.normalize_qk ? 7 : 6);
+    if (launch.token_capacity > 0) {
+      info.launches = (problem.update == UpdateRule::delta ? 6 : 5) +
+                      (problem.normalize_qk ? 1 : 0) + (problem.steps > 1 ? 1 : 0);
+    }
     info.choice = "state_warps=" + std::to_string(launch.state_warps) +
                   " state_stages=" + std::to_string(launch.state_stages);
     return std::make_unique<LaunchPlan>(

@@ -5,6 +5,7 @@
 
 #include "cuda/check.h"
 #include "cuda/gated_delta/chunk/chunkwise_launch.cuh"
+#include "cuda/gated_delta/chunk/stage_additive.cuh"
 #include "cuda/gated_delta/chunk/stage_gates.cuh"
 #include "cuda/gated_delta/chunk/stage_inverse.cuh"
 #include "cuda/gated_delta/chunk/stage_outputs.cuh"
@@ -31,16 +32,25 @@ int chunkwise_shared_bytes(const ChunkwiseLaunch& launch) {
        outputs_layout<Element, C>(launch.params.key_head_dim, launch.params.value_head_dim).bytes});
 }
 
-/// Calls function(kernel) with the state pass that has registers for Dk.
+/// Calls function(kernel) with the state pass that has registers for Dk. The additive one, which
+/// has fewer products, has no version of its own for Dk up to 64.
 template <typename Element, int C, typename Function>
-void with_states_kernel(int key_head_dim, Function&& function) {
-  if (key_head_dim > 128) {
-    function(states_kernel<Element, C, 16>);
-  } else if (key_head_dim > 64) {
-    function(states_kernel<Element, C, 8>);
+void with_states_kernel(const GatedDeltaParams& p, Function&& function) {
+  if (p.additive_update) {
+    function(p.key_head_dim > 128 ? states_kernel<Element, C, 16, true>
+                                  : states_kernel<Element, C, 8, true>);
+  } else if (p.key_head_dim > 128) {
+    function(states_kernel<Element, C, 16, false>);
+  } else if (p.key_head_dim > 64) {
+    function(states_kernel<Element, C, 8, false>);
   } else {
-    function(states_kernel<Element, C, 4>);
+    function(states_kernel<Element, C, 4, false>);
   }
+}
+
+template <typename Element, int C>
+auto* outputs_kernel_of(const GatedDeltaParams& p) {
+  return p.steps > 1 ? outputs_kernel<Element, C, true> : outputs_kernel<Element, C, false>;
 }
 
 template <typename Element, int C>
@@ -51,10 +61,10 @@ void configure_chunkwise(const ChunkwiseLaunch& launch) {
   };
   allow(inverse_kernel<Element, C>, sizeof(InverseShared<Element, C>));
   allow(wu_kernel<Element, C>, sizeof(WuShared<Element, C>));
-  with_states_kernel<Element, C>(launch.params.key_head_dim, [&](auto* kernel) {
-    allow(kernel, states_shared_bytes<Element, C>(launch));
-  });
-  allow(outputs_kernel<Element, C>,
+  allow(additive_kernel<Element, C>, sizeof(AdditiveShared<Element, C>));
+  with_states_kernel<Element, C>(
+      launch.params, [&](auto* kernel) { allow(kernel, states_shared_bytes<Element, C>(launch)); });
+  allow(outputs_kernel_of<Element, C>(launch.params),
         outputs_layout<Element, C>(launch.params.key_head_dim, launch.params.value_head_dim).bytes);
 }
 
@@ -66,28 +76,36 @@ void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
   constexpr int kWarps = kGateThreads / 32;
   if (w.max_chunks == 0 || launch.token_capacity == 0) return;
   const std::int64_t chunk_heads = w.max_chunks * p.num_value_heads;
+  const bool many_steps = p.steps > 1;
 
+  if (many_steps) enqueue_step_rows(launch.tokens, launch.rows, launch.token_capacity, stream);
   enqueue_chunk_map(p, w.map, C, stream);
   if (p.normalize_qk) {
-    const auto norm_warps = launch.token_capacity * p.num_key_heads;
-    launch_kernel(norms_kernel<Element>, blocks((norm_warps + kWarps - 1) / kWarps), kGateThreads,
-                  0, stream, p, w);
+    const auto norm_warps = launch.token_capacity * p.steps * p.num_key_heads;
+    launch_kernel(many_steps ? norms_kernel<Element, true> : norms_kernel<Element, false>,
+                  blocks((norm_warps + kWarps - 1) / kWarps), kGateThreads, 0, stream, p, w);
   }
   launch_kernel(gates_kernel<C>, blocks((chunk_heads + kWarps - 1) / kWarps), kGateThreads, 0,
                 stream, p, w);
-  launch_kernel(inverse_kernel<Element, C>, blocks(chunk_heads), 2 * C,
-                sizeof(InverseShared<Element, C>), stream, p, w);
-  const int slabs = wu_slabs(p.value_head_dim) + wu_slabs(p.key_head_dim);
-  launch_kernel(wu_kernel<Element, C>, blocks(chunk_heads * slabs), kWuThreads,
-                sizeof(WuShared<Element, C>), stream, p, w);
+  const int value_slabs = wu_slabs(p.value_head_dim);
+  if (p.additive_update) {
+    launch_kernel(additive_kernel<Element, C>, blocks(chunk_heads * value_slabs), kWuThreads,
+                  sizeof(AdditiveShared<Element, C>), stream, p, w);
+  } else {
+    launch_kernel(inverse_kernel<Element, C>, blocks(chunk_heads), 2 * C,
+                  sizeof(InverseShared<Element, C>), stream, p, w);
+    const int slabs = value_slabs + wu_slabs(p.key_head_dim);
+    launch_kernel(wu_kernel<Element, C>, blocks(chunk_heads * slabs), kWuThreads,
+                  sizeof(WuShared<Element, C>), stream, p, w);
+  }
   const std::int64_t tiles =
       (blocks_of_16(p.value_head_dim) + launch.state_warps - 1) / launch.state_warps;
-  with_states_kernel<Element, C>(p.key_head_dim, [&](auto* kernel) {
+  with_states_kernel<Element, C>(p, [&](auto* kernel) {
     launch_kernel(kernel, blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles),
                   32 * (launch.state_warps + kLoadingWarps),
                   states_shared_bytes<Element, C>(launch), stream, p, w, launch.state_stages);
   });
-  launch_kernel(outputs_kernel<Element, C>, blocks(chunk_heads), kOutputThreads<C>,
+  launch_kernel(outputs_kernel_of<Element, C>(p), blocks(chunk_heads), kOutputThreads<C>,
                 outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim).bytes, stream, p, w);
 }
 

@@ -5,15 +5,18 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
+#include "cuda/gated_delta/chunk/step_rows.cuh"
 
 namespace gdn::cuda {
 
 struct ChunkwiseLaunch {
-  GatedDeltaParams params;
+  GatedDeltaParams params;  ///< with several steps per token, of rows (params_of_step_rows)
   ChunkwiseWorkspace workspace;
   std::int64_t token_capacity = 0;  ///< T
-  int state_warps = 4;              ///< 16 value dimensions each, in a block of the state pass
-  int state_stages = 2;             ///< chunks it holds in shared memory
+  GatedDeltaParams tokens;          ///< as given; like `rows` only with several steps per token
+  StepRows rows;
+  int state_warps = 4;   ///< 16 value dimensions each, in a block of the state pass
+  int state_stages = 2;  ///< chunks it holds in shared memory
 };
 
 /// Dynamic shared memory of the largest kernel, in bytes, with what the state pass is given.

@@ -18,11 +18,11 @@ namespace gdn::cuda {
 struct ChunkwiseWorkspace {
   ChunkMap map;
   std::int64_t max_chunks = 0;
-  float* query_norm = nullptr;  ///< [T, Hk] 1 / norm; only with normalize_qk
+  float* query_norm = nullptr;  ///< [T n, Hk] 1 / norm; only with normalize_qk
   float* key_norm = nullptr;
   void* gates = nullptr;     ///< ChunkGates<C>
-  float* inverse = nullptr;  ///< T = L^-1, float32, lower blocks [NB (NB + 1) / 2]
-  void* w = nullptr;         ///< W = T diag(beta gamma) K, 16-bit [NB][Kb]
+  float* inverse = nullptr;  ///< T = L^-1, float32, lower blocks [NB (NB + 1) / 2]; delta only
+  void* w = nullptr;         ///< W = T diag(beta gamma) K, 16-bit [NB][Kb]; delta only
   void* values = nullptr;    ///< U^T = (T diag(beta) V)^T, then V'^T, 16-bit [Vb][NB]
   void* states = nullptr;    ///< S^T at each chunk's start, 16-bit [Vb][Kb]
 };

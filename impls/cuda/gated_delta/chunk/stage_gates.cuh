@@ -11,8 +11,9 @@ namespace gdn::cuda {
 
 constexpr int kGateThreads = 256;
 
-/// One warp per (token, key head): 1 / sqrt(sum x^2 + 1e-6) of q and k.
-template <typename Element>
+/// One warp per (token, key head): 1 / sqrt(sum x^2 + 1e-6) of q and k. kSteps: per step, the query
+/// that of its token.
+template <typename Element, bool kSteps>
 __global__ void __launch_bounds__(kGateThreads)
     norms_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -21,7 +22,7 @@ __global__ void __launch_bounds__(kGateThreads)
   const std::int64_t token = index / p.num_key_heads;
   const int head = static_cast<int>(index % p.num_key_heads);
   if (token >= p.sequence_offsets[p.num_sequences]) return;
-  const Element* const query = query_at<Element>(p, token, head);
+  const Element* const query = query_at<Element>(p, kSteps ? token / p.steps : token, head);
   const Element* const key = key_at<Element>(p, token, head);
   float query_squares = 0;
   float key_squares = 0;

@@ -6,11 +6,15 @@
 // 16 tokens. The blocks of S and V' come straight from global memory (L1 serves the block's other
 // warps) in the order in which the products take them.
 //
+// With several steps per token the query of a token stands in its last step's row, and the other
+// rows of the products are left unused.
+//
 // Bound by: memory; S alone is Dk Dv / C elements a token and head.
 #pragma once
 
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/output_pair.cuh"
+#include "cuda/gated_delta/chunk/step_rows.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
 
 namespace gdn::cuda {
@@ -54,7 +58,28 @@ __host__ __device__ constexpr OutputsLayout outputs_layout(int key_head_dim, int
   return at;
 }
 
-template <typename Element, int C>
+/// The queries of the tokens whose last step is in the chunk, each in that step's row; zeros in the
+/// others.
+template <typename Element>
+__device__ __forceinline__ void copy_queries_of_steps_async(const GatedDeltaParams& p,
+                                                            Element* tile, int stride, int rows,
+                                                            const ChunkSpan& span, int key_head,
+                                                            int padded_columns, int thread,
+                                                            int num_threads) {
+  constexpr int kVector = 16 / sizeof(Element);
+  const RowTokens<true> tokens(p, span.first_token);
+  const int vectors = padded_columns / kVector;
+  for (int i = thread; i < rows * vectors; i += num_threads) {
+    const int row = i / vectors;
+    const int column = i % vectors * kVector;
+    const bool valid = row < span.length && tokens.is_last(row) && column < p.key_head_dim;
+    copy16_async_if(valid, tile + row * stride + column,
+                    valid ? query_at<Element>(p, tokens.token(row), key_head) + column
+                          : query_at<Element>(p, 0, 0));
+  }
+}
+
+template <typename Element, int C, bool kSteps>
 __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C < 128 ? 4 : 1)
     outputs_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w) {
   constexpr int kBlocks = C / 16;
@@ -76,10 +101,12 @@ __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C <
   const int head = static_cast<int>(blockIdx.x % p.num_value_heads);
   const int key_head = head / p.value_heads_per_key_head;
   const ChunkSpan span = chunk_span<C>(p, w.map, chunk);
+  const RowTokens<kSteps> tokens(p, span.first_token);
   if (span.length == 0) return;
   if (span.padding) {
-    store_zero_outputs(p, {span.first_token, span.length, -1}, head, 0, p.value_head_dim, thread,
-                       kThreads);
+    const std::int64_t first = tokens.first_token;
+    const std::int64_t end = tokens.token(span.length);
+    store_zero_outputs(p, {first, end - first, -1}, head, 0, p.value_head_dim, thread, kThreads);
     return;
   }
   const std::int64_t index = chunk_head(p, chunk, head);
@@ -106,9 +133,14 @@ __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C <
   };
 
   copy_async(&gates, gates_at<C>(w, index), sizeof(ChunkGates<C>), thread, kThreads);
-  copy_rows_async(query_tile, query_stride, query_at<Element>(p, span.first_token, key_head),
-                  p.query_token_stride, C, span.length, p.key_head_dim, 16 * key_blocks, thread,
-                  kThreads);
+  if constexpr (kSteps) {
+    copy_queries_of_steps_async(p, query_tile, query_stride, C, span, key_head, 16 * key_blocks,
+                                thread, kThreads);
+  } else {
+    copy_rows_async(query_tile, query_stride, query_at<Element>(p, span.first_token, key_head),
+                    p.query_token_stride, C, span.length, p.key_head_dim, 16 * key_blocks, thread,
+                    kThreads);
+  }
   const Element* const key = key_at<Element>(p, span.first_token, key_head);
   Accumulator products[kBlocks];  // Q K^T, blocks (i, 0 .. i)
 #pragma unroll
@@ -203,9 +235,9 @@ __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C <
       for (int e = 0; e < 8; e += 2) {
         const int r = 16 * i + fragment_row(lane, e);
         const int v = 16 * (first + g) + fragment_column(lane, e);
-        if (r < span.length && v < p.value_head_dim) {
-          store_output_pair<Element>(p, output_index(p, span.first_token + r, head, v),
-                                     sums[g].value[e], sums[g].value[e + 1]);
+        if (r < span.length && v < p.value_head_dim && tokens.is_last(r)) {
+          store_output_pair<Element>(p, output_index(p, tokens.token(r), head, v), sums[g].value[e],
+                                     sums[g].value[e + 1]);
         }
       }
     }

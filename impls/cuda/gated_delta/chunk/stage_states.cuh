@@ -8,6 +8,8 @@
 // for stage 6. A block is 1 to 4 such warps, which share W and K in shared memory, and 2 warps that
 // copy the next chunk's there meanwhile.
 //
+// With the additive update V' = U and there is no W: only the second of the two equations is left.
+//
 // Bound by: latency of one chunk (two dependent chains of products) where sequences and heads are
 // few, and then by shared-memory reads of W and K (2 C Dk elements a warp and chunk); by memory
 // where many.
@@ -51,7 +53,7 @@ inline __host__ __device__ int state_exchange_bytes(int key_head_dim, int warps)
 
 /// kKeyBlocks: 16-row blocks of S that are computed; Dk <= 16 kKeyBlocks. Block: a warp for
 /// each 16 value dimensions, then kLoadingWarps. `stages`: 1 or 2 chunks in shared memory.
-template <typename Element, int C, int kKeyBlocks>
+template <typename Element, int C, int kKeyBlocks, bool kAdditive>
 __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
                                   kKeyBlocks <= 8 && sizeof(Element) == 2 ? 2 : 1)
     states_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w, int stages) {
@@ -107,9 +109,11 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
       unsigned char* const stage = stage_at(c);
       const std::int64_t index = chunk_head(p, first_chunk + c, head);
       const std::int64_t done = static_cast<std::int64_t>(c) * C;
-      copy_async(stage, w_at<Element, C>(w, p, index),
-                 kBlocks * key_blocks * kFragmentElements * static_cast<int>(sizeof(Element)),
-                 loader, 32 * kLoadingWarps);
+      if constexpr (!kAdditive) {
+        copy_async(stage, w_at<Element, C>(w, p, index),
+                   kBlocks * key_blocks * kFragmentElements * static_cast<int>(sizeof(Element)),
+                   loader, 32 * kLoadingWarps);
+      }
       copy_rows_async(reinterpret_cast<Element*>(stage + layout.key), tile_stride(16 * key_blocks),
                       key_at<Element>(p, span.first + done, head / p.value_heads_per_key_head),
                       p.key_token_stride, C,
@@ -167,8 +171,10 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
 #pragma unroll
           for (int g = 0; g < kGroup; ++g) {
             sums[g] = widen(load_stored_fragment(U + (first + g) * kFragmentElements, lane));
+            if constexpr (!kAdditive) {
 #pragma unroll
-            for (float& value : sums[g].value) value = -value;
+              for (float& value : sums[g].value) value = -value;
+            }
           }
 #pragma unroll
           for (int kk = 0; kk < kKeyBlocks; ++kk) {
@@ -178,19 +184,24 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
             if (first == 0 && kk < key_blocks) {
               store_fragment(states + kk * kFragmentElements, operand, lane);
             }
+            if constexpr (!kAdditive) {
 #pragma unroll
-            for (int g = 0; g < kGroup; ++g) {
-              const Element* const block = W + ((first + g) * key_blocks + at) * kFragmentElements;
-              multiply_add(sums[g], operand, load_stored_fragment(block, lane));
+              for (int g = 0; g < kGroup; ++g) {
+                const Element* const block =
+                    W + ((first + g) * key_blocks + at) * kFragmentElements;
+                multiply_add(sums[g], operand, load_stored_fragment(block, lane));
+              }
             }
           }
 #pragma unroll
           for (int g = 0; g < kGroup; ++g) {
             const int i = first + g;
+            if constexpr (!kAdditive) {
 #pragma unroll
-            for (float& value : sums[g].value) value = -value;
-            store_fragment(values + i * kFragmentElements, round_to_fragment<Element>(sums[g]),
-                           lane);
+              for (float& value : sums[g].value) value = -value;
+              store_fragment(values + i * kFragmentElements, round_to_fragment<Element>(sums[g]),
+                             lane);
+            }
 #pragma unroll
             for (int e = 0; e < 8; ++e) {
               const int token = 16 * i + fragment_column(lane, e);
