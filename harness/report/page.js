@@ -48,6 +48,7 @@ const labels = {
   state: (row) => row.state_dtype, layout: (row) => row.state_layout,
   "initial state": (row) => row.initial_state, gates: (row) => row.gates,
   betas: (row) => row.betas, keys: (row) => row.keys,
+  update: (row) => row.update, steps: (row) => String(row.steps), decay: (row) => `per ${row.decay}`,
   "qk norm": (row) => String(row.normalize_qk), chunk: (row) => String(row.requested_chunk),
   seed: (row) => String(row.seed), "case file": (row) => row.case_file, mode: (row) => row.mode,
   device: deviceName };
@@ -97,7 +98,8 @@ function showSummary() {
 // ---- filter
 const filterColumns = {
   operation: labels.operation, implementation: (row) => row.implementation, heads, dims,
-  shape, tokens: labels.tokens, gates: labels.gates, mode: labels.mode,
+  shape, tokens: labels.tokens, gates: labels.gates, update: labels.update,
+  steps: labels.steps, decay: labels.decay, mode: labels.mode,
   status: (row) => row.status, device: deviceName };
 const chosen = {};
 let search = "";

@@ -211,5 +211,25 @@ TEST(ReportInBrowser, WorksDarkOnANarrowScreen) {
   expect_working("--blink-settings=preferredColorScheme=0 --window-size=500,900");
 }
 
+// A variant of the recurrence is another setting: its points are not strung on the plain rule's
+// line.
+TEST(ReportInBrowser, VariantsArePlottedApart) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  std::vector<Row> rows = example_rows();
+  for (const std::int64_t length : {512, 1024}) {
+    rows.push_back(timed_row("cuda/fused", length, 0));
+    rows.back().update = "additive";
+    rows.push_back(timed_row("cuda/fused", length, 0));
+    rows.back().steps = 2;
+    rows.push_back(timed_row("cuda/fused", length, 0));
+    rows.back().decay = "channel";
+  }
+  const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
+  for (const char* expected : {" throughput=14 ", " error-length=14 ", " rows=21 ", " errors=0 "}) {
+    EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
+  }
+}
+
 }  // namespace
 }  // namespace gdn
