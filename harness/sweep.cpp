@@ -138,15 +138,6 @@ Shard Shard::parse(const std::string& text) {
   return shard;
 }
 
-std::vector<Problem> part_of(const std::vector<Problem>& problems, const Shard& shard) {
-  std::vector<Problem> part;
-  const std::size_t count = static_cast<std::size_t>(shard.count);
-  for (std::size_t i = static_cast<std::size_t>(shard.index - 1); i < problems.size(); i += count) {
-    part.push_back(problems[i]);
-  }
-  return part;
-}
-
 Row sweep_row(const Implementation& implementation, const Problem& problem,
               const std::function<const CheckedReference&()>& reference, Device& device,
               const SweepOptions& options, std::vector<TimeSample>& samples) {

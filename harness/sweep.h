@@ -26,7 +26,15 @@ struct Shard {
 };
 /// Every count-th problem from the index-th on: the parts are disjoint and together complete, and
 /// neighbours in the grid (of like cost) go to different parts.
-std::vector<Problem> part_of(const std::vector<Problem>& problems, const Shard& shard);
+template <typename Item>
+std::vector<Item> part_of(const std::vector<Item>& problems, const Shard& shard) {
+  std::vector<Item> part;
+  const auto count = static_cast<std::size_t>(shard.count);
+  for (auto i = static_cast<std::size_t>(shard.index - 1); i < problems.size(); i += count) {
+    part.push_back(problems[i]);
+  }
+  return part;
+}
 
 struct SweepOptions {
   MeasureOptions measure;

@@ -194,14 +194,7 @@ class Verify : public Command {
       const Suite suite = find_suite(suite_.empty() ? "quick" : suite_);
       all.insert(all.end(), suite.problems.begin(), suite.problems.end());
     }
-    const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
-    std::vector<SuiteProblem> part;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (i % static_cast<std::size_t>(shard.count) + 1 == static_cast<std::size_t>(shard.index)) {
-        part.push_back(all[i]);
-      }
-    }
-    return part;
+    return part_of(all, shard_.empty() ? Shard{} : Shard::parse(shard_));
   }
 
   double largest_for(const DeviceInfo& device) const {

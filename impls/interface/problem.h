@@ -162,8 +162,8 @@ struct Problem {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
 
-  /// Tokens per chunk for chunkwise forms; Householder steps where a token has several, rounded
-  /// down to whole tokens. 0 = the implementation's choice.
+  /// Tokens per chunk for chunkwise forms; Householder steps where a token has several (forms may
+  /// round those down to whole tokens). 0 = the implementation's choice.
   std::int64_t chunk = 0;
 
   std::int64_t conv_width = 4;  ///< causal_conv1d and gated_delta_layer
