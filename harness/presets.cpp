@@ -78,6 +78,16 @@ std::vector<Preset> make_presets() {
       {"gates", "no decay, weak and strong gates", {{"gates", {"none", "weak", "strong"}}}});
   // ---- grids
   all.push_back(
+      {"forward",
+       "what a forward kernel is judged by: few, ordinary and many heads, from one prompt "
+       "to a batch, in 3 gate regimes",
+       {{"heads", {"2/8", "16/32", "16/64"}},
+        {"dim", {"128x128"}},
+        {"seq", {"1x32768", "4x8192", "1x8192", "8x1024", "16x2048"}},
+        {"dtype", {"bf16"}},
+        {"h0", {"normal"}},
+        {"gates", {"none", "weak", "strong"}}}});
+  all.push_back(
       {"flashqla-grid",
        "9 head configurations x 19 length sets x 3 gate regimes: the head configurations and "
        "length "

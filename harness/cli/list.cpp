@@ -62,19 +62,37 @@ class List : public Command {
  private:
   int list_presets() const {
     std::string entries;
-    const auto add = [&](const char* of, const std::string& name, const std::string& help) {
+    const auto add = [&](const char* of, const std::string& name, const std::string& help,
+                         const std::string& axes) {
       if (json_) {
         entries += (entries.empty() ? "" : ",\n") + json_object({{"of", json_string(of)},
                                                                  {"name", json_string(name)},
-                                                                 {"help", json_string(help)}});
+                                                                 {"help", json_string(help)},
+                                                                 {"axes", axes}});
       } else {
         fmt::print("{:<6} {:<22} {}\n", of, name, help);
       }
     };
-    for (const TablePreset& preset : table_presets()) add("table", preset.name, preset.help);
-    for (const Preset& preset : presets()) add("sweep", preset.name, preset.help);
+    for (const TablePreset& preset : table_presets())
+      add("table", preset.name, preset.help, "null");
+    for (const Preset& preset : presets()) {
+      add("sweep", preset.name, preset.help, json_axes(preset));
+    }
     if (json_) fmt::print("[\n{}\n]\n", entries);
     return 0;
+  }
+
+  // Axis -> its values, for a program that goes over the same grid.
+  static std::string json_axes(const Preset& preset) {
+    std::vector<std::pair<std::string, std::string>> members;
+    for (const auto& [axis, values] : preset.axes) {
+      std::string list;
+      for (const std::string& value : values) {
+        list += (list.empty() ? "" : ", ") + json_string(value);
+      }
+      members.emplace_back(axis, "[" + list + "]");
+    }
+    return json_object(members);
   }
 
   // Empty if the implementation runs on some device of this machine.

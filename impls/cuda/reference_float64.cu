@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "cuda/check.h"
+#include "cuda/element.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/reference_float64.h"
+#include "cuda/require.h"
 
 namespace gdn::cuda {
 namespace {
@@ -20,7 +22,8 @@ struct Operands {
   const Element* query;
   const Element* key;
   const Element* value;
-  std::int64_t qk_token_stride;
+  std::int64_t query_token_stride;
+  std::int64_t key_token_stride;
   std::int64_t value_token_stride;
   const double* log_decay;
   const double* beta;
@@ -35,6 +38,12 @@ struct Operands {
   double scale;
   bool normalize;
 };
+
+__device__ double wide(double x) { return x; }
+template <typename Element>
+__device__ double wide(Element x) {
+  return static_cast<double>(to_float(x));
+}
 
 __device__ double lanes_sum(double x) {
   for (int offset = kLanes / 2; offset > 0; offset /= 2) {
@@ -79,16 +88,16 @@ __global__ void __launch_bounds__(kThreads) float64_kernel(const Operands<Elemen
   const std::int64_t key_offset =
       static_cast<std::int64_t>(head / p.value_heads_per_key_head) * p.Dk;
   for (std::int64_t t = begin; t < end; ++t) {
-    const Element* const query = p.query + t * p.qk_token_stride + key_offset;
-    const Element* const key = p.key + t * p.qk_token_stride + key_offset;
+    const Element* const query = p.query + t * p.query_token_stride + key_offset;
+    const Element* const key = p.key + t * p.key_token_stride + key_offset;
     double query_length = 1;
     double key_length = 1;
     if (p.normalize) {
       double query_squares = 0;
       double key_squares = 0;
       for (int k = lane; k < p.Dk; k += kLanes) {
-        query_squares += static_cast<double>(query[k]) * static_cast<double>(query[k]);
-        key_squares += static_cast<double>(key[k]) * static_cast<double>(key[k]);
+        query_squares += wide(query[k]) * wide(query[k]);
+        key_squares += wide(key[k]) * wide(key[k]);
       }
       query_length = sqrt(lanes_sum(query_squares) + 1e-6);
       key_length = sqrt(lanes_sum(key_squares) + 1e-6);
@@ -99,18 +108,17 @@ __global__ void __launch_bounds__(kThreads) float64_kernel(const Operands<Elemen
     for (int k = lane; owns && k < p.Dk; k += kLanes) {
       const double s = element(k) * decay;
       element(k) = s;
-      predicted += s * (static_cast<double>(key[k]) / key_length);
+      predicted += s * (wide(key[k]) / key_length);
     }
     predicted = lanes_sum(predicted);
     double output = 0;
     if (owns) {
-      const double value = static_cast<double>(
-          p.value[t * p.value_token_stride + static_cast<std::int64_t>(head) * p.Dv + v]);
+      const double value =
+          wide(p.value[t * p.value_token_stride + static_cast<std::int64_t>(head) * p.Dv + v]);
       for (int k = lane; k < p.Dk; k += kLanes) {
-        const double s =
-            element(k) + beta * (static_cast<double>(key[k]) / key_length) * (value - predicted);
+        const double s = element(k) + beta * (wide(key[k]) / key_length) * (value - predicted);
         element(k) = s;
-        output += s * (static_cast<double>(query[k]) / query_length);
+        output += s * (wide(query[k]) / query_length);
       }
     }
     output = lanes_sum(output);
@@ -139,7 +147,27 @@ void require_count(const char* name, std::size_t actual, std::int64_t expected) 
   }
 }
 
-/// Fills in what does not depend on the element type, runs, and reads back.
+/// Fills in the problem's sizes and enqueues.
+template <typename Element>
+void launch(const Problem& problem, Operands<Element> p, Device& device) {
+  p.pool_row_stride = problem.state_row_stride();
+  p.value_rows = problem.state_layout == StateLayout::vk;
+  p.Hv = static_cast<int>(problem.num_value_heads);
+  p.value_heads_per_key_head = static_cast<int>(problem.value_heads_per_key_head());
+  p.Dk = static_cast<int>(problem.key_head_dim);
+  p.Dv = static_cast<int>(problem.value_head_dim);
+  p.scale = problem.effective_scale();
+  p.normalize = problem.normalize_qk || problem.operation == Operation::gated_delta_layer;
+  const std::int64_t tiles = (problem.value_head_dim + kColumns - 1) / kColumns;
+  const unsigned int blocks =
+      grid_blocks(problem.num_sequences() * problem.num_value_heads * tiles, "float64 reference");
+  if (blocks == 0) return;
+  GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
+  float64_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(device.native_stream())>>>(p);
+  GDN_CUDA_CHECK(cudaGetLastError());
+}
+
+/// Uploads what does not depend on the element type, runs, and reads back.
 template <typename Element>
 Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
                    const std::vector<double>& beta, Operands<Element> p, Device& device) {
@@ -164,22 +192,9 @@ Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
   p.sequence_offsets = offsets.as<std::int64_t>();
   p.slot_index = inputs.slot_index.empty() ? nullptr : slots.as<std::int64_t>();
   p.initial_state = reads_pool ? pool.as<float>() : nullptr;
-  p.pool_row_stride = problem.state_row_stride();
-  p.value_rows = problem.state_layout == StateLayout::vk;
   p.output = output.as<double>();
   p.states = states.as<double>();
-  p.Hv = static_cast<int>(problem.num_value_heads);
-  p.value_heads_per_key_head = static_cast<int>(problem.value_heads_per_key_head());
-  p.Dk = static_cast<int>(problem.key_head_dim);
-  p.Dv = static_cast<int>(problem.value_head_dim);
-  p.scale = problem.effective_scale();
-  p.normalize = problem.normalize_qk || problem.operation == Operation::gated_delta_layer;
-  const std::int64_t tiles = (problem.value_head_dim + kColumns - 1) / kColumns;
-  const unsigned int blocks =
-      grid_blocks(problem.num_sequences() * problem.num_value_heads * tiles, "float64 reference");
-  GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
-  float64_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(device.native_stream())>>>(p);
-  GDN_CUDA_CHECK(cudaGetLastError());
+  launch(problem, p, device);
 
   Float64Outputs result;
   result.output = download(device, output, output_count);
@@ -196,9 +211,10 @@ Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
           (n * problem.num_value_heads + head) * state_size)];
       double* to = &result.state_pool[static_cast<std::size_t>(row * problem.state_row_stride() +
                                                                head * state_size)];
+      const bool value_rows = problem.state_layout == StateLayout::vk;
       for (std::int64_t k = 0; k < problem.key_head_dim; ++k) {
         for (std::int64_t v = 0; v < problem.value_head_dim; ++v) {
-          to[p.value_rows ? v * problem.key_head_dim + k : k * problem.value_head_dim + v] =
+          to[value_rows ? v * problem.key_head_dim + k : k * problem.value_head_dim + v] =
               from[k * problem.value_head_dim + v];
         }
       }
@@ -207,7 +223,96 @@ Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
   return result;
 }
 
+__global__ void widen_kernel(const float* from, double* to, std::int64_t count) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < count) to[i] = static_cast<double>(from[i]);
+}
+
+DeviceBuffer widened(const float* from, std::int64_t count, Device& device) {
+  DeviceBuffer result = device.allocate(count * 8);
+  if (count == 0) return result;
+  GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
+  widen_kernel<<<grid_blocks((count + kThreads - 1) / kThreads, "float64 reference"), kThreads, 0,
+                 static_cast<cudaStream_t>(device.native_stream())>>>(from, result.as<double>(),
+                                                                      count);
+  GDN_CUDA_CHECK(cudaGetLastError());
+  return result;
+}
+
+template <typename Element>
+void run_on_device(const Problem& problem, const GatedDeltaArguments& arguments, double* output,
+                   double* final_states, Device& device) {
+  const std::int64_t tokens = problem.total_tokens();
+  const std::int64_t heads = problem.num_value_heads;
+  const auto stride = [](std::int64_t given, std::int64_t dense) {
+    return given == 0 ? dense : given;
+  };
+  const DeviceBuffer decays =
+      widened(std::get<LogDecay>(arguments.gate).values, tokens * heads, device);
+  const DeviceBuffer betas =
+      widened(std::get<BetaDirect>(arguments.beta).values, tokens * heads, device);
+  DeviceBuffer own_states;
+  if (final_states == nullptr) {
+    own_states = device.allocate(problem.num_sequences() * heads * problem.key_head_dim *
+                                 problem.value_head_dim * 8);
+  }
+  Operands<Element> p{};
+  p.query = static_cast<const Element*>(arguments.query);
+  p.key = static_cast<const Element*>(arguments.key);
+  p.value = static_cast<const Element*>(arguments.value);
+  p.query_token_stride =
+      stride(arguments.query_token_stride, problem.num_key_heads * problem.key_head_dim);
+  p.key_token_stride = stride(arguments.key_token_stride, problem.keys_per_token());
+  p.value_token_stride = stride(arguments.value_token_stride, problem.values_per_token());
+  p.log_decay = decays.as<double>();
+  p.beta = betas.as<double>();
+  p.sequence_offsets = arguments.sequence_offsets;
+  p.initial_state = problem.initial_state != InitialState::absent
+                        ? static_cast<const float*>(arguments.state_pool)
+                        : nullptr;
+  p.output = output;
+  p.states = final_states == nullptr ? own_states.as<double>() : final_states;
+  launch(problem, p, device);
+  GDN_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(device.native_stream())));
+}
+
 }  // namespace
+
+void evaluate_gated_delta_float64_on_device(const Problem& problem,
+                                            const GatedDeltaArguments& arguments, double* output,
+                                            double* final_states, Device& device) {
+  if (problem.operation != Operation::gated_delta || problem.steps != 1 ||
+      problem.update != UpdateRule::delta || problem.decay != DecayPer::head ||
+      problem.gate_encoding != GateEncoding::log_decay ||
+      problem.beta_encoding != BetaEncoding::beta || problem.state_dtype != DType::float32 ||
+      problem.slots != SlotMap::identity) {
+    throw Error(ErrorKind::unsupported,
+                "float64 reference on device arrays: does gated_delta with gate=log_decay, "
+                "beta=beta, state=f32, without slots and variants, not " +
+                    problem.to_string());
+  }
+  require_pointer(arguments.sequence_offsets, 8, "sequence_offsets");
+  if (problem.initial_state != InitialState::absent) {
+    require_pointer(arguments.state_pool, 4, "state_pool");
+  }
+  if (problem.total_tokens() > 0) {
+    const auto bytes = static_cast<std::int64_t>(size_of(problem.token_dtype));
+    require_pointer(arguments.query, bytes, "query");
+    require_pointer(arguments.key, bytes, "key");
+    require_pointer(arguments.value, bytes, "value");
+    require_pointer(std::get<LogDecay>(arguments.gate).values, 4, "gate");
+    require_pointer(std::get<BetaDirect>(arguments.beta).values, 4, "beta");
+    require_pointer(output, 8, "output");
+  }
+  switch (problem.token_dtype) {
+    case DType::bfloat16:
+      return run_on_device<__nv_bfloat16>(problem, arguments, output, final_states, device);
+    case DType::float16:
+      return run_on_device<__half>(problem, arguments, output, final_states, device);
+    case DType::float32:
+      return run_on_device<float>(problem, arguments, output, final_states, device);
+  }
+}
 
 Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
                                             const std::vector<double>& log_decay,
@@ -230,7 +335,8 @@ Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
     operands.query = query.as<float>();
     operands.key = key.as<float>();
     operands.value = value.as<float>();
-    operands.qk_token_stride = key_elements;
+    operands.query_token_stride = key_elements;
+    operands.key_token_stride = key_elements;
     operands.value_token_stride = value_elements;
     return run(inputs, log_decay, beta, operands, device);
   }
@@ -245,7 +351,8 @@ Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
   operands.query = channels.as<double>();
   operands.key = operands.query + key_elements;
   operands.value = operands.query + 2 * key_elements;
-  operands.qk_token_stride = problem.conv_channels();
+  operands.query_token_stride = problem.conv_channels();
+  operands.key_token_stride = problem.conv_channels();
   operands.value_token_stride = problem.conv_channels();
   return run(inputs, log_decay, beta, operands, device);
 }

@@ -9,6 +9,7 @@
 
 #include "interface/case.h"
 #include "interface/device.h"
+#include "interface/implementation.h"
 
 namespace gdn::cuda {
 
@@ -25,5 +26,14 @@ Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
                                             const std::vector<double>& log_decay,
                                             const std::vector<double>& beta,
                                             const std::vector<double>& conv_output, Device& device);
+
+/// The same of arrays that are on the device already, gated_delta alone: `output` [T, Hv, Dv] and
+/// `final_states` [N, Hv, Dk, Dv] (may be null) are device arrays too. arguments.output is ignored,
+/// the state pool only read. Waits for the device's stream before it returns.
+/// Throws Error(unsupported) unless gate=log_decay, beta=beta, state=f32, slots=identity and the
+/// recurrence is the plain one; Error(bad_input) for a null array; Error(out_of_memory).
+void evaluate_gated_delta_float64_on_device(const Problem& problem,
+                                            const GatedDeltaArguments& arguments, double* output,
+                                            double* final_states, Device& device);
 
 }  // namespace gdn::cuda

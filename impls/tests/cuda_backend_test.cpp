@@ -221,6 +221,50 @@ TEST_F(OnCuda, Float64RecurrenceAgreesWithEigen) {
   }
 }
 
+// The same of arrays on the device, in the element type they have there.
+TEST_F(OnCuda, Float64RecurrenceOfDeviceArraysAgreesWithEigen) {
+  for (const char* text :
+       {"gated_delta:heads=2/6,dim=60x100,seq=70+0+1+129,dtype=f32,gates=mid,h0=normal,norm=1",
+        "gated_delta:heads=2/4,dim=128,seq=40+65+7,dtype=bf16,gates=reset,h0=large,layout=vk,"
+        "pool_pad=8",
+        "gated_delta:heads=1/1,dim=256x64,seq=100,dtype=f16,scale=0.5"}) {
+    SCOPED_TRACE(text);
+    const Case inputs = generate_case(Problem::parse(text));
+    const Problem& p = inputs.problem;
+    const auto reference = reference::evaluate<double>(inputs);
+    DeviceCase device_case(inputs, device());
+    const std::int64_t state_size = p.key_head_dim * p.value_head_dim;
+    const std::int64_t heads = p.num_sequences() * p.num_value_heads;
+    std::vector<double> output(reference.output.size());
+    std::vector<double> states(static_cast<std::size_t>(heads * state_size));
+    const auto bytes = [](const std::vector<double>& v) {
+      return static_cast<std::int64_t>(v.size() * sizeof(double));
+    };
+    const DeviceBuffer output_buffer = device().allocate(bytes(output));
+    const DeviceBuffer state_buffer = device().allocate(bytes(states));
+    cuda::evaluate_gated_delta_float64_on_device(
+        p, std::get<GatedDeltaArguments>(device_case.arguments()), output_buffer.as<double>(),
+        state_buffer.as<double>(), device());
+    device().download(output.data(), output_buffer.data(), bytes(output));
+    device().download(states.data(), state_buffer.data(), bytes(states));
+    EXPECT_FALSE(!(worst_relative(output, reference.output) <= 1e-12))
+        << worst_relative(output, reference.output);
+    std::vector<double> expected;  // [N, Hv, Dk, Dv], as the pool holds it in layout and rows
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+      for (std::int64_t i = 0; i < p.num_value_heads * state_size; ++i) {
+        const std::int64_t head = i / state_size;
+        const std::int64_t k = i % state_size / p.value_head_dim;
+        const std::int64_t v = i % p.value_head_dim;
+        const std::int64_t at =
+            p.state_layout == StateLayout::vk ? v * p.key_head_dim + k : k * p.value_head_dim + v;
+        expected.push_back(reference.state_pool[static_cast<std::size_t>(n * p.state_row_stride() +
+                                                                         head * state_size + at)]);
+      }
+    }
+    EXPECT_FALSE(!(worst_relative(states, expected) <= 1e-12)) << worst_relative(states, expected);
+  }
+}
+
 // More than 65535 blocks, the limit of a grid's second and third dimension.
 TEST_F(OnCuda, ManySequencesGoBeyond65535Blocks) {
   const Problem problem =

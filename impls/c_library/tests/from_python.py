@@ -1,0 +1,203 @@
+"""The C library called from Python: implementations against a recurrence written here, and the errors."""
+import ctypes
+import math
+import random
+import struct
+import unittest
+
+from gdnbench_library import GdnbenchError, Library
+
+HK, HV, DK, DV = 1, 2, 16, 16
+LENGTHS = (5, 0, 9, 70)
+SHAPE = f"heads={HK}/{HV},dim={DK}x{DV},dtype=f32,h0=normal"
+library = Library()
+
+
+def array(values):
+    return (ctypes.c_float * len(values))(*values)
+
+
+class Inputs:
+    def __init__(self, seed=7):
+        draw = random.Random(seed)
+        print(f"seed {seed}, gated_delta:{SHAPE}, lengths {LENGTHS}")
+        self.offsets = [sum(LENGTHS[:n]) for n in range(len(LENGTHS) + 1)]
+        tokens = self.offsets[-1]
+        normal = lambda count, scale=1.0: array([draw.gauss(0, scale) for _ in range(count)])
+        self.query, self.key = normal(tokens * HK * DK, DK ** -0.5), normal(tokens * HK * DK, DK ** -0.5)
+        self.value, self.state = normal(tokens * HV * DV), normal(len(LENGTHS) * HV * DK * DV)
+        self.gate = array([-0.2 * draw.random() for _ in range(tokens * HV)])
+        self.beta = array([draw.random() for _ in range(tokens * HV)])
+        self.output = array([math.nan] * (tokens * HV * DV))
+        self.device_offsets = (ctypes.c_int64 * len(self.offsets))(*self.offsets)
+
+    def arguments(self):
+        address = ctypes.addressof
+        return dict(query=address(self.query), key=address(self.key), value=address(self.value),
+                    gate=address(self.gate), beta=address(self.beta), sequence_offsets=address(self.device_offsets),
+                    state_pool=address(self.state), output=address(self.output))
+
+    def expected(self):
+        """S <- exp(g) S; S <- S + beta k (v - S^T k)^T; o = S^T q / sqrt(Dk), in Python's double."""
+        output, states = [0.0] * len(self.output), [float(x) for x in self.state]
+        for n, begin in enumerate(self.offsets[:-1]):
+            for head in range(HV):
+                at = (n * HV + head) * DK * DV
+                S = [[states[at + k * DV + v] for v in range(DV)] for k in range(DK)]
+                for t in range(begin, self.offsets[n + 1]):
+                    q, k = (x[(t * HK + head * HK // HV) * DK:][:DK] for x in (self.query, self.key))
+                    value = self.value[(t * HV + head) * DV:][:DV]
+                    decay, beta = math.exp(self.gate[t * HV + head]), self.beta[t * HV + head]
+                    for v in range(DV):
+                        column = [decay * S[d][v] for d in range(DK)]
+                        correction = beta * (value[v] - sum(c * x for c, x in zip(column, k)))
+                        column = [c + x * correction for c, x in zip(column, k)]
+                        output[(t * HV + head) * DV + v] = sum(c * x for c, x in zip(column, q)) / math.sqrt(DK)
+                        for d in range(DK):
+                            S[d][v] = column[d]
+                states[at:at + DK * DV] = [x for row in S for x in row]
+        return output, states
+
+
+def relative_error(values, expected):
+    difference = sum((x - y) ** 2 for x, y in zip(values, expected))
+    return math.sqrt(difference / sum(y * y for y in expected))
+
+
+class CLibrary(unittest.TestCase):
+    def assert_close(self, values, expected, bound):
+        error = relative_error(values, expected)
+        self.assertTrue(error <= bound, f"relative error {error}, at most {bound} expected")
+
+    def test_implementations_agree_with_the_recurrence(self):
+        expected_output, expected_state = Inputs().expected()
+        places = [(name, "cpu") for name in library.implementations() if name.startswith("cpu/")]
+        if "cuda/naive" in library.implementations():
+            places.append(("cuda/naive", "cuda-emulated"))
+        self.assertGreaterEqual(len(places), 3)
+        for name, device in places:
+            with self.subTest(implementation=name, device=device):
+                inputs = Inputs()
+                try:
+                    # The lengths come from the offsets, not from the problem.
+                    plan = library.plan(name, f"gated_delta:{SHAPE},seq=1x1", inputs.arguments(), device,
+                                        sequence_offsets=inputs.offsets)
+                except GdnbenchError as error:
+                    if error.status == "device unavailable" and device != "cpu":
+                        continue
+                    raise
+                with plan:
+                    plan.run()
+                self.assert_close(inputs.output, expected_output, 1e-6)
+                self.assert_close(inputs.state, expected_state, 1e-6)
+
+    def test_a_plan_reads_lengths_and_values_at_every_run(self):
+        inputs = Inputs()
+        before = list(inputs.state)
+        with library.plan("cpu/recurrent", f"gated_delta:{SHAPE},seq=5+0+9+70", inputs.arguments(), "cpu") as plan:
+            plan.run()
+            first = list(inputs.output)
+            inputs.offsets[:] = [0, 40, 41, 60, 84]
+            inputs.device_offsets[:] = inputs.offsets
+            inputs.state[:] = before
+            expected_output, expected_state = inputs.expected()
+            plan.run()
+        self.assertNotEqual(first, list(inputs.output))
+        self.assert_close(inputs.output, expected_output, 1e-6)
+        self.assert_close(inputs.state, expected_state, 1e-6)
+
+    def test_the_float64_reference_agrees_with_the_recurrence(self):
+        for layout in ("", ",layout=vk"):
+            inputs = Inputs()
+            expected_output, expected_state = inputs.expected()
+            output, state = (ctypes.c_double * len(inputs.output))(), (ctypes.c_double * len(inputs.state))()
+            if layout:  # the same states, transposed: the result is not
+                kept = list(inputs.state)
+                for at in range(0, len(kept), DK * DV):
+                    for k in range(DK):
+                        for v in range(DV):
+                            inputs.state[at + v * DK + k] = kept[at + k * DV + v]
+            library.reference_float64(f"gated_delta:{SHAPE},seq=1x1{layout}", inputs.arguments(), "cpu",
+                                      ctypes.addressof(output), ctypes.addressof(state),
+                                      sequence_offsets=inputs.offsets)
+            self.assert_close(output, expected_output, 1e-13)
+            self.assert_close(state, expected_state, 1e-13)
+
+    def test_the_hopper_kernel_takes_bfloat16(self):
+        """On the emulator, against the reference: the path a PyTorch caller takes on a card."""
+        tokens, dim, draw = 70, 128, random.Random(3)
+        problem = f"gated_delta:heads=1/1,dim={dim},seq={tokens},dtype=bf16,h0=normal"
+        halves = lambda scale: (ctypes.c_uint16 * (tokens * dim))(  # bfloat16: the upper half of a float32
+            *(struct.unpack("<I", struct.pack("<f", draw.gauss(0, scale)))[0] >> 16 for _ in range(tokens * dim)))
+        query, key, value = halves(dim ** -0.5), halves(dim ** -0.5), halves(1)
+        gate, beta = array([-0.1 * draw.random()] * tokens), array([draw.random() for _ in range(tokens)])
+        state = array([draw.gauss(0, dim ** -0.5) for _ in range(dim * dim)])
+        offsets, output = (ctypes.c_int64 * 2)(0, tokens), (ctypes.c_uint16 * (tokens * dim))()
+        arguments = {name: ctypes.addressof(values) for name, values in (
+            ("query", query), ("key", key), ("value", value), ("gate", gate), ("beta", beta),
+            ("sequence_offsets", offsets), ("state_pool", state), ("output", output))}
+        exact, exact_state = (ctypes.c_double * (tokens * dim))(), (ctypes.c_double * (dim * dim))()
+        library.reference_float64(problem, arguments, "cpu", ctypes.addressof(exact), ctypes.addressof(exact_state))
+        try:
+            plan = library.plan("cuda/fused_sm90", problem, arguments, "cuda-emulated")
+        except GdnbenchError as error:
+            if error.status in ("bad input", "device unavailable"):  # a build without the emulator
+                self.skipTest(str(error))
+            raise
+        self.assertEqual(plan.info["chunk"], 64)
+        self.assertGreater(plan.info["launches"], 0)
+        with plan:
+            plan.run()
+        widened = [struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in output]
+        self.assert_close(widened, exact, 6e-3)
+        self.assert_close(state, exact_state, 6e-3)
+
+    def test_padding_between_tokens_is_passed_over(self):
+        inputs = Inputs()
+        expected_output, _ = inputs.expected()
+        tokens, width = inputs.offsets[-1], HV * DV
+        wide = array([math.nan] * (tokens * (width + 8)))
+        for t in range(tokens):
+            wide[t * (width + 8):t * (width + 8) + width] = inputs.value[t * width:(t + 1) * width]
+        arguments = inputs.arguments() | dict(value=ctypes.addressof(wide), value_token_stride=width + 8)
+        output = (ctypes.c_double * len(inputs.output))()
+        library.reference_float64(f"gated_delta:{SHAPE},seq=1x1", arguments, "cpu", ctypes.addressof(output),
+                                  sequence_offsets=inputs.offsets)
+        self.assert_close(output, expected_output, 1e-13)
+        with library.plan("cpu/naive", f"gated_delta:{SHAPE},seq=1x1", arguments, "cpu",
+                          sequence_offsets=inputs.offsets) as plan:
+            plan.run()
+        self.assert_close(inputs.output, expected_output, 1e-6)
+
+    def refused(self, status, words, call):
+        with self.assertRaises(GdnbenchError) as caught:
+            call()
+        self.assertEqual(caught.exception.status, status, caught.exception)
+        self.assertIn(words, str(caught.exception))
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_errors_name_what_is_wrong(self):
+        inputs = Inputs()
+        problem = f"gated_delta:{SHAPE},seq=5+0+9+70"
+        arguments = inputs.arguments()
+
+        def plan(name="cpu/naive", text=problem, device="cpu", offsets=None, **changed):
+            return lambda: library.plan(name, text, arguments | changed, device, sequence_offsets=offsets)
+
+        self.refused("bad input", "did you mean 'cpu/naive'", plan(name="cpu/nave"))
+        self.refused("bad input", "did you mean 'dtype'", plan(text="gated_delta:heads=1/1,dtyp=f32"))
+        self.refused("bad input", "causal_conv1d", plan(text="causal_conv1d:heads=1/1,dim=16,seq=1x8,dtype=f32"))
+        self.refused("unsupported", "chunk=512",
+                     lambda: library.require_supported("cpu/chunkwise", problem + ",chunk=512"))
+        self.refused("unsupported", "chunk=512", plan(name="cpu/chunkwise", text=problem + ",chunk=512"))
+        self.refused("bad input", "did you mean", plan(device="cpv"))
+        self.refused("unsupported", "", plan(name="cuda/fused_sm90", text=problem.replace("f32", "bf16")))
+        self.refused("bad input", "output", plan(output=None))
+        self.refused("bad input", "offsets", plan(offsets=[0, 5, 4]))
+        self.refused("bad input", "offsets", plan(offsets=[]))
+        self.refused("unsupported", "slots", lambda: library.reference_float64(
+            problem + ",slots=permuted", arguments, "cpu", ctypes.addressof(inputs.output)))
+
+
+if __name__ == "__main__":
+    unittest.main()
