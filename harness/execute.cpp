@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -12,7 +13,9 @@
 namespace gdn {
 namespace {
 
-constexpr std::int64_t kTransferBytes = std::int64_t{16} << 20;
+// Bytes converted and copied at a time: what a core's own cache holds beside the values they are
+// made of, so that a block is read again from there.
+constexpr std::int64_t kTransferBytes = std::int64_t{1} << 20;
 
 std::int64_t saturated(long double value) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -55,42 +58,43 @@ ElementCounts element_counts(const Problem& p) {
   return n;
 }
 
-// [tokens, width], or [width, tokens] if tokens are fastest, in room for `capacity` tokens: NaN
-// behind.
-std::vector<float> with_capacity(const std::vector<float>& values, std::int64_t tokens,
-                                 std::int64_t capacity, bool by_time) {
-  if (values.empty() || tokens == capacity) return values;
-  const std::int64_t width = static_cast<std::int64_t>(values.size()) / tokens;
-  std::vector<float> padded(static_cast<std::size_t>(width * capacity),
-                            std::numeric_limits<float>::quiet_NaN());
-  const std::int64_t rows = by_time ? width : 1;
-  const std::int64_t scale = by_time ? 1 : width;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::copy_n(values.begin() + row * tokens * scale, tokens * scale,
-                padded.begin() + row * capacity * scale);
-  }
-  return padded;
-}
+// Where the tokens of an array lie in room for more: [capacity, width], or [width, capacity] if
+// tokens are fastest. What lies behind the tokens is NaN.
+struct TokenRoom {
+  std::int64_t tokens = 0;
+  std::int64_t capacity = 0;
+  bool by_time = false;
 
-// The reverse; throws if anything behind the tokens is not the NaN it was filled with.
-std::vector<float> without_rest(const char* name, const std::vector<float>& values,
-                                std::int64_t tokens, std::int64_t capacity, bool by_time) {
-  if (values.empty() || tokens == capacity) return values;
-  const std::int64_t width = static_cast<std::int64_t>(values.size()) / capacity;
-  std::vector<float> kept;
-  kept.reserve(static_cast<std::size_t>(width * tokens));
-  for (std::int64_t i = 0; i < width * capacity; ++i) {
-    const std::int64_t token = by_time ? i % capacity : i / width;
-    const float value = values[static_cast<std::size_t>(i)];
-    if (token < tokens) {
-      kept.push_back(value);
-    } else if (!std::isnan(value)) {
+  // The array is this many runs of values, each `held` long in room for `room`.
+  struct Runs {
+    std::int64_t count = 1;
+    std::int64_t held = 0;
+    std::int64_t room = 0;
+  };
+  Runs runs(std::int64_t width) const {
+    return by_time ? Runs{width, tokens, capacity} : Runs{1, tokens * width, capacity * width};
+  }
+};
+
+// The array without the room behind its tokens; throws if anything there is not the NaN it was
+// filled with.
+void remove_rest(const char* name, const TokenRoom& room, std::vector<float>& values) {
+  if (values.empty() || room.tokens == room.capacity) return;
+  const std::int64_t width = static_cast<std::int64_t>(values.size()) / room.capacity;
+  const TokenRoom::Runs runs = room.runs(width);
+  for (std::int64_t run = 0; run < runs.count; ++run) {
+    const auto begin = values.begin() + run * runs.room;
+    const auto written = std::find_if(begin + runs.held, begin + runs.room,
+                                      [](float value) { return !std::isnan(value); });
+    if (written != begin + runs.room) {
+      const std::int64_t token = (written - begin) / (room.by_time ? 1 : width);
       throw Error(ErrorKind::device_failure, std::string(name) + ": token " +
                                                  std::to_string(token) + " was written, past the " +
-                                                 std::to_string(tokens) + " of the sequences");
+                                                 std::to_string(room.tokens) + " of the sequences");
     }
+    if (run > 0) std::copy(begin, begin + runs.held, values.begin() + run * runs.held);
   }
-  return kept;
+  values.resize(static_cast<std::size_t>(runs.count * runs.held));
 }
 
 }  // namespace
@@ -138,15 +142,31 @@ struct DeviceCase::State {
     return *buffers.back();
   }
 
+  TokenRoom room(bool by_time) const { return {tokens, problem.total_tokens(), by_time}; }
+
   // Encodes and uploads block by block, and remembers what each block held.
-  const void* input(const char* name, DType dtype, const std::vector<float>& values) {
-    Buffer& buffer = add(name, Role::input, dtype, static_cast<std::int64_t>(values.size()));
+  const void* input(const char* name, DType dtype, const std::vector<float>& values,
+                    const TokenRoom::Runs& runs) {
+    Buffer& buffer = add(name, Role::input, dtype, runs.count * runs.room);
     buffer.fingerprints.clear();
-    upload_encoded(buffer.memory.payload<char>(), dtype, values, &buffer.fingerprints);
+    upload_encoded(buffer.memory.payload<char>(), dtype, values, runs, &buffer.fingerprints);
     return buffer.memory.payload<void>();
+  }
+  const void* input(const char* name, DType dtype, const std::vector<float>& values) {
+    return input(name, dtype, values, all_of(values));
   }
   const float* float_input(const char* name, const std::vector<float>& values) {
     return static_cast<const float*>(input(name, DType::float32, values));
+  }
+  // [tokens, width], or with `by_time` [width, tokens], in room for as many tokens as there may be.
+  const void* token_input(const char* name, DType dtype, const std::vector<float>& values,
+                          bool by_time = false) {
+    if (values.empty()) return input(name, dtype, values);
+    const std::int64_t width = static_cast<std::int64_t>(values.size()) / tokens;
+    return input(name, dtype, values, room(by_time).runs(width));
+  }
+  const float* float_token_input(const char* name, const std::vector<float>& values) {
+    return static_cast<const float*>(token_input(name, DType::float32, values));
   }
   const std::int64_t* index_input(const char* name, const std::vector<std::int64_t>& values) {
     // Counted in float32 elements: the bytes are what matters.
@@ -166,21 +186,45 @@ struct DeviceCase::State {
     if (buffer.original.data() == nullptr) {
       buffer.original = device.allocate(buffer.memory.bytes());
     }
-    upload_encoded(buffer.original.as<char>(), dtype, values, nullptr);
+    upload_encoded(buffer.original.as<char>(), dtype, values, all_of(values), nullptr);
     return buffer;
   }
 
+  static TokenRoom::Runs all_of(const std::vector<float>& values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    return {1, count, count};
+  }
+
   void upload_encoded(char* destination, DType dtype, const std::vector<float>& values,
-                      std::vector<std::uint64_t>* fingerprints) {
+                      const TokenRoom::Runs& runs, std::vector<std::uint64_t>* fingerprints) {
     const std::int64_t width = static_cast<std::int64_t>(size_of(dtype));
     const std::int64_t block = kTransferBytes / width;
-    const std::int64_t count = static_cast<std::int64_t>(values.size());
+    const std::int64_t count = runs.count * runs.room;
     std::vector<unsigned char> encoded(static_cast<std::size_t>(std::min(block, count) * width));
     for (std::int64_t at = 0; at < count; at += block) {
       const std::int64_t n = std::min(block, count - at);
-      encode(dtype, values.data() + at, encoded.data(), n);
+      encode_part(dtype, values.data(), runs, at, n, encoded.data());
       device.upload(destination + at * width, encoded.data(), n * width);
       if (fingerprints != nullptr) fingerprints->push_back(fingerprint(encoded.data(), n * width));
+    }
+  }
+
+  // Elements at .. at + n - 1 of the runs and the NaN behind each.
+  static void encode_part(DType dtype, const float* values, const TokenRoom::Runs& runs,
+                          std::int64_t at, std::int64_t n, unsigned char* encoded) {
+    const std::int64_t width = static_cast<std::int64_t>(size_of(dtype));
+    for (const std::int64_t end = at + n; at < end;) {
+      const std::int64_t run = at / runs.room;
+      const std::int64_t in_run = at % runs.room;
+      const bool held = in_run < runs.held;
+      const std::int64_t m = std::min(end - at, (held ? runs.held : runs.room) - in_run);
+      if (held) {
+        encode(dtype, values + run * runs.held + in_run, encoded, m);
+      } else {
+        std::memset(encoded, kPoisonByte, static_cast<std::size_t>(m * width));
+      }
+      at += m;
+      encoded += m * width;
     }
   }
 
@@ -188,14 +232,23 @@ struct DeviceCase::State {
     if (buffer == nullptr) return {};
     const std::int64_t width = static_cast<std::int64_t>(size_of(buffer->dtype));
     const std::int64_t block = kTransferBytes / width;
-    std::vector<float> values(static_cast<std::size_t>(buffer->count));
-    std::vector<unsigned char> encoded(
-        static_cast<std::size_t>(std::min(block, buffer->count) * width));
+    const std::int64_t most = std::min(block, buffer->count);
+    std::vector<unsigned char> encoded(static_cast<std::size_t>(most * width));
+    std::vector<float> decoded(static_cast<std::size_t>(most));
+    std::vector<float> values;  // appended to: filling them twice would cost as much as decoding
+    values.reserve(static_cast<std::size_t>(buffer->count));
     for (std::int64_t at = 0; at < buffer->count; at += block) {
       const std::int64_t n = std::min(block, buffer->count - at);
       device.download(encoded.data(), buffer->memory.payload<char>() + at * width, n * width);
-      decode(buffer->dtype, encoded.data(), values.data() + at, n);
+      decode(buffer->dtype, encoded.data(), decoded.data(), n);
+      values.insert(values.end(), decoded.begin(), decoded.begin() + n);
     }
+    return values;
+  }
+  // The same of an output with a row per token, of the tokens there are.
+  std::vector<float> read_tokens(const Buffer* buffer, bool by_time) const {
+    std::vector<float> values = read(buffer);
+    if (buffer != nullptr) remove_rest(buffer->name.c_str(), room(by_time), values);
     return values;
   }
 
@@ -215,9 +268,9 @@ struct DeviceCase::State {
   }
 
   CausalConv1dArguments conv_arguments(const Case& c) {
-    const Problem& p = c.problem;
+    const Problem& p = problem;
     CausalConv1dArguments a;
-    a.input = input("qkv", p.token_dtype, c.qkv);
+    a.input = token_input("qkv", p.token_dtype, c.qkv, p.conv_layout == ConvLayout::time);
     a.weight = input("conv_weight", p.token_dtype, c.conv_weight);
     if (p.conv_bias) a.bias = input("conv_bias", p.token_dtype, c.conv_bias);
     if (p.conv_state_in_place) {
@@ -241,33 +294,33 @@ struct DeviceCase::State {
   }
 
   GatedDeltaArguments delta_arguments(const Case& c) {
-    const Problem& p = c.problem;
+    const Problem& p = problem;
     GatedDeltaArguments a;
     if (p.operation == Operation::gated_delta) {
-      a.query = input("q", p.token_dtype, c.query);
-      a.key = input("k", p.token_dtype, c.key);
-      a.value = input("v", p.token_dtype, c.value);
+      a.query = token_input("q", p.token_dtype, c.query);
+      a.key = token_input("k", p.token_dtype, c.key);
+      a.value = token_input("v", p.token_dtype, c.value);
     }
     switch (c.gate.encoding) {
       case GateEncoding::log_decay:
-        a.gate = LogDecay{float_input("log_decay", c.gate.values)};
+        a.gate = LogDecay{float_token_input("log_decay", c.gate.values)};
         break;
       case GateEncoding::decay:
-        a.gate = Decay{float_input("decay", c.gate.values)};
+        a.gate = Decay{float_token_input("decay", c.gate.values)};
         break;
       case GateEncoding::neg_log_decay:
-        a.gate = NegLogDecay{float_input("neg_log_decay", c.gate.values)};
+        a.gate = NegLogDecay{float_token_input("neg_log_decay", c.gate.values)};
         break;
       case GateEncoding::logits:
         a.gate =
-            DecayLogits{float_input("decay_logit", c.gate.values),
+            DecayLogits{float_token_input("decay_logit", c.gate.values),
                         float_input("A_log", c.gate.A_log), float_input("dt_bias", c.gate.dt_bias)};
         break;
     }
     if (c.beta.encoding == BetaEncoding::beta) {
-      a.beta = BetaDirect{float_input("beta", c.beta.values)};
+      a.beta = BetaDirect{float_token_input("beta", c.beta.values)};
     } else {
-      a.beta = BetaLogit{float_input("beta_logit", c.beta.values)};
+      a.beta = BetaLogit{float_token_input("beta_logit", c.beta.values)};
     }
     state_pool = &in_place("state_pool", p.state_dtype, c.state_pool);
     a.state_pool = state_pool->memory.payload<void>();
@@ -287,7 +340,7 @@ struct DeviceCase::State {
       of_operation.slot_index = slots;
       return of_operation;
     };
-    const Problem& p = inputs.problem;
+    const Problem& p = problem;
     switch (p.operation) {
       case Operation::gated_delta:
         arguments = indexed(delta_arguments(inputs));
@@ -350,17 +403,8 @@ void DeviceCase::refill(const Case& other) {
     throw_bad_input("refill: " + std::to_string(p.num_sequences()) + " sequences of 1 to " +
                     std::to_string(capacity) + " tokens in all are expected");
   }
-  const bool by_time = p.conv_layout == ConvLayout::time;
-  Case padded = other;
-  padded.problem = p;
-  padded.query = with_capacity(other.query, tokens, capacity, false);
-  padded.key = with_capacity(other.key, tokens, capacity, false);
-  padded.value = with_capacity(other.value, tokens, capacity, false);
-  padded.gate.values = with_capacity(other.gate.values, tokens, capacity, false);
-  padded.beta.values = with_capacity(other.beta.values, tokens, capacity, false);
-  padded.qkv = with_capacity(other.qkv, tokens, capacity, by_time);
   state_->tokens = tokens;
-  state_->fill(padded);
+  state_->fill(other);
   reset_async();
 }
 
@@ -395,14 +439,11 @@ void DeviceCase::restore_state_async() {
 
 Outputs DeviceCase::download() const {
   state_->device.synchronize();
-  const std::int64_t capacity = state_->problem.total_tokens();
-  const bool by_time = state_->problem.conv_layout == ConvLayout::time;
   Outputs outputs;
-  outputs.output =
-      without_rest("output", state_->read(state_->output), state_->tokens, capacity, false);
+  outputs.output = state_->read_tokens(state_->output, false);
   outputs.state_pool = state_->read(state_->state_pool);
-  outputs.conv_output = without_rest("conv_output", state_->read(state_->conv_output),
-                                     state_->tokens, capacity, by_time);
+  outputs.conv_output =
+      state_->read_tokens(state_->conv_output, state_->problem.conv_layout == ConvLayout::time);
   outputs.conv_state = state_->read(state_->conv_state);
   return outputs;
 }

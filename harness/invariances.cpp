@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <barrier>
 #include <bit>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <thread>
@@ -13,14 +14,17 @@
 namespace gdn {
 namespace {
 
-std::string first_difference(const char* name, const std::vector<float>& a,
-                             const std::vector<float>& b) {
-  if (a.size() != b.size()) return std::string(name) + " differs in size";
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) {
-      return std::string(name) + " differs at flat index " + std::to_string(i) + " (" +
-             std::to_string(a[i]) + " then " + std::to_string(b[i]) + ")";
-    }
+std::string first_difference(const char* name, const Strips& a, const Strips& b) {
+  if (a.count != b.count || a.length != b.length) return std::string(name) + " differs in size";
+  for (std::int64_t strip = 0; strip < a.count; ++strip) {
+    const float* in_a = a.data + strip * a.stride;
+    const float* in_b = b.data + strip * b.stride;
+    const auto bytes = static_cast<std::size_t>(a.length) * sizeof(float);
+    if (std::memcmp(in_a, in_b, bytes) == 0) continue;
+    std::int64_t i = 0;
+    while (std::bit_cast<std::uint32_t>(in_a[i]) == std::bit_cast<std::uint32_t>(in_b[i])) ++i;
+    return std::string(name) + " differs at flat index " + std::to_string(strip * a.length + i) +
+           " (" + std::to_string(in_a[i]) + " then " + std::to_string(in_b[i]) + ")";
   }
   return "";
 }
@@ -224,7 +228,7 @@ std::string continuation_wrong(const Implementation& implementation,
   return reference.check_continued(joined(inputs, cut, before, after), 1);
 }
 
-std::string first_difference(const Outputs& a, const Outputs& b) {
+std::string first_difference(const OutputsView& a, const OutputsView& b) {
   for (const std::string& difference :
        {first_difference("output", a.output, b.output),
         first_difference("final_state", a.state_pool, b.state_pool),
@@ -233,6 +237,10 @@ std::string first_difference(const Outputs& a, const Outputs& b) {
     if (!difference.empty()) return difference;
   }
   return "";
+}
+
+std::string first_difference(const Outputs& a, const Outputs& b) {
+  return first_difference(whole_outputs(a), whole_outputs(b));
 }
 
 const std::vector<InvarianceCheck>& invariance_checks() {

@@ -48,6 +48,7 @@ std::string continuation_wrong(const Implementation& implementation,
                                const CheckedReference& reference, const Cut& cut, Device& device);
 
 /// "output differs at flat index 17 (0.5 then 0.25)"; empty if both hold the same bits.
+std::string first_difference(const OutputsView& a, const OutputsView& b);
 std::string first_difference(const Outputs& a, const Outputs& b);
 
 }  // namespace gdn

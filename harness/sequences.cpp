@@ -31,6 +31,9 @@ std::vector<float> take_tokens(const std::vector<float>& values, std::int64_t to
   const auto append = [&](std::int64_t begin, std::int64_t count) {
     taken.insert(taken.end(), values.begin() + begin, values.begin() + begin + count);
   };
+  std::int64_t tokens = 0;
+  for (const TokenRange& range : ranges) tokens += range.count;
+  taken.reserve(static_cast<std::size_t>(tokens * width));
   if (!by_time) {
     for (const TokenRange& range : ranges) append(range.begin * width, range.count * width);
   } else {
@@ -73,6 +76,20 @@ Case take_ranges(const Case& whole, const std::vector<TokenRange>& ranges) {
 std::vector<float> take_row(const std::vector<float>& pool, std::int64_t row, std::int64_t stride) {
   if (pool.empty()) return {};
   return {pool.begin() + row * stride, pool.begin() + (row + 1) * stride};
+}
+
+Strips view_row(const std::vector<float>& pool, std::int64_t row, std::int64_t stride) {
+  if (pool.empty()) return {};
+  return {pool.data() + row * stride, 1, stride, stride};
+}
+
+// As take_tokens, of one range, where it lies.
+Strips view_tokens(const std::vector<float>& values, std::int64_t total_tokens, bool by_time,
+                   const TokenRange& range) {
+  if (values.empty() || total_tokens == 0 || range.count == 0) return {};
+  const std::int64_t width = static_cast<std::int64_t>(values.size()) / total_tokens;
+  if (by_time) return {values.data() + range.begin, width, range.count, total_tokens};
+  return {values.data() + range.begin * width, 1, range.count * width, range.count * width};
 }
 
 void copy_row(const std::vector<float>& from, std::vector<float>& to, std::int64_t row,
@@ -165,17 +182,26 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
   return part;
 }
 
-Outputs sequence_outputs(const Case& batch, const Outputs& outputs, std::int64_t number) {
+OutputsView whole_outputs(const Outputs& outputs) {
+  const auto whole = [](const std::vector<float>& values) {
+    const auto size = static_cast<std::int64_t>(values.size());
+    return Strips{values.data(), size > 0 ? 1 : 0, size, size};
+  };
+  return {whole(outputs.output), whole(outputs.state_pool), whole(outputs.conv_output),
+          whole(outputs.conv_state)};
+}
+
+OutputsView sequence_outputs(const Case& batch, const Outputs& outputs, std::int64_t number) {
   const Problem& p = batch.problem;
-  const std::vector<TokenRange> range = {{first_token(batch, number), length_of(batch, number)}};
+  const TokenRange range = {first_token(batch, number), length_of(batch, number)};
   const std::int64_t slot = slot_of(batch, number);
-  Outputs part;
-  part.output = take_tokens(outputs.output, p.total_tokens(), false, range);
+  OutputsView part;
+  part.output = view_tokens(outputs.output, p.total_tokens(), false, range);
   part.conv_output =
-      take_tokens(outputs.conv_output, p.total_tokens(), p.conv_layout == ConvLayout::time, range);
+      view_tokens(outputs.conv_output, p.total_tokens(), p.conv_layout == ConvLayout::time, range);
   if (slot >= 0) {
-    part.state_pool = take_row(outputs.state_pool, slot, p.state_row_stride());
-    part.conv_state = take_row(outputs.conv_state, slot, window_row(p));
+    part.state_pool = view_row(outputs.state_pool, slot, p.state_row_stride());
+    part.conv_state = view_row(outputs.conv_state, slot, window_row(p));
   }
   return part;
 }

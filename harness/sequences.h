@@ -15,8 +15,23 @@ namespace gdn {
 /// own copy of its state, in a pool of one row per sequence (slots=identity). They must own a slot.
 Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers);
 
+/// A part of an array, where it lies: `count` strips of `length` values, `stride` values apart.
+struct Strips {
+  const float* data = nullptr;
+  std::int64_t count = 0;
+  std::int64_t length = 0;
+  std::int64_t stride = 0;
+};
+/// A part of each array of an Outputs, which must outlive it.
+struct OutputsView {
+  Strips output;
+  Strips state_pool;
+  Strips conv_output;
+  Strips conv_state;
+};
+OutputsView whole_outputs(const Outputs& outputs);
 /// What the call wrote for one sequence: its tokens' outputs, and the rows of its slot.
-Outputs sequence_outputs(const Case& batch, const Outputs& outputs, std::int64_t number);
+OutputsView sequence_outputs(const Case& batch, const Outputs& outputs, std::int64_t number);
 
 /// How many of a sequence's tokens the first of two calls takes, by its length.
 using Cut = std::function<std::int64_t(std::int64_t length)>;

@@ -111,7 +111,7 @@ void run_case(const Implementation& implementation, const CheckedReference& refe
   reference::ErrorReport worst;  // of the last outputs judged
   const OutputCheck check = [&](const Outputs& outputs) {
     worst = reference.compare(outputs);
-    return reference.check(outputs);
+    return reference::first_violation(worst, worst.limits);
   };
   const Measurement measurement =
       measure(implementation, reference.inputs(), device, check, options.measure);

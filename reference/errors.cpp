@@ -122,13 +122,15 @@ Windows position_windows(std::int64_t longest) {
 class Comparison {
  public:
   Comparison(const Case& inputs, const WideOutputs<double>& reference, const Outputs& outputs,
-             const EvaluationOptions& options)
+             const Conditioning& conditioning, const EvaluationOptions& options)
       : inputs_(inputs),
         p_(inputs.problem),
         reference_(reference),
         outputs_(outputs),
         options_(options),
         windows_(position_windows(p_.sequences.longest())) {
+    report_.conditioning = conditioning;
+    report_.limits = error_limits(p_, conditioning);
     for (std::int64_t i = 0; i < windows_.count; ++i) {
       report_.positions.push_back({i * windows_.tokens, windows_.tokens, 0});
     }
@@ -146,8 +148,6 @@ class Comparison {
       count_untouched_state();
       if (p_.operation == Operation::gated_delta_layer) compare_convolution(false);
     }
-    report_.conditioning = measure_conditioning(inputs_, reference_, options_);
-    report_.limits = error_limits(p_, report_.conditioning);
     report_.checked_pairs = static_cast<std::int64_t>(report_.heads.size());
     // Later equals replace nothing: the first of the worst is the one reported.
     const auto by_output = [](const HeadError& a, const HeadError& b) {
@@ -368,7 +368,14 @@ std::string describe(const std::string& what, const TensorError& error, double l
 
 ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
                     const Outputs& outputs, const EvaluationOptions& options) {
-  return Comparison(inputs, reference, outputs, options).run();
+  return compare(inputs, reference, outputs, measure_conditioning(inputs, reference, options),
+                 options);
+}
+
+ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
+                    const Outputs& outputs, const Conditioning& conditioning,
+                    const EvaluationOptions& options) {
+  return Comparison(inputs, reference, outputs, conditioning, options).run();
 }
 
 bool within(const TensorError& error, double limit) {

@@ -94,6 +94,11 @@ struct ErrorReport {
 /// destination starts as a copy of the input there).
 ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
                     const Outputs& outputs, const EvaluationOptions& options = {});
+/// The same with what measure_conditioning(inputs, reference, options) gave before: it depends on
+/// no outputs, and is as much work as the comparison itself.
+ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
+                    const Outputs& outputs, const Conditioning& conditioning,
+                    const EvaluationOptions& options);
 
 /// Whether `error` is within `limit`, or within four rounding floors where the stored dtype cannot
 /// represent the reference to `limit` at all (values near its underflow).

@@ -12,6 +12,9 @@
 #include "cpu/ceilings.h"
 #include "cpu/parallel.h"
 #include "interface/error.h"
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace gdn::cpu {
 namespace {
@@ -46,15 +49,27 @@ std::int64_t installed_memory_bytes() {
   return std::min(installed, read_integer_file("/sys/fs/cgroup/memory.max", kNoLimit));
 }
 
-/// What the kernel can hand out without swapping, within the container's limit if there is one.
+/// Freed memory that the C library keeps for the next allocation.
+std::int64_t kept_memory_bytes() {
+#ifdef __GLIBC_PREREQ
+#if __GLIBC_PREREQ(2, 33)
+  return static_cast<std::int64_t>(mallinfo2().fordblks);
+#endif
+#endif
+  return 0;
+}
+
+/// What the kernel can hand out without swapping, within the container's limit if there is one, and
+/// what this process holds free already.
 std::int64_t available_memory_bytes() {
   const std::string text = read_proc_field("/proc/meminfo", "MemAvailable");
   const std::int64_t available =
       text.empty() ? installed_memory_bytes() : std::strtoll(text.c_str(), nullptr, 10) * 1024;
   const std::int64_t limit = read_integer_file("/sys/fs/cgroup/memory.max", kNoLimit);
-  if (limit == kNoLimit) return available;
+  const std::int64_t kept = kept_memory_bytes();
+  if (limit == kNoLimit) return available + kept;
   const std::int64_t used = read_integer_file("/sys/fs/cgroup/memory.current", 0);
-  return std::clamp<std::int64_t>(limit - used, 0, available);
+  return std::clamp<std::int64_t>(limit - used, 0, available) + kept;
 }
 
 /// Size of the largest data cache as the system files give it ("32768K"); 0 if unknown.
