@@ -3,6 +3,7 @@
 // reason.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -32,6 +33,31 @@ std::vector<Item> part_of(const std::vector<Item>& problems, const Shard& shard)
   const auto count = static_cast<std::size_t>(shard.count);
   for (auto i = static_cast<std::size_t>(shard.index - 1); i < problems.size(); i += count) {
     part.push_back(problems[i]);
+  }
+  return part;
+}
+
+/// A part of about as much work as each of the others, its largest problems first, by `work` of a
+/// problem. Largest first, each goes to the part that has the least so far; the parts are disjoint
+/// and together complete. The whole (1/1) is left in its order.
+template <typename Item, typename Work>
+std::vector<Item> part_of_equal_work(const std::vector<Item>& problems, const Shard& shard,
+                                     const Work& work) {
+  if (shard.count == 1) return problems;
+  struct Weighed {
+    const Item* item;
+    double work;
+  };
+  std::vector<Weighed> ordered;
+  for (const Item& problem : problems) ordered.push_back({&problem, work(problem)});
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const Weighed& a, const Weighed& b) { return a.work > b.work; });
+  std::vector<double> loads(static_cast<std::size_t>(shard.count), 0.0);
+  std::vector<Item> part;
+  for (const Weighed& weighed : ordered) {
+    const auto least = std::min_element(loads.begin(), loads.end());
+    *least += weighed.work;
+    if (least - loads.begin() == shard.index - 1) part.push_back(*weighed.item);
   }
   return part;
 }

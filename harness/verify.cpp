@@ -216,10 +216,11 @@ CheckedReference::CheckedReference(const Case& inputs, const VerifyOptions& opti
         reference::sample_pairs(p, std::max<std::int64_t>(count, 2), options.sample_seed);
   }
   reference_ = reference::evaluate<double>(inputs, evaluation_);
+  conditioning_ = reference::measure_conditioning(inputs, reference_, evaluation_);
 }
 
 reference::ErrorReport CheckedReference::compare(const Outputs& outputs) const {
-  return reference::compare(*inputs_, reference_, outputs, evaluation_);
+  return reference::compare(*inputs_, reference_, outputs, conditioning_, evaluation_);
 }
 
 std::string CheckedReference::check(const Outputs& outputs) const {
@@ -264,6 +265,22 @@ VerifyResult verify(const Implementation& implementation, const Case& inputs, De
     require_memory(inputs.problem, implementation.workspace_bytes(inputs.problem), device);
   }
   return verify(implementation, CheckedReference(inputs, options), device, options);
+}
+
+double verification_work(const Problem& problem, const VerifyOptions& options) {
+  constexpr double kOfEveryProblem = 1e8;  // allocations, launches and small copies of all runs
+  constexpr double kRuns = 20;             // of all invariances but the last two
+  const auto bytes = static_cast<double>(host_bytes_needed(problem));
+  double work = kOfEveryProblem + kRuns * bytes +
+                std::min(reference::evaluation_flops(problem), options.most_reference_flops);
+  if (options.every_split) work += 128 * bytes;
+  if (options.token_by_token) {
+    Problem step = problem;
+    for (std::int64_t& length : step.sequences.lengths) length = std::min<std::int64_t>(length, 1);
+    work += static_cast<double>(problem.sequences.longest()) *
+            static_cast<double>(host_bytes_needed(step));
+  }
+  return work;
 }
 
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs) {

@@ -99,6 +99,7 @@ class CheckedReference {
   const Case* inputs_;
   reference::EvaluationOptions evaluation_;
   reference::WideOutputs<double> reference_;
+  reference::Conditioning conditioning_;
   std::int64_t total_pairs_ = 0;
   VerifyOptions options_;
 };
@@ -109,6 +110,10 @@ VerifyResult verify(const Implementation& implementation, const Case& inputs, De
                     const VerifyOptions& options = {});
 VerifyResult verify(const Implementation& implementation, const CheckedReference& reference,
                     Device& device, const VerifyOptions& options = {});
+
+/// How much work it is to verify one implementation on a problem, in bytes gone over on the host:
+/// to share problems out, not to foretell times.
+double verification_work(const Problem& problem, const VerifyOptions& options);
 
 /// Judges outputs made elsewhere: the "errors" check alone.
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs);

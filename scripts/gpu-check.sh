@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
-#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [STEP...]
+#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [STEP...]
+# With --seconds the steps verify and stress end after S seconds each; the record then says how many
+# problems were not reached.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
@@ -15,11 +17,13 @@ cd "$(dirname "$0")/.."
 
 programs=build
 out=results/gpu-check
+seconds=0  # no limit
 steps=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --programs) programs=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
+    --seconds) seconds=$2; shift 2 ;;
     tests|verify|stress|sanitizer|table|record) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
@@ -45,16 +49,22 @@ run_tests() {
   done
 }
 
-# Several processes side by side: a problem's time is mostly the host's, for inputs and reference.
+# Several processes side by side: a problem's time is mostly the host's, for inputs and reference. A
+# shard that is cut leaves what it had; merge_shards says how many problems that was.
 verify_suite() {
-  local suite=$1 result=$2 shards=8 shard
+  local suite=$1 result=$2 shard shards
+  shards=$(($(nproc) - 2))
+  shards=$((shards < 1 ? 1 : shards > 12 ? 12 : shards))
+  rm -f "$out/$result.json" "$out/$result".*.part
   for ((shard = 1; shard <= shards; ++shard)); do
-    "$programs/gdnbench" verify --device cuda --suite "$suite" --shard "$shard/$shards" --json \
-      >"$out/$result.$shard.part" 2>"$out/$result.$shard.log" &
+    timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" \
+      --shard "$shard/$shards" --json-lines >"$out/$result.$shard.part" 2>"$out/$result.$shard.log" &
   done
   wait
-  python3 -c 'import json, sys; json.dump([r for f in sys.argv[2:] for r in json.load(open(f))], open(sys.argv[1], "w"))' \
-    "$out/$result.json" "$out/$result".[0-9]*.part
+  merge_shards "$result"
+}
+merge_shards() {
+  python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part
 }
 run_verify() { verify_suite gpu verify; }
 run_stress() { verify_suite stress stress; }
@@ -78,13 +88,23 @@ run_sanitizer() {
 }
 
 run_table() {
-  rm -f "$out/table.h5"
-  "$programs/gdnbench" sweep --device cuda --heads 16/32 --dim 128 --seq 4x8192,1x32768 --dtype bf16 \
-    --h0 normal --gates weak --out "$out/table.h5" || true  # a failed row is in the table
-  "$programs/gdnbench" table "$out/table.h5" | tee "$out/table.md"
+  local gdnbench
+  gdnbench=$(cd "$programs" && pwd)/gdnbench
+  # In the folder itself: the rows hold the command, which must not name a machine's paths.
+  (
+    cd "$out"
+    rm -f table.h5
+    "$gdnbench" sweep --device cuda --heads 16/32 --dim 128 --seq 4x8192,1x32768 --dtype bf16 \
+      --h0 normal --gates weak --out table.h5 || true  # a failed row is in the table
+    "$gdnbench" table table.h5 | tee table.md
+  )
 }
 
 write_record() {
+  local result
+  for result in verify stress; do  # of a step that was itself cut, too
+    if compgen -G "$out/$result.*.part" >/dev/null; then merge_shards "$result"; fi
+  done
   python3 scripts/write_gpu_record.py "$out" "$programs/gdnbench" data/gpu-record.json \
     "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)"
 }

@@ -3,7 +3,8 @@
 
     scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256
 
-Every step but stress must have left its result: a record of a partial check is refused.
+Every step but stress must have left its result: a record of a partial check is refused. Problems that a
+shard cut by a time limit did not reach are counted in it.
 """
 import datetime
 import json
@@ -32,7 +33,8 @@ def count_verdicts(path):
     failures = []
     worst = {}
     problems = set()
-    for result in json.loads(path.read_text()):
+    merged = json.loads(path.read_text())
+    for result in merged["results"]:
         counts[result["verdict"]] += 1
         if result["verdict"] == "failed":
             failures.append(f"{result['implementation']} {result['problem']}: {result['reason']}")
@@ -49,7 +51,7 @@ def count_verdicts(path):
                 ("state_error_over_limit", ratio(result["state"], result["state_limit"]))):
             if value is not None:
                 entry[key] = round(max(entry[key], value), 4)
-    return counts, failures, worst, len(problems)
+    return {"problems": len(problems), "not_reached": merged["not_reached"], **counts}, failures, worst
 
 
 def ratio(tensor, limit):
@@ -76,10 +78,10 @@ def main(folder, gdnbench, record, kernels, harness):
     for suite, file in (("gpu", "verify.json"), ("stress", "stress.json")):
         if not (folder / file).exists():  # stress may be left out; the record then does not name it
             continue
-        verdicts, failures, worst[suite], problems = count_verdicts(folder / file)
-        suites[suite] = {"problems": problems, **verdicts}
+        suites[suite], failures, worst[suite] = count_verdicts(folder / file)
         suite_failures += failures
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in ("memcheck", "racecheck")}
+    not_reached = sum(suite["not_reached"] for suite in suites.values())
     dirty = [tool for tool, result in sanitizer.items() if result != "clean"]
     json.dump({
         "kernels_sha256": kernels,
@@ -90,6 +92,7 @@ def main(folder, gdnbench, record, kernels, harness):
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "passed": tests["passed"] + sum(suite["passed"] for suite in suites.values()),
         "failed": tests["failed"] + sum(suite["failed"] for suite in suites.values()) + len(dirty),
+        "not_reached": not_reached,
         "tests": tests,
         "suites": suites,
         "compute_sanitizer": sanitizer,
@@ -98,6 +101,8 @@ def main(folder, gdnbench, record, kernels, harness):
         "pending": "",
     }, open(record, "w"), indent=1)
     print(f"{record}: {tests} tests, {suites}, {sanitizer}")
+    if not_reached:
+        print(f"{record}: {not_reached} problems were not reached: this is the record of a part")
 
 
 if __name__ == "__main__":

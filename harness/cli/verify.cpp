@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <optional>
 
@@ -152,7 +154,8 @@ class Verify : public Command {
         ->group(how);
     app.add_flag("--errors-only", errors_only_, "compare with the reference, and nothing else")
         ->group(how);
-    app.add_option("--shard", shard_, "INDEX/COUNT: every COUNT-th problem from INDEX on, as 2/8")
+    app.add_option("--shard", shard_,
+                   "INDEX/COUNT, as 2/8: a part of about equal work, its largest problems first")
         ->group(how);
     app.add_option("--largest", largest_,
                    "leave out problems of more operations than this, and say so (default: "
@@ -166,7 +169,13 @@ class Verify : public Command {
     app.add_flag("-v,--verbose", verbose_, "every check, (sequence, head) and token window")
         ->group(how);
     app.add_flag("--quiet", quiet_, "only what failed")->group(how);
-    app.add_flag("--json", json_, "machine-readable output")->group(how);
+    CLI::Option* json =
+        app.add_flag("--json", json_, "machine-readable output: one list")->group(how);
+    app.add_flag("--json-lines", json_lines_,
+                 "a line saying how many problems and results are ahead, then a line per result as "
+                 "it is made: what a run that was cut has done stays readable")
+        ->excludes(json)
+        ->group(how);
   }
 
   int run() override {
@@ -194,7 +203,28 @@ class Verify : public Command {
       const Suite suite = find_suite(suite_.empty() ? "quick" : suite_);
       all.insert(all.end(), suite.problems.begin(), suite.problems.end());
     }
-    return part_of(all, shard_.empty() ? Shard{} : Shard::parse(shard_));
+    return all;
+  }
+
+  std::vector<SuiteProblem> part_of_shard(const std::vector<SuiteProblem>& all, const Shard& shard,
+                                          const DeviceInfo& device) const {
+    return part_of_equal_work(all, shard, [&](const SuiteProblem& entry) {
+      // What is left out as too large costs nothing, but is to be shared out as well.
+      if (exceeds_largest(entry.problem, device)) return 1.0;
+      return verification_work(entry.problem, options_for(entry));
+    });
+  }
+
+  VerifyOptions options_for(const SuiteProblem& entry) const {
+    VerifyOptions options = options_;
+    options.every_split |= entry.every_split && !errors_only_;
+    options.token_by_token |= entry.token_by_token && !errors_only_;
+    return options;
+  }
+
+  bool exceeds_largest(const Problem& problem, const DeviceInfo& device) const {
+    const bool limited = largest_ > 0 || !suite_.empty();
+    return limited && reference::evaluation_flops(problem) > largest_for(device);
   }
 
   double largest_for(const DeviceInfo& device) const {
@@ -207,11 +237,9 @@ class Verify : public Command {
   std::string too_large(const Problem& problem,
                         const std::vector<const Implementation*>& implementations,
                         const Device& device) const {
-    const double operations = reference::evaluation_flops(problem);
-    const double largest = largest_for(device.info());
-    const bool limited = largest_ > 0 || !suite_.empty();
-    if (limited && operations > largest) {
-      return fmt::format("{:.1e} operations, more than {:.1e} (--largest)", operations, largest);
+    if (exceeds_largest(problem, device.info())) {
+      return fmt::format("{:.1e} operations, more than {:.1e} (--largest)",
+                         reference::evaluation_flops(problem), largest_for(device.info()));
     }
     for (const Implementation* implementation : implementations) {
       try {
@@ -226,11 +254,35 @@ class Verify : public Command {
   }
 
   int verify_implementations() {
+    const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const std::vector<SuiteProblem> all = problems();
     const auto device = open_device(device_);
     const auto implementations = choose_implementations(implementations_, device->info());
-    for (const SuiteProblem& entry : all) verify_problem(entry, implementations, *device);
+    const std::vector<SuiteProblem> part = part_of_shard(all, shard, device->info());
+    if (json_lines_) announce(part, implementations);
+    for (const SuiteProblem& entry : part) verify_problem(entry, implementations, *device);
     return finish();
+  }
+
+  static void announce(const std::vector<SuiteProblem>& all,
+                       const std::vector<const Implementation*>& implementations) {
+    std::int64_t problems = 0;
+    std::int64_t results = 0;
+    for (const SuiteProblem& entry : all) {
+      const auto judged = std::count_if(
+          implementations.begin(), implementations.end(), [&](const Implementation* candidate) {
+            return candidate->description().operation == entry.problem.operation;
+          });
+      problems += judged > 0 ? 1 : 0;
+      results += judged;
+    }
+    print_line(json_object({{"problems_ahead", std::to_string(problems)},
+                            {"results_ahead", std::to_string(results)}}));
+  }
+
+  static void print_line(const std::string& text) {
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
   }
 
   void verify_problem(const SuiteProblem& entry,
@@ -263,9 +315,7 @@ class Verify : public Command {
     }
     const Case inputs = make_case(entry.problem);
     const CheckedReference reference(inputs, options_);
-    VerifyOptions options = options_;
-    options.every_split |= entry.every_split && !errors_only_;
-    options.token_by_token |= entry.token_by_token && !errors_only_;
+    const VerifyOptions options = options_for(entry);
     for (const Implementation* implementation : able) {
       VerifyResult result = verify(*implementation, reference, device, options);
       const std::string& name = implementation->description().name;
@@ -318,6 +368,7 @@ class Verify : public Command {
   void report(const std::string& problem, const std::string& implementation,
               const std::string& coverage, const VerifyResult& result) {
     ++counts_[static_cast<std::size_t>(result.verdict)];
+    if (json_lines_) return print_line(result_json(problem, implementation, result));
     if (json_) {
       fmt::print("{}{}", first_ ? "" : ",\n", result_json(problem, implementation, result));
       first_ = false;
@@ -356,7 +407,7 @@ class Verify : public Command {
     const std::int64_t limited = count_of(Verdict::known_limit);
     const std::int64_t unsupported = count_of(Verdict::unsupported);
     const std::int64_t too_large = count_of(Verdict::too_large);
-    if (!json_ && !quiet_) {
+    if (!json_ && !json_lines_ && !quiet_) {
       fmt::print("{} passed, {} failed, {} known limits, {} not supported, {} too large{}\n",
                  passed, failed, limited, unsupported, too_large,
                  unsupported + too_large > 0 && !verbose_ ? " (-v says why)" : "");
@@ -380,6 +431,7 @@ class Verify : public Command {
   bool verbose_ = false;
   bool quiet_ = false;
   bool json_ = false;
+  bool json_lines_ = false;
   bool first_ = true;
   std::int64_t counts_[5] = {0, 0, 0, 0, 0};  // per verdict
   std::int64_t limits_gone_ = 0;

@@ -111,6 +111,47 @@ TEST(Output, QuietSaysNothingAndJsonIsOneObject) {
   EXPECT_TRUE(has(gdnbench(report + " --json").text, "\"rows\": 4"));
 }
 
+// ---- verify in shards, some of them cut
+
+const std::string kShards =
+    "verify --device cpu --impl cpu/naive,cpu/recurrent --heads 1/1 --dim 16 --seq "
+    "1x8,1x16,2x5,3x3 "
+    "--dtype f32 --json-lines --shard ";
+
+std::string merged(const std::string& file, const std::string& parts) {
+  return shell("python3 " GDN_SOURCE_DIR "/scripts/merge_verify_shards.py " + file + " " + parts)
+      .text;
+}
+
+void keep_bytes(const std::string& path, std::size_t bytes) {
+  const std::string text = shell("cat " + path).text;
+  std::ofstream(path, std::ios::trunc) << text.substr(0, bytes);
+}
+
+TEST(VerifyShards, ACutOneIsNeverTakenForAWhole) {
+  if (shell("python3 --version").code != 0) GTEST_SKIP() << "no python3";
+  const TemporaryFolder folder;
+  const std::string parts = folder.file("1") + " " + folder.file("2");
+  for (const char* shard : {"1", "2"}) {
+    ASSERT_EQ(gdnbench(kShards + shard + "/2 >" + folder.file(shard)).code, 0);
+  }
+  const std::string first = shell("cat " + folder.file("1")).text;
+  EXPECT_EQ(first.rfind("{\"problems_ahead\": 2, \"results_ahead\": 4}\n", 0), 0u) << first;
+  EXPECT_TRUE(has(merged(folder.file("all"), parts),
+                  "8 results of 4 problems, 0 not reached (0 of 2 shards were cut)"));
+
+  // The second problem's last result is cut in its middle: that problem is not reached.
+  keep_bytes(folder.file("1"), first.size() - 20);
+  EXPECT_TRUE(has(merged(folder.file("all"), parts),
+                  "7 results of 4 problems, 1 not reached (1 of 2 shards were cut)"));
+  EXPECT_TRUE(has(shell("cat " + folder.file("all")).text, "\"not_reached\": 1"));
+  // Nothing but the announcement; then not even that.
+  keep_bytes(folder.file("1"), first.find('\n') + 1);
+  EXPECT_TRUE(has(merged(folder.file("all"), parts), "4 results of 4 problems, 2 not reached"));
+  keep_bytes(folder.file("1"), 0);
+  EXPECT_TRUE(has(merged(folder.file("all"), parts), "run the step again"));
+}
+
 // ---- rows
 
 TEST(RowsCommand, MergesFiltersAndExports) {

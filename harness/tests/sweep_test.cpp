@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <new>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 
@@ -202,6 +203,29 @@ TEST(Shards, AreDisjointAndComplete) {
     EXPECT_EQ(largest, (problems.size() + static_cast<std::size_t>(count) - 1) /
                            static_cast<std::size_t>(count));
   }
+}
+
+TEST(Shards, OfEqualWorkAreDisjointCompleteAndEven) {
+  const auto work = [](int item) { return static_cast<double>(item); };
+  std::vector<int> items;  // three large ones side by side among many small
+  for (int i = 1; i <= 40; ++i) items.push_back(i <= 3 ? 100 : i % 5 + 1);
+  const double total = std::accumulate(items.begin(), items.end(), 0.0);
+  for (const int count : {2, 3, 7}) {
+    std::vector<int> seen;
+    for (int index = 1; index <= count; ++index) {
+      const std::vector<int> part = part_of_equal_work(items, {index, count}, work);
+      EXPECT_TRUE(std::is_sorted(part.rbegin(), part.rend())) << "largest first: " << index;
+      // A part ends within one small item of the others, where no single item is larger than it.
+      const double load = std::accumulate(part.begin(), part.end(), 0.0);
+      EXPECT_LE(load, std::max(total / count, 100.0) + 5) << index << "/" << count;
+      seen.insert(seen.end(), part.begin(), part.end());
+    }
+    std::vector<int> expected = items;
+    std::sort(expected.begin(), expected.end());
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, expected) << count;
+  }
+  EXPECT_EQ(part_of_equal_work(items, {1, 1}, work), items);
 }
 
 TEST(Shards, ParseAndRefuse) {
