@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes a folder that runs on another x86-64 Linux machine with nothing but a GPU driver: the built
-# programs, the shared libraries they need, the data and the scripts that check a GPU.
+# programs, the shared libraries they need, libgdnbench.so with its Python modules, the data.
 #   scripts/bundle.sh OUT [BUILD_DIR]     then, on the other machine: OUT/gdnbench info
+#                                         or PYTHONPATH=OUT/scripts python3 -c 'import gdnbench_torch'
 # The C library travels too and is used where the machine's own is older than this one's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,13 +10,20 @@ out=${1:?usage: scripts/bundle.sh OUT [BUILD_DIR]}
 build=${2:-build}
 [ -x "$build/gdnbench" ] || { echo "bundle: $build/gdnbench is missing; build first (scripts/quickstart.sh)" >&2; exit 2; }
 
-mkdir -p "$out/bin" "$out/lib" "$out/libc" "$out/data"
+mkdir -p "$out/bin" "$out/lib" "$out/libc" "$out/data" "$out/scripts/peers"
 programs=("$build/gdnbench")
 for test in implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests gfx906_on_cuda; do
   [ -x "$build/$test" ] && programs+=("$build/$test")
 done
 cp "${programs[@]}" "$out/bin/"
 strip "$out"/bin/* 2>/dev/null || true
+# Needs nothing but the C library of the process that loads it: this machine's version or later.
+if [ -e "$build/libgdnbench.so" ]; then
+  cp "$build/libgdnbench.so" "$out/lib/"
+  strip --strip-unneeded "$out/lib/libgdnbench.so"
+  cp scripts/gdnbench_library.py scripts/gdnbench_torch.py "$out/scripts/"
+  cp scripts/peers/*.* "$out/scripts/peers/"
+fi
 
 # Everything ldd names goes to lib/, except the C library's own parts, which go to libc/.
 for program in "${programs[@]}"; do ldd "$program"; done | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// {print $1}' |

@@ -59,6 +59,12 @@ def _require(name, tensor, shape, dtypes, device):
         _refuse(f"{name}: on {tensor.device}, expected {device} as query")
 
 
+def _require_tokens(query, value):
+    for name, tensor, shape in (("query", query, "[T, Hk, Dk]"), ("value", value, "[T, Hv, Dv]")):
+        if not isinstance(tensor, torch.Tensor) or tensor.dim() != 3:
+            _refuse(f"{name}: expected a tensor {shape}")
+
+
 def _require_contiguous(name, tensor):
     if not tensor.is_contiguous():
         _refuse(f"{name}: not contiguous, strides {list(tensor.stride())}")
@@ -80,14 +86,10 @@ def device_name(device):
 
 
 class Operands:
-    """Tensors checked, and what the library is told of them."""
+    """Tensors checked (query and value have three dimensions), and what the library is told of them."""
 
     def __init__(self, query, key, value, log_decay, beta, sequence_offsets, state, output, *, read_state,
                  write_state, state_layout="kv", scale=None, normalize_qk=False):
-        if not isinstance(query, torch.Tensor) or query.dim() != 3:
-            _refuse("query: expected a tensor [T, Hk, Dk]")
-        if not isinstance(value, torch.Tensor) or value.dim() != 3:
-            _refuse("value: expected a tensor [T, Hv, Dv]")
         (tokens, key_heads, key_dim), (value_heads, value_dim) = query.shape, value.shape[1:]
         self.device, token_dtype = query.device, query.dtype
         _require("query", query, query.shape, DTYPES, self.device)
@@ -158,6 +160,7 @@ class GatedDelta:
     def __init__(self, query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *,
                  final_state=True, output=None, state_layout="kv", scale=None, normalize_qk=False,
                  implementation=None):
+        _require_tokens(query, value)
         self.output = torch.empty(value.shape, dtype=value.dtype, device=value.device) if output is None else output
         self.state = initial_state
         if initial_state is None and final_state:
@@ -229,6 +232,7 @@ def gated_delta(query, key, value, log_decay, beta, sequence_offsets=None, initi
 def reference_float64(query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *, scale=None,
                       normalize_qk=False):
     """(output [T, Hv, Dv], final state [N, Hv, Dk, Dv]) in float64: the token recurrence, to judge outputs by."""
+    _require_tokens(query, value)
     operands = Operands(query, key, value, log_decay, beta, sequence_offsets, initial_state, None,
                         read_state=initial_state is not None, write_state=True, scale=scale,
                         normalize_qk=normalize_qk)

@@ -1,0 +1,114 @@
+"""What every contender of a row is given: the same tensors, made once on the GPU, as harness/inputs.h describes the
+distributions (unit queries and keys, N(0,1) values, beta = sigmoid(N(0,1)), initial state N(0,1)/sqrt(Dk))."""
+import dataclasses
+import zlib
+
+DIM = 128
+DEVICE = "cuda"
+GATES = {"none": None, "weak": 3.0, "strong": -1.0, "near_one": 8.0}  # mean of the logit: log_sigmoid(N(mean, 1))
+
+
+def parse_heads(text):
+    """(Hk, Hv) of '16/32'."""
+    try:
+        key_heads, value_heads = (int(part) for part in text.split("/"))
+    except ValueError:
+        raise ValueError(f"heads '{text}': expected Hk/Hv, as 16/32") from None
+    if key_heads < 1 or value_heads < 1 or value_heads % key_heads:
+        raise ValueError(f"heads '{text}': Hv must be a multiple of Hk")
+    return key_heads, value_heads
+
+
+def parse_lengths(text):
+    """[8192, 8192] of '2x8192', [28672, 4096] of '1x28672+1x4096'."""
+    lengths = []
+    try:
+        for term in text.split("+"):
+            count, _, length = term.rpartition("x")
+            lengths += [int(length)] * int(count or 1)
+    except ValueError:
+        raise ValueError(f"seq '{text}': expected lengths as 4x8192 or 1x28672+1x4096") from None
+    if not lengths or min(lengths) < 1:
+        raise ValueError(f"seq '{text}': lengths must be 1 or more")
+    return lengths
+
+
+@dataclasses.dataclass
+class Inputs:
+    """bfloat16 query, key [T, Hk, 128], value [T, Hv, 128]; float32 log_decay, beta [T, Hv]; initial_state
+    [N, Hv, 128, 128] float32; offsets [N + 1] in int64 and int32 (each contender keeps to one tensor: FlashQLA knows
+    its plans by the tensor's identity)."""
+    query: object
+    key: object
+    value: object
+    log_decay: object
+    beta: object
+    initial_state: object
+    offsets: object
+    offsets32: object
+    lengths: list
+
+    @property
+    def tokens(self):
+        return self.query.shape[0]
+
+
+def offsets_of(lengths, dtype):
+    import torch
+    return torch.tensor([0, *lengths], dtype=dtype).cumsum(0, dtype=dtype).to(DEVICE)
+
+
+def random_inputs(heads, seq):
+    """Everything but the gates: log_decay is None."""
+    import torch
+    (key_heads, value_heads), lengths = parse_heads(heads), parse_lengths(seq)
+    tokens = sum(lengths)
+    generator = torch.Generator(device=DEVICE).manual_seed(zlib.crc32(f"{heads} {seq}".encode()))
+
+    def normal(*shape):
+        return torch.randn(*shape, device=DEVICE, generator=generator)
+
+    unit = torch.nn.functional.normalize
+    return Inputs(query=unit(normal(tokens, key_heads, DIM), dim=-1).bfloat16(),
+                  key=unit(normal(tokens, key_heads, DIM), dim=-1).bfloat16(),
+                  value=normal(tokens, value_heads, DIM).bfloat16(), log_decay=None,
+                  beta=normal(tokens, value_heads).sigmoid(),
+                  initial_state=normal(len(lengths), value_heads, DIM, DIM) / DIM ** 0.5,
+                  offsets=offsets_of(lengths, torch.int64), offsets32=offsets_of(lengths, torch.int32),
+                  lengths=lengths)
+
+
+def with_gates(inputs, gates):
+    """The same tensors with gates of a regime of GATES."""
+    import torch
+    shape, mean = inputs.beta.shape, GATES[gates]
+    if mean is None:
+        log_decay = torch.zeros(shape, device=DEVICE)
+    else:
+        generator = torch.Generator(device=DEVICE).manual_seed(zlib.crc32(f"{gates} {tuple(shape)}".encode()))
+        log_decay = torch.nn.functional.logsigmoid(torch.randn(shape, device=DEVICE, generator=generator) + mean)
+    return dataclasses.replace(inputs, log_decay=log_decay)
+
+
+def read_cases(path):
+    """[(name, heads, seq, arrays)] of a file written by export_case.py."""
+    import numpy
+    found = []
+    with numpy.load(path) as file:
+        for name in sorted({key.rsplit(".", 1)[0] for key in file.files}):
+            arrays = {part: file[f"{name}.{part}"] for part in ("q", "k", "v", "g", "beta", "cu_seqlens")}
+            lengths = numpy.diff(arrays["cu_seqlens"]).tolist()
+            found.append((name, f"{arrays['q'].shape[1]}/{arrays['v'].shape[1]}",
+                          "+".join(f"1x{length}" for length in lengths), arrays))
+    return found
+
+
+def case_inputs(arrays):
+    import torch
+    lengths = [int(b - a) for a, b in zip(arrays["cu_seqlens"], arrays["cu_seqlens"][1:])]
+    tensor = {name: torch.from_numpy(array).to(DEVICE) for name, array in arrays.items()}
+    state = torch.zeros(len(lengths), arrays["v"].shape[1], DIM, DIM, device=DEVICE)
+    return Inputs(query=tensor["q"].bfloat16(), key=tensor["k"].bfloat16(), value=tensor["v"].bfloat16(),
+                  log_decay=tensor["g"].float().contiguous(), beta=tensor["beta"].float().contiguous(),
+                  initial_state=state, offsets=offsets_of(lengths, torch.int64),
+                  offsets32=offsets_of(lengths, torch.int32), lengths=lengths)
