@@ -117,8 +117,6 @@ CONTENDERS = {
     "flashqla-nocp": flashqla(False),
     "cudnn-kda": cudnn_kda,
 }
-# Compiled per head count and kept on disk, so that processes of their own can do it beforehand.
-COMPILED_PER_HEADS = ("flashqla", "flashqla-nocp")
 # Tunes itself by timing: alone on the GPU only.
 TUNED_BY_TIME = ("fla",)
 # Distributions whose versions a measurement names.

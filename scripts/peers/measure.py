@@ -143,9 +143,6 @@ def described(lines):
 
 def measure(options, todo, cases, comments):
     """`todo`: [((heads, seq, gates), contenders)]; `cases`: arrays of the keys that are cases. Returns the exit code."""
-    if not todo:
-        say(f"all rows are in {options.out}")
-        return 0
     loaded, base, base_of, longest_s = Loaded(), None, None, 0.0
     with rows.Writer(options.out, comments) as writer, torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
         for done, (key, who) in enumerate(todo):

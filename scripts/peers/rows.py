@@ -36,7 +36,8 @@ class Writer:
     def __init__(self, path, comments):
         fresh = not os.path.exists(path) or os.path.getsize(path) == 0
         if not fresh:
-            read(path)  # refuses another kind of file
+            said, _ = read(path)  # refuses another kind of file
+            comments = [comment for comment in comments if comment not in said]
             _drop_cut_line(path)
         self._file = open(path, "a", newline="")
         for comment in comments:

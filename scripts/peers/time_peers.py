@@ -5,7 +5,7 @@ gives everyone's errors against float64.
     time_peers.py --grid flashqla-grid --gates weak --out rows.csv      # a preset of `gdnbench list --presets`
     time_peers.py --grid forward --who ours,fla,flashinfer --time-limit 300 --out rows.csv
     time_peers.py --heads 2/4 --seq 1x2048 --case trace.npz --out errors.csv
-    time_peers.py --grid flashqla-grid --warm                           # only compiles, into the libraries' caches
+    time_peers.py --grid flashqla-grid --who flashqla,fla --warm        # only compiles, into the libraries' caches
 
 Per row: inputs made once on the GPU (seeded); every contender runs once and its whole output and final state are held
 against float64 (libgdnbench's reference); who is over --limit is not timed; then --runs timed runs each, in turns;
@@ -92,9 +92,10 @@ def parse_arguments():
     parser.add_argument("--time-limit", type=float, metavar="S", help="stop between rows before so many seconds")
     parser.add_argument("--retry-failed", action="store_true", help="again those that threw or were wrong")
     parser.add_argument("--dry-run", action="store_true", help="list the rows and who is missing in each")
-    parser.add_argument("--warm", action="store_true", help="only compile and tune, nothing is timed")
+    parser.add_argument("--warm", action="store_true", help="only compile and tune what libraries keep on disk, nothing is timed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1,
-                        help="processes of --warm (as many as processors)")
+                        help="processes that compile side by side, one per head count, before they measure one\n"
+                             "after the other (as many as processors); 1: one process, nothing beforehand")
     options = parser.parse_args()
 
     def listed(text, name, known=None, parse=None):
@@ -192,22 +193,21 @@ def main():
         print(f"{len(todo)} rows")
         return 0
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError as error:
         fail(f"PyTorch is needed: {error}")
-    if options.warm:
-        import warm
-        return warm.warm(options, os.path.abspath(__file__))
     try:
         import gdnbench_torch
         gdnbench_torch.library()
     except Exception as error:  # noqa: BLE001
         fail(str(error))
-    import measure
-    import torch
     if not torch.cuda.is_available():
         fail("PyTorch sees no CUDA device")
-    return measure.measure(options, todo, cases, comments())
+    if not todo:
+        print(f"all rows are in {options.out}")
+        return 0
+    import workers
+    return workers.run(options, todo, cases, comments())
 
 
 if __name__ == "__main__":
