@@ -267,20 +267,23 @@ VerifyResult verify(const Implementation& implementation, const Case& inputs, De
   return verify(implementation, CheckedReference(inputs, options), device, options);
 }
 
-double verification_work(const Problem& problem, const VerifyOptions& options) {
-  constexpr double kOfEveryProblem = 1e8;  // allocations, launches and small copies of all runs
-  constexpr double kRuns = 20;             // of all invariances but the last two
+double verification_work(const Problem& problem, const VerifyOptions& options,
+                         std::int64_t implementations) {
+  constexpr double kOfEveryImplementation = 1e8;  // allocations, launches and small copies
+  constexpr double kRuns = 20;                    // of all invariances but the last two
+  constexpr double kInputs = 5;                   // making and judging them, beside the reference
   const auto bytes = static_cast<double>(host_bytes_needed(problem));
-  double work = kOfEveryProblem + kRuns * bytes +
-                std::min(reference::evaluation_flops(problem), options.most_reference_flops);
-  if (options.every_split) work += 128 * bytes;
+  const double shared = kInputs * bytes + std::min(reference::evaluation_flops(problem),
+                                                   options.most_reference_flops);
+  double each = kOfEveryImplementation + kRuns * bytes;
+  if (options.every_split) each += 128 * bytes;
   if (options.token_by_token) {
     Problem step = problem;
     for (std::int64_t& length : step.sequences.lengths) length = std::min<std::int64_t>(length, 1);
-    work += static_cast<double>(problem.sequences.longest()) *
+    each += static_cast<double>(problem.sequences.longest()) *
             static_cast<double>(host_bytes_needed(step));
   }
-  return work;
+  return shared + static_cast<double>(implementations) * each;
 }
 
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs) {

@@ -111,9 +111,10 @@ VerifyResult verify(const Implementation& implementation, const Case& inputs, De
 VerifyResult verify(const Implementation& implementation, const CheckedReference& reference,
                     Device& device, const VerifyOptions& options = {});
 
-/// How much work it is to verify one implementation on a problem, in bytes gone over on the host:
-/// to share problems out, not to foretell times.
-double verification_work(const Problem& problem, const VerifyOptions& options);
+/// How much work it is to verify so many implementations on a problem, in bytes gone over on the
+/// host: to share problems out, not to foretell times.
+double verification_work(const Problem& problem, const VerifyOptions& options,
+                         std::int64_t implementations);
 
 /// Judges outputs made elsewhere: the "errors" check alone.
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs);

@@ -20,7 +20,7 @@ where = f"{record['device']}, driver {record['driver']}, {record['date']}"
 not_reached = record.get("not_reached", 0)
 counts = f"{record['passed']} passed, {record['failed']} failed"
 if not_reached:
-    counts += f", {not_reached} problems not reached"
+    counts += f", {not_reached} results not reached"
 if record["kernels_sha256"] == kernels:
     same = "and harness " if record["harness_sha256"] == harness else ""
     print(f"GPU record: the kernel {same}sources at hand were checked on {where}: {counts}")

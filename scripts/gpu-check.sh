@@ -3,7 +3,7 @@
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [STEP...]
 # With --seconds the steps verify and stress end after S seconds each; the record then says how many
-# problems were not reached.
+# results were not reached.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
@@ -50,7 +50,7 @@ run_tests() {
 }
 
 # Several processes side by side: a problem's time is mostly the host's, for inputs and reference. A
-# shard that is cut leaves what it had; merge_shards says how many problems that was.
+# shard that is cut leaves what it had; merge_shards counts what it lacks.
 verify_suite() {
   local suite=$1 result=$2 shard shards
   shards=$(($(nproc) - 2))

@@ -3,9 +3,9 @@
 
     scripts/merge_verify_shards.py MERGED PART...
 
-A part's first line says how many problems and results the shard has ahead of it; each further line is a
-result. A last line cut in the middle is left out. MERGED holds the results, and how many problems lack some
-of theirs ("not_reached"): nobody reading it can take a cut run for a whole one.
+A part's first line says how many results the shard has ahead of it, one per problem and implementation;
+each further line is one of them. A last line cut in the middle is left out. MERGED holds the results, and
+how many were not reached: nobody reading it can take a cut run for a whole one.
 """
 import json
 import pathlib
@@ -13,7 +13,7 @@ import sys
 
 
 def read_part(path):
-    """(problems ahead, results ahead, results)"""
+    """(results ahead, results)"""
     lines = []
     for text in path.read_text().splitlines():
         try:
@@ -21,26 +21,21 @@ def read_part(path):
         except json.JSONDecodeError:
             break  # cut while it was written
     if not lines or "results_ahead" not in lines[0]:
-        sys.exit(f"merge_verify_shards: {path} does not say how many problems its shard has: it was cut before it "
-                 "began, so that the whole cannot be told from a part; run the step again")
-    return lines[0]["problems_ahead"], lines[0]["results_ahead"], lines[1:]
+        sys.exit(f"merge_verify_shards: {path} does not say how many results its shard has ahead: it was cut before "
+                 "it began, so that the whole cannot be told from a part; run the step again")
+    return lines[0]["results_ahead"], lines[1:]
 
 
 def main(merged, parts):
-    whole = {"shards": len(parts), "cut_shards": 0, "problems": 0, "not_reached": 0, "results": []}
+    whole = {"shards": len(parts), "cut_shards": 0, "not_reached": 0, "results": []}
     for part in parts:
-        problems, ahead, results = read_part(pathlib.Path(part))
-        reached = len({result["problem"] for result in results})
-        if len(results) < ahead:
-            # The results of a problem follow one another: the last one may lack some.
-            reached = max(0, reached - 1)
-            whole["cut_shards"] += 1
-        whole["problems"] += problems
-        whole["not_reached"] += problems - reached
+        ahead, results = read_part(pathlib.Path(part))
+        whole["cut_shards"] += len(results) < ahead
+        whole["not_reached"] += ahead - len(results)
         whole["results"] += results
     pathlib.Path(merged).write_text(json.dumps(whole))
-    print(f"{merged}: {len(whole['results'])} results of {whole['problems']} problems, {whole['not_reached']} not "
-          f"reached ({whole['cut_shards']} of {whole['shards']} shards were cut)")
+    print(f"{merged}: {len(whole['results'])} results, {whole['not_reached']} not reached "
+          f"({whole['cut_shards']} of {whole['shards']} shards were cut)")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 
     scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256
 
-Every step but stress must have left its result: a record of a partial check is refused. Problems that a
-shard cut by a time limit did not reach are counted in it.
+Every step but stress must have left its result: a record of a partial check is refused. Results
+(a problem and an implementation) that a shard cut by a time limit did not reach are counted in it.
 """
 import datetime
 import json
@@ -102,7 +102,7 @@ def main(folder, gdnbench, record, kernels, harness):
     }, open(record, "w"), indent=1)
     print(f"{record}: {tests} tests, {suites}, {sanitizer}")
     if not_reached:
-        print(f"{record}: {not_reached} problems were not reached: this is the record of a part")
+        print(f"{record}: {not_reached} results were not reached: this is the record of a part")
 
 
 if __name__ == "__main__":

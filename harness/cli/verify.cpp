@@ -17,6 +17,7 @@
 #include "harness/known_limits.h"
 #include "harness/suites.h"
 #include "harness/sweep.h"
+#include "harness/verification_share.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
@@ -154,8 +155,9 @@ class Verify : public Command {
         ->group(how);
     app.add_flag("--errors-only", errors_only_, "compare with the reference, and nothing else")
         ->group(how);
-    app.add_option("--shard", shard_,
-                   "INDEX/COUNT, as 2/8: a part of about equal work, its largest problems first")
+    app.add_option(
+           "--shard", shard_,
+           "INDEX/COUNT, as 2/8: one of COUNT parts of about equal work, largest problems first")
         ->group(how);
     app.add_option("--largest", largest_,
                    "leave out problems of more operations than this, and say so (default: "
@@ -172,7 +174,7 @@ class Verify : public Command {
     CLI::Option* json =
         app.add_flag("--json", json_, "machine-readable output: one list")->group(how);
     app.add_flag("--json-lines", json_lines_,
-                 "a line saying how many problems and results are ahead, then a line per result as "
+                 "a line saying how many results are ahead, then a line per result as "
                  "it is made: what a run that was cut has done stays readable")
         ->excludes(json)
         ->group(how);
@@ -206,12 +208,26 @@ class Verify : public Command {
     return all;
   }
 
-  std::vector<SuiteProblem> part_of_shard(const std::vector<SuiteProblem>& all, const Shard& shard,
-                                          const DeviceInfo& device) const {
-    return part_of_equal_work(all, shard, [&](const SuiteProblem& entry) {
-      // What is left out as too large costs nothing, but is to be shared out as well.
-      if (exceeds_largest(entry.problem, device)) return 1.0;
-      return verification_work(entry.problem, options_for(entry));
+  // What is to be verified here, of it all.
+  std::vector<VerificationTask> tasks(const Shard& shard, const std::vector<SuiteProblem>& all,
+                                      const DeviceInfo& device) const {
+    const auto implementations = choose_implementations(implementations_, device);
+    std::vector<VerificationTask> every;
+    for (const SuiteProblem& entry : all) {
+      VerificationTask task{entry, {}};
+      for (const Implementation* implementation : implementations) {
+        if (implementation->description().operation != entry.problem.operation) continue;
+        task.implementations.push_back(implementation);
+      }
+      if (!task.implementations.empty()) every.push_back(std::move(task));
+    }
+    return share_of(every, shard, [&](const VerificationTask& task) {
+      const Problem& problem = task.entry.problem;
+      const auto able = std::count_if(task.implementations.begin(), task.implementations.end(),
+                                      [&](const auto* i) { return i->supports(problem).ok; });
+      // What is left out costs nothing, but is to be shared out as well.
+      if (able == 0 || exceeds_largest(problem, device)) return 1.0;
+      return verification_work(problem, options_for(task.entry), able);
     });
   }
 
@@ -257,27 +273,16 @@ class Verify : public Command {
     const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const std::vector<SuiteProblem> all = problems();
     const auto device = open_device(device_);
-    const auto implementations = choose_implementations(implementations_, device->info());
-    const std::vector<SuiteProblem> part = part_of_shard(all, shard, device->info());
-    if (json_lines_) announce(part, implementations);
-    for (const SuiteProblem& entry : part) verify_problem(entry, implementations, *device);
+    const std::vector<VerificationTask> mine = tasks(shard, all, device->info());
+    if (json_lines_) announce(mine);
+    for (const VerificationTask& task : mine) verify_problem(task, *device);
     return finish();
   }
 
-  static void announce(const std::vector<SuiteProblem>& all,
-                       const std::vector<const Implementation*>& implementations) {
-    std::int64_t problems = 0;
-    std::int64_t results = 0;
-    for (const SuiteProblem& entry : all) {
-      const auto judged = std::count_if(
-          implementations.begin(), implementations.end(), [&](const Implementation* candidate) {
-            return candidate->description().operation == entry.problem.operation;
-          });
-      problems += judged > 0 ? 1 : 0;
-      results += judged;
-    }
-    print_line(json_object({{"problems_ahead", std::to_string(problems)},
-                            {"results_ahead", std::to_string(results)}}));
+  static void announce(const std::vector<VerificationTask>& tasks) {
+    std::size_t results = 0;
+    for (const VerificationTask& task : tasks) results += task.implementations.size();
+    print_line(json_object({{"results_ahead", std::to_string(results)}}));
   }
 
   static void print_line(const std::string& text) {
@@ -285,12 +290,11 @@ class Verify : public Command {
     std::fflush(stdout);
   }
 
-  void verify_problem(const SuiteProblem& entry,
-                      const std::vector<const Implementation*>& implementations, Device& device) {
+  void verify_problem(const VerificationTask& task, Device& device) {
+    const SuiteProblem& entry = task.entry;
     const std::string text = entry.problem.to_string();
     std::vector<const Implementation*> able;
-    for (const Implementation* implementation : implementations) {
-      if (implementation->description().operation != entry.problem.operation) continue;
+    for (const Implementation* implementation : task.implementations) {
       const Support support = implementation->supports(entry.problem);
       if (support) {
         able.push_back(implementation);

@@ -136,18 +136,18 @@ TEST(VerifyShards, ACutOneIsNeverTakenForAWhole) {
     ASSERT_EQ(gdnbench(kShards + shard + "/2 >" + folder.file(shard)).code, 0);
   }
   const std::string first = shell("cat " + folder.file("1")).text;
-  EXPECT_EQ(first.rfind("{\"problems_ahead\": 2, \"results_ahead\": 4}\n", 0), 0u) << first;
-  EXPECT_TRUE(has(merged(folder.file("all"), parts),
-                  "8 results of 4 problems, 0 not reached (0 of 2 shards were cut)"));
+  EXPECT_EQ(first.rfind("{\"results_ahead\": 4}\n", 0), 0u) << first;
+  EXPECT_TRUE(
+      has(merged(folder.file("all"), parts), "8 results, 0 not reached (0 of 2 shards were cut)"));
 
-  // The second problem's last result is cut in its middle: that problem is not reached.
+  // The last result is cut in its middle.
   keep_bytes(folder.file("1"), first.size() - 20);
-  EXPECT_TRUE(has(merged(folder.file("all"), parts),
-                  "7 results of 4 problems, 1 not reached (1 of 2 shards were cut)"));
+  EXPECT_TRUE(
+      has(merged(folder.file("all"), parts), "7 results, 1 not reached (1 of 2 shards were cut)"));
   EXPECT_TRUE(has(shell("cat " + folder.file("all")).text, "\"not_reached\": 1"));
   // Nothing but the announcement; then not even that.
   keep_bytes(folder.file("1"), first.find('\n') + 1);
-  EXPECT_TRUE(has(merged(folder.file("all"), parts), "4 results of 4 problems, 2 not reached"));
+  EXPECT_TRUE(has(merged(folder.file("all"), parts), "4 results, 4 not reached"));
   keep_bytes(folder.file("1"), 0);
   EXPECT_TRUE(has(merged(folder.file("all"), parts), "run the step again"));
 }

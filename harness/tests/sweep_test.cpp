@@ -14,6 +14,7 @@
 #include "harness/inputs.h"
 #include "harness/row_store.h"
 #include "harness/tests/temporary_folder.h"
+#include "harness/verification_share.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -226,6 +227,38 @@ TEST(Shards, OfEqualWorkAreDisjointCompleteAndEven) {
     EXPECT_EQ(seen, expected) << count;
   }
   EXPECT_EQ(part_of_equal_work(items, {1, 1}, work), items);
+}
+
+TEST(Shards, DealTheImplementationsOfALargeProblemToSeveral) {
+  const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
+  const Implementation* const other = &find_implementation(Operation::gated_delta, "cpu/recurrent");
+  std::vector<VerificationTask> tasks;
+  for (int tokens = 1; tokens <= 9; ++tokens) {
+    SuiteProblem entry{small(), "-", "-", false, false};
+    entry.problem.sequences.lengths = {tokens == 5 ? 1000 : tokens};
+    tasks.push_back({entry, {naive, other}});
+  }
+  const auto work = [](const VerificationTask& task) {
+    return static_cast<double>(task.implementations.size()) *
+           static_cast<double>(task.entry.problem.total_tokens());
+  };
+  std::multiset<std::string> seen;
+  int with_large = 0;
+  for (int index = 1; index <= 3; ++index) {
+    std::set<std::string> problems;
+    for (const VerificationTask& task : share_of(tasks, {index, 3}, work)) {
+      const std::string problem = task.entry.problem.to_string();
+      EXPECT_TRUE(problems.insert(problem).second) << "one task per problem: " << problem;
+      if (task.entry.problem.total_tokens() == 1000) ++with_large;
+      for (const Implementation* implementation : task.implementations) {
+        seen.insert(problem + " " + implementation->description().name);
+      }
+    }
+  }
+  EXPECT_EQ(with_large, 2);
+  EXPECT_EQ(seen.size(), 18u);
+  EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 18u);
+  EXPECT_EQ(share_of(tasks, {1, 1}, work).size(), tasks.size());
 }
 
 TEST(Shards, ParseAndRefuse) {
