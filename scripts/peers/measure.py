@@ -5,11 +5,11 @@ import time
 
 import torch
 
+from contenders import CONTENDERS  # first: it makes gdnbench_torch be found
 import gdnbench_torch
 import inputs as inputs_of
 import rows
 import timing
-from contenders import CONTENDERS
 from progress import elapsed_s, say
 from timing import first_line
 

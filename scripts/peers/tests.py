@@ -65,6 +65,9 @@ class Usage(InAFolder):
         self.refused("no_such_file", *row, "--case", "no_such_file.npz", "--out", self.path)
         self.refused("expected one of forward", "--grid", "backward", "--out", self.path)
         self.refused("no_such_file", "--grid", "forward", "--presets", "no_such_file", "--out", self.path)
+        with open(self.path + ".json", "w") as file:
+            file.write('[{"name": "forward"}]')
+        self.refused("of another version", "--grid", "forward", "--presets", self.path + ".json", "--out", self.path)
         self.refused("no_such_file", "no_such_file.csv", script="table.py")
 
     def test_without_pytorch_it_says_so(self):

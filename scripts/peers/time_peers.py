@@ -51,21 +51,23 @@ def find_gdnbench():
 
 def listed_presets(path):
     """What `gdnbench list --presets --json` prints, or printed into a file."""
-    source = path or f"{(program := find_gdnbench())} list --presets --json"
+    command = [] if path else [find_gdnbench(), "list", "--presets", "--json"]
     try:
         if path:
             with open(path) as file:
                 return json.load(file)
-        return json.loads(subprocess.run([program, "list", "--presets", "--json"], check=True, capture_output=True,
-                                         text=True).stdout)
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        fail(f"{source}: {error}")
+        fail(f"{path or shlex.join(command)}: {error}")
 
 
 def preset_axes(name, path):
     """heads, seq and gates of a preset; 'flashqla' stands for 'flashqla-grid'."""
     listed = listed_presets(path)
-    sweeps = {preset["name"]: preset["axes"] for preset in listed if preset["of"] == "sweep"}
+    try:
+        sweeps = {preset["name"]: preset["axes"] for preset in listed if preset["of"] == "sweep"}
+    except (TypeError, KeyError):
+        fail(f"{path or 'gdnbench'}: not a list of presets with their axes; is it of another version?")
     axes = sweeps.get(name) or sweeps.get(f"{name}-grid")
     if axes is None or not {"heads", "seq", "gates"} <= set(axes):
         grids = [each for each, its in sweeps.items() if {"heads", "seq", "gates"} <= set(its)]
