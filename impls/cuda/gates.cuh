@@ -70,9 +70,17 @@ __device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, 
   return x;
 }
 
+/// exp(g) for g <= 0. The device's expf leans to one side of the exact value where that is near 1,
+/// and a state that never forgets gathers it, token by token; 1 + expm1f leans to neither.
+__device__ __forceinline__ float decay_from_log(float g) {
+  return g > -0.5f ? 1.0f + expm1f(g) : expf(g);
+}
+
 /// exp(g), in 0..1: the array's own value, unrounded, where it holds decays.
 __device__ __forceinline__ float decode_decay(const GateParams& p, float x, int head, int bias) {
-  return p.gate_encoding == GateEncoding::decay ? x : expf(decode_log_decay(p, x, head, bias));
+  return p.gate_encoding == GateEncoding::decay
+             ? x
+             : decay_from_log(decode_log_decay(p, x, head, bias));
 }
 
 /// The same with one decay per head.
