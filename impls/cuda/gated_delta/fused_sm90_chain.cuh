@@ -26,8 +26,8 @@ struct NoLoads {};  ///< other threads of the block load
 /// One math warpgroup. Layout: where the block's operands come from (ChainLayout, or that of the
 /// one-launch kernel). Pieces: the kernel before the chain that makes piece states and transitions;
 /// no Q, P or output. LoadAhead: what the leader loads, begin(item) before the block's first chunk
-/// and next(the chunk's key, query and value stage) in the middle of every chunk, when V's buffer
-/// of the chunk before has become free.
+/// and in every chunk, by its stages, value() under the first products, when the V buffer of the
+/// chunk before is free, key() under the second and query() at the end.
 template <typename Layout, typename Token, bool Pieces, typename LoadAhead = NoLoads>
 __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output_map,
                                           const KernelArguments& a, int wg, int t,
@@ -234,18 +234,17 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
                      T = sm + Layout::kRecord + record.index * Layout::kRecordStage,
                      F = T + Layout::kFactors;
       mbarrier_wait(sm + Layout::kKeyFull + 8 * key.index, key.round_parity);
-      if (left < kChunk) {  // zero the rows of K and V that are not this sequence's
-        if constexpr (Layout::kRecordsFromKeys)  // whoever makes the record has read K
+      if (left < kChunk) [[unlikely]] {  // zero the rows of K and V that are not this sequence's
+        if constexpr (Layout::kRecordsFromKeys)  // those of K are zero when the record is there
           mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
         mbarrier_wait(sm + Layout::kValueFull + 8 * value.index, value.round_parity);
-#pragma unroll 1
-        for (int i = left * 8 + t; i < kChunk * 8; i += 128) {
-          store_shared(V + 16 * i, make_uint4(0, 0, 0, 0));
+        zero_rows(V, left, t);
+        if constexpr (!Layout::kRecordsFromKeys) {
           if constexpr (MathWarpgroups == 2) {
-            store_shared(K + wg * 8192 + 16 * i, make_uint4(0, 0, 0, 0));
+            zero_rows(K + wg * 8192, left, t);
           } else {
-            store_shared(K + 16 * i, make_uint4(0, 0, 0, 0));
-            store_shared(K + 8192 + 16 * i, make_uint4(0, 0, 0, 0));
+            zero_rows(K, left, t);
+            zero_rows(K + 8192, left, t);
           }
         }
         fence_async_proxy();
@@ -260,7 +259,11 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::hold(S);
       };
       if constexpr (MathWarpgroups == 2) {
-        mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
+        if constexpr (Layout::kRecordsFromKeys) {
+          mbarrier_wait(sm + Layout::kFactorsFull + 8 * record.index, record.round_parity);
+        } else {
+          mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
+        }
         scale_state();
       }
       mbarrier_wait(sm + Layout::kQueryFull + 8 * query.index, query.round_parity);
@@ -276,6 +279,13 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::multiply_rs_n64<Token>(o, sb + 4 * i,
                                       wgmma::k_major_128(Q) + 2 * (i & 3) + 512 * (i >> 2), i > 0);
       wgmma::commit();
+      if constexpr (Layout::kMathLoads) {
+        if (leader) {
+          bulk_wait_read<0>();  // the previous chunk's O has left its buffer
+          load_ahead.value(key, value);
+        }
+        __syncwarp();
+      }
       if constexpr (MathWarpgroups == 1)
         mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
       mbarrier_wait(sm + Layout::kValueFull + 8 * value.index, value.round_parity);
@@ -296,6 +306,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         xa[2 * j] = pack<Token>(v0.x - f.x * nv[4 * j], v0.y - f.y * nv[4 * j + 1]);
         xa[2 * j + 1] = pack<Token>(v1.x - f.x * nv[4 * j + 2], v1.y - f.y * nv[4 * j + 3]);
       }
+      if constexpr (Layout::kRecordsFromKeys)
+        mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
       wgmma::hold(xa);
       wgmma::registers_ready();
 #pragma unroll
@@ -303,14 +315,10 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T + Layout::kSlice * i),
                                       i > 0);
       wgmma::commit();
-      // the previous chunk's O has left its buffer
       if constexpr (Layout::kMathLoads) {
-        if (leader) {
-          bulk_wait_read<0>();
-          load_ahead.next(key, query, value);
-        }
+        if (leader) load_ahead.key(key);
         __syncwarp();
-      } else if (token != u.token0 && leader) {
+      } else if (token != u.token0 && leader) {  // the previous chunk's O has left its buffer
         bulk_wait_read<0>();
         mbarrier_arrive(sm + Layout::kValueEmpty +
                         8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
@@ -379,6 +387,10 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       __syncwarp();  // every lane has read the record
       if (warp_leader) mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
       mbarrier_arrive(sm + Layout::kRecordEmpty + 8 * record.index);  // every reader
+      if constexpr (Layout::kMathLoads) {
+        if (leader) load_ahead.query(key, query);
+        __syncwarp();
+      }
       key.advance();
       query.advance();
       value.advance();  // and with it the record

@@ -12,7 +12,8 @@ namespace {
 
 template <typename Token>
 void enqueue(const OneLaunch& launch, cudaStream_t stream) {
-  const auto kernel = one_launch_kernel<Token>;
+  const auto kernel = launch.arguments.p.normalize_qk ? one_launch_kernel<Token, true>
+                                                      : one_launch_kernel<Token, false>;
   GDN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       static_cast<int>(OneLaunchLayout::kBytes)));
   launch_kernel(kernel, launch.blocks, OneLaunchLayout::kThreads, OneLaunchLayout::kBytes, stream,

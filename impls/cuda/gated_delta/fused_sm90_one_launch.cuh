@@ -5,18 +5,19 @@
 //   two of math (fused_sm90_chain.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
 //   second auxiliary: (I + L)^-1 -> T. Its last two warps, with few blocks or none to merge, also
-//     feed the block: warp 2 takes the work items and says which chunks will come, warp 3 scans the
-//     gates two chunks ahead of its own inverse.
+//     feed the block: warp 2 takes the work items, says which chunks will come and brings their
+//     gates; warp 3 scans the gates a chunk ahead of its own inverse.
 //
-// The math warpgroups' leaders load in the middle of a chunk: K and Q three chunks ahead, V one,
-// each its own columns into the buffer that O has just left.
+// The math warpgroups' leaders load K and Q three chunks ahead, and V one, each its own columns
+// into the buffer that O has just left.
 //
 // Records are the chain's, in shared memory: two stages that the auxiliary warpgroups fill where
 // the chain kernel's loads would. T, P and factors come from the same steps as the prepare kernel's
 // (fused_sm90_triangles.cuh) and have the same bits.
 //
-// Bound by: latency, of the auxiliary warps' steps in shared memory beside wgmma as far as it was
-// read out. Reached: 2.9 to 3.0 us a chunk. fused_sm90.md.
+// Bound by: latency, of the auxiliary warps' steps beside wgmma and of V from memory. Their code is
+// kept straight: 16 warps in three roles outgrow the instruction cache, and jumps miss it.
+// Reached: 2.6 to 2.7 us a chunk. fused_sm90.md.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90.h"
@@ -30,8 +31,9 @@ struct OneLaunchLayout {
   static constexpr bool kWholeSequences = true, kRecordsFromKeys = true, kMathLoads = true;
   static constexpr int kThreads = 512;
   static constexpr int kLoadAhead = 3;   // chunks that loads of K and Q are ahead of the math
-  static constexpr int kScanAhead = 2;   // that scanned gates are ahead of the inverse
-  static constexpr int kPlaceAhead = 4;  // and that it is known which chunks will come
+  static constexpr int kScanAhead = 1;   // that gates are scanned ahead of the inverse,
+  static constexpr int kFetchAhead = 2;  // fetched,
+  static constexpr int kPlaceAhead = 3;  // and that it is known which chunks will come
   static constexpr int kPlaces = 8;      // from two behind to kPlaceAhead ahead
   static constexpr int kUnitSlots = 8;   // each of these may be of another work item
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 2, kRecordStages = 2,
@@ -58,21 +60,23 @@ struct OneLaunchLayout {
   static constexpr uint32_t kUnits = kKeySquares + 32;
   static constexpr uint32_t kNext = kUnits + kUnitSlots * kUnitBytes;  // publish_place's own
   static constexpr uint32_t kPlace = kNext + 16;  // token, tokens left, head of a chunk
-  static constexpr uint32_t kRawGates = kPlace + 16 * kPlaces;  // [64] gate, [64] beta
+  static constexpr uint32_t kRawGates = kPlace + 16 * kPlaces;  // two of [64] gate, [64] beta
   // barriers, 8 bytes each
-  static constexpr uint32_t kKeyFull = kRawGates + 512;
+  static constexpr uint32_t kKeyFull = kRawGates + 1024;
   static constexpr uint32_t kKeyEmpty = kKeyFull + 8 * kKeyStages;
   static constexpr uint32_t kQueryFull = kKeyEmpty + 8 * kKeyStages;
   static constexpr uint32_t kQueryEmpty = kQueryFull + 8 * kQueryStages;
   static constexpr uint32_t kValueFull = kQueryEmpty + 8 * kQueryStages;
   static constexpr uint32_t kValueEmpty = kValueFull;  // none: who empties it loads
-  static constexpr uint32_t kRecordFull = kValueFull + 8 * kValueStages;
-  static constexpr uint32_t kRecordEmpty = kRecordFull + 8 * kRecordStages;
+  static constexpr uint32_t kRecordFull = kValueFull + 8 * kValueStages;  // T and P
+  static constexpr uint32_t kFactorsFull = kRecordFull + 8 * kRecordStages;
+  static constexpr uint32_t kRecordEmpty = kFactorsFull + 8 * kRecordStages;
   static constexpr uint32_t kGateFull = kRecordEmpty + 8 * kRecordStages;
   static constexpr uint32_t kGateEmpty = kGateFull + 8 * kGateStages;
   static constexpr uint32_t kLowerFull = kGateEmpty + 8 * kGateStages;
   static constexpr uint32_t kLowerEmpty = kLowerFull + 8 * kLowerStages;
-  static constexpr uint32_t kUnitFull = kLowerEmpty + 8 * kLowerStages;
+  static constexpr uint32_t kSquaresFull = kLowerEmpty + 8 * kLowerStages;
+  static constexpr uint32_t kUnitFull = kSquaresFull + 8;
   static constexpr uint32_t kUnitEmpty = kUnitFull + 8 * kUnitSlots;
   // sequences: first tokens [N + 1], then order [N], 16-bit
   static constexpr uint32_t kOffsets = kUnitEmpty + 8 * kUnitSlots;
@@ -81,6 +85,7 @@ struct OneLaunchLayout {
 };
 static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kKeyFull % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
+              OneLaunchLayout::kLowerStages == 2 &&  // kSquaresFull's parity is the stage
               OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kUnits % 16 == 0);
 
 // Named barriers: 3 and 4 are the math warpgroups' own, 5 is theirs together.
@@ -173,24 +178,27 @@ __device__ __forceinline__ int4 load_place(uint32_t sm, int n) {
   return load_shared<int4>(sm + OneLaunchLayout::kPlace + 16 * (n % OneLaunchLayout::kPlaces));
 }
 
-/// One thread: K and Q of a chunk, once the tiles before them are read. Parity: of its round.
-__device__ __forceinline__ void load_key_query(uint32_t sm, const CUtensorMap* query_map,
-                                               const CUtensorMap* key_map, const KernelArguments& a,
-                                               int4 place,
-                                               RingPosition<OneLaunchLayout::kKeyStages> key,
-                                               RingPosition<OneLaunchLayout::kQueryStages> query) {
+/// One thread: K of a chunk, once the tile before it is read.
+__device__ __forceinline__ void load_key(uint32_t sm, const CUtensorMap* map,
+                                         const KernelArguments& a, int4 place,
+                                         RingPosition<OneLaunchLayout::kKeyStages> key) {
   using Layout = OneLaunchLayout;
-  const int key_head = place.z / a.p.value_heads_per_key_head;
-  const uint32_t key_full = sm + Layout::kKeyFull + 8 * key.index,
-                 query_full = sm + Layout::kQueryFull + 8 * query.index;
+  const uint32_t full = sm + Layout::kKeyFull + 8 * key.index;
   mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key.index, key.round_parity ^ 1);
-  mbarrier_arrive_expect(key_full, Layout::kTileBytes);
-  tensor_load(sm + Layout::kKey + key.index * Layout::kTileBytes, key_map, key_full, 0, place.x, 0,
-              key_head);
+  mbarrier_arrive_expect(full, Layout::kTileBytes);
+  tensor_load(sm + Layout::kKey + key.index * Layout::kTileBytes, map, full, 0, place.x, 0,
+              place.z / a.p.value_heads_per_key_head);
+}
+/// The same of Q.
+__device__ __forceinline__ void load_query(uint32_t sm, const CUtensorMap* map,
+                                           const KernelArguments& a, int4 place,
+                                           RingPosition<OneLaunchLayout::kQueryStages> query) {
+  using Layout = OneLaunchLayout;
+  const uint32_t full = sm + Layout::kQueryFull + 8 * query.index;
   mbarrier_wait(sm + Layout::kQueryEmpty + 8 * query.index, query.round_parity ^ 1);
-  mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-  tensor_load(sm + Layout::kQuery + query.index * Layout::kTileBytes, query_map, query_full, 0,
-              place.x, 0, key_head);
+  mbarrier_arrive_expect(full, Layout::kTileBytes);
+  tensor_load(sm + Layout::kQuery + query.index * Layout::kTileBytes, map, full, 0, place.x, 0,
+              place.z / a.p.value_heads_per_key_head);
 }
 /// One thread: 64 columns of V to their half of a stage.
 __device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int stage,
@@ -216,33 +224,42 @@ struct MathLoads {
   __device__ __forceinline__ void begin(const Unit& u) const {
     load_value(sm, value_map, 0, u.token0, panel, u.head);
   }
-  /// In chunk n: V of n + 1 and, by the first warpgroup, K and Q of n + 3, whose places are
-  /// published before the record of n.
-  __device__ __forceinline__ void next(Key key, Query query, Value value) const {
-    static_assert(OneLaunchLayout::kLoadAhead == 3 && OneLaunchLayout::kQueryStages == 3 &&
-                  OneLaunchLayout::kKeyStages == 4 && OneLaunchLayout::kPlaces == 8 &&
-                  OneLaunchLayout::kValueStages == 2);
-    const int n = static_cast<int>(key.index + 4 * key.round_parity);  // modulo 8
-    const int4 value_place = load_place(sm, n + 1);
-    if (value_place.x >= 0)
-      load_value(sm, value_map, static_cast<int>(value.index ^ 1), value_place.x, panel,
-                 value_place.z);
+  // In chunk n: V of n + 1, and by the first warpgroup K and Q of n + 3. Their places are published
+  // before the record of n (V's: of n - 1). The tiles before them in their buffers were read long
+  // ago, by the other warpgroup too, which may be half a chunk behind.
+  static_assert(OneLaunchLayout::kLoadAhead == 3 && OneLaunchLayout::kKeyStages == 4 &&
+                OneLaunchLayout::kQueryStages == 3 && OneLaunchLayout::kValueStages == 2 &&
+                OneLaunchLayout::kPlaces == 8);
+  __device__ __forceinline__ static int chunk_modulo_8(Key key) {
+    return static_cast<int>(key.index + 4 * key.round_parity);
+  }
+  __device__ __forceinline__ void value(Key key, Value value) const {
+    const int4 place = load_place(sm, chunk_modulo_8(key) + 1);
+    if (place.x >= 0)
+      load_value(sm, value_map, static_cast<int>(value.index ^ 1), place.x, panel, place.z);
+  }
+  __device__ __forceinline__ void key(Key key) const {
     if (panel != 0) return;
-    const int4 place = load_place(sm, n + 3);
-    if (place.x < 0) return;
-    key.index = (n + 3) & 3;
-    key.round_parity = ((n + 3) >> 2) & 1;
+    const int n = chunk_modulo_8(key) + 3;
+    const int4 place = load_place(sm, n);
+    key.index = n & 3;
+    key.round_parity = (n >> 2) & 1;
+    if (place.x >= 0) load_key(sm, key_map, a, place, key);
+  }
+  __device__ __forceinline__ void query(Key key, Query query) const {
+    if (panel != 0) return;
+    const int4 place = load_place(sm, chunk_modulo_8(key) + 3);
     query.round_parity ^= 1;  // the same stage again
-    load_key_query(sm, query_map, key_map, a, place, key, query);
+    if (place.x >= 0) load_query(sm, query_map, a, place, query);
   }
 };
 
-/// One warp: starts to bring the gates of chunk n, every lane those that it will read.
+/// One warp: starts to bring the gates of chunk n.
 __device__ __forceinline__ void fetch_gates(uint32_t sm, const KernelArguments& a, int n, int l) {
   const int4 place = load_place(sm, n);
   if (place.x < 0) return;
   const int64_t first = static_cast<int64_t>(place.x + 2 * l) * a.p.num_value_heads + place.z;
-  const uint32_t raw = sm + OneLaunchLayout::kRawGates + 8 * l;
+  const uint32_t raw = sm + OneLaunchLayout::kRawGates + 512 * (n & 1) + 8 * l;
 #pragma unroll
   for (int e = 0; e < 2; e++)
     if (2 * l + e < place.y) {
@@ -250,25 +267,28 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const KernelArguments& 
       copy_4_async(raw + 256 + 4 * e, a.p.gates.beta + first + e * a.p.num_value_heads);
     }
 }
-/// One warp: the gates of chunk n as fetch_gates left them, scanned.
+/// One warp: the gates of chunk n, which have arrived, scanned.
 __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const KernelArguments& a, int n,
                                                    int l) {
   using Layout = OneLaunchLayout;
   const int4 place = load_place(sm, n);
   if (place.x < 0) return;
-  const uint32_t raw = sm + Layout::kRawGates + 8 * l;
-  float x[2] = {0.f, 0.f}, beta[2] = {0.f, 0.f};
-  wait_own_copies();
-#pragma unroll
-  for (int e = 0; e < 2; e++)
-    if (2 * l + e < place.y) {
-      x[e] = fmaxf(decode_log_decay(a.p.gates, load_shared<float>(raw + 4 * e), place.z) * kLog2E,
-                   kFullReset);
-      beta[e] = decode_beta(a.p.gates, load_shared<float>(raw + 256 + 4 * e));
-    }
+  const uint32_t raw = sm + Layout::kRawGates + 512 * (n & 1) + 8 * l;
+  float2 x = load_shared<float2>(raw), beta = load_shared<float2>(raw + 256);
+  const GateParams& gates = a.p.gates;
+  if (gates.gate_encoding != GateEncoding::log_decay || gates.beta_encoding != BetaEncoding::beta)
+      [[unlikely]] {
+    x = {decode_log_decay(gates, x.x, place.z), decode_log_decay(gates, x.y, place.z)};
+    beta = {decode_beta(gates, beta.x), decode_beta(gates, beta.y)};
+  }
+  const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
+  x.x = in0 ? fmaxf(x.x * kLog2E, kFullReset) : 0.f;
+  x.y = in1 ? fmaxf(x.y * kLog2E, kFullReset) : 0.f;
+  beta.x = in0 ? beta.x : 0.f;
+  beta.y = in1 ? beta.y : 0.f;
   const int stage = n % Layout::kGateStages;
   mbarrier_wait(sm + Layout::kGateEmpty + 8 * stage, ring_parity(n, Layout::kGateStages) ^ 1);
-  scan_gates(sm + Layout::kGate + stage * Layout::kGateBytes, x[0], x[1], beta[0], beta[1], l);
+  scan_gates(sm + Layout::kGate + stage * Layout::kGateBytes, x.x, x.y, beta.x, beta.y, l);
   mbarrier_arrive(sm + Layout::kGateFull + 8 * stage);  // every lane, for its own writes
 }
 
@@ -276,7 +296,7 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const KernelArgu
 // ------------------------------------------------------------------------
 
 /// The first: L, P and factors of every chunk.
-template <typename Token>
+template <typename Token, bool Normalize>
 __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelArguments& a, int t) {
   using Layout = OneLaunchLayout;
   const int w = __shfl_sync(~0u, t >> 5, 0);
@@ -285,12 +305,6 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
   RingPosition<Layout::kRecordStages> record;
   RingPosition<Layout::kGateStages> gate;
   RingPosition<Layout::kLowerStages> lower;
-  const bool normalize = a.p.normalize_qk;
-  if (!normalize) {  // lengths of one
-    store_shared(sm + Layout::kInverseLength + 4 * t, 1.f);
-    store_shared(sm + Layout::kInverseLength + Layout::kLengths + 4 * t, 1.f);
-    named_barrier_sync(kFirstBarrier, 128);
-  }
   for (int unit = 0;; unit++) {
     const Unit u = follow_unit<Layout>(sm, unit);
     if (u.length < 0) break;
@@ -310,6 +324,15 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
       float x[32];  // K K^T, then Q K^T [64 x 64], rows 16w + l/4 (+8)
       const uint64_t key_tile = wgmma::k_major_128(K), query_tile = wgmma::k_major_128(Q);
       mbarrier_wait(sm + Layout::kKeyFull + 8 * key.index, key.round_parity);
+      if (valid < kChunk) [[unlikely]] {  // rows past the sequence's end are zeros from here on
+        mbarrier_wait(sm + Layout::kQueryFull + 8 * query.index, query.round_parity);
+        zero_rows(K, valid, t);
+        zero_rows(K + 8192, valid, t);
+        zero_rows(Q, valid, t);
+        zero_rows(Q + 8192, valid, t);
+        fence_async_proxy();
+        named_barrier_sync(kFirstBarrier, 128);
+      }
       wgmma::hold(x);
       wgmma::registers_ready();
 #pragma unroll
@@ -318,35 +341,42 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
         wgmma::multiply_ss_n64<Token>(x, key_tile + step, key_tile + step, i > 0);
       }
       wgmma::commit();
-      if (normalize) store_inverse_lengths<Token>(K, lengths, valid, t);
+      if constexpr (Normalize) {
+        store_inverse_lengths<Token>(K, lengths, valid, t);
+        mbarrier_wait(sm + Layout::kQueryFull + 8 * query.index, query.round_parity);
+        store_inverse_lengths<Token>(Q, lengths + 256, valid, t);
+        named_barrier_sync(kFirstBarrier, 128);  // lengths of all rows
+      }
       mbarrier_wait(sm + Layout::kGateFull + 8 * gate.index, gate.round_parity);
       mbarrier_wait(sm + Layout::kLowerEmpty + 8 * lower.index, lower.round_parity ^ 1);
       wgmma::wait<0>();
       wgmma::hold(x);
-      if (!normalize) {
-        if (valid < kChunk) scale_and_mask(x, lengths, lengths, valid, w, l);
-        const uint32_t largest = largest_key_square(x, w);
-        if (l == 0) store_shared(squares + 4 * w, largest);
-      } else if (l == 0) {
-        store_shared(squares + 4 * w, 1.f);
+      if constexpr (Normalize) {
+        scale_by_lengths(x, lengths, lengths, w, l);
+      } else {
+        const uint32_t own = largest_key_square(x, w);
+        if (l == 0) {
+          store_shared(squares + 4 * w, own);
+          mbarrier_arrive(sm + Layout::kSquaresFull);
+        }
       }
-      named_barrier_sync(kFirstBarrier, 128);  // lengths and squares of all rows
-      if (normalize) scale_and_mask(x, lengths, lengths, valid, w, l);
-      const bool parts = !(largest_step(gates, squares) <= kFloat16Limit);
       {
         const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l),
                       from = load_rows(gates + GateLayout::kFromBlock, w, l);
         const RowPair rows{from.x * beta.x, from.y * beta.y};
         const uint32_t diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
-        const auto on_diagonal = [&](int jb, const float(&m)[2][4]) {
-          store_lower_diagonal(diagonal, x, jb, beta, m, l);
-        };
-        if (!parts) {
-          for_lower_blocks(
-              gates, w, l,
-              [&](int jb, const float2(&f)[2]) { store_lower(L, x, jb, rows, f, w, l); },
-              on_diagonal);
-        } else {
+        for_lower_blocks(
+            gates, w, l, [&](int jb, const float2(&f)[2]) { store_lower(L, x, jb, rows, f, w, l); },
+            [&](int jb, const float(&m)[2][4]) {
+              store_lower_diagonal(diagonal, x, jb, beta, m, l);
+            });
+        float largest = 1.f;  // |k|^2
+        if constexpr (!Normalize) {
+          mbarrier_wait(sm + Layout::kSquaresFull, lower.index);
+          largest = largest_key_square(squares);
+        }
+        const bool parts = !(largest_step(gates, largest) <= kFloat16Limit);
+        if (parts) [[unlikely]] {  // again, in two parts
           // the low parts' one tile is read until the chunk before is merged
           const int other = lower.index ^ 1;
           mbarrier_wait(sm + Layout::kLowerEmpty + 8 * other,
@@ -356,7 +386,7 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
               [&](int jb, const float2(&f)[2]) {
                 store_lower_parts(L, sm + Layout::kLowParts, x, jb, rows, f, w, l);
               },
-              on_diagonal);
+              [](int, const float(&)[2][4]) {});
         }
         if (t == 0) store_shared(L + Layout::kParts, static_cast<int>(parts));
       }
@@ -371,19 +401,16 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
         wgmma::multiply_ss_n64<Token>(x, query_tile + step, key_tile + step, i > 0);
       }
       wgmma::commit();
-      if (normalize) {
-        store_inverse_lengths<Token>(Q, lengths + 256, valid, t);
-        named_barrier_sync(kFirstBarrier, 128);
-      }
       mbarrier_wait(sm + Layout::kRecordEmpty + 8 * record.index, record.round_parity ^ 1);
-      store_factors(T + Layout::kFactors, gates, lengths, a.p.scale, t);
+      store_factors<Normalize>(T + Layout::kFactors, gates, lengths, a.p.scale, t);
+      mbarrier_arrive(sm + Layout::kFactorsFull + 8 * record.index);
       wgmma::wait<0>();
       wgmma::hold(x);
       if (l == 0) {
         mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
         mbarrier_arrive(sm + Layout::kQueryEmpty + 8 * query.index);
       }
-      if (normalize || valid < kChunk) scale_and_mask(x, lengths + 256, lengths, valid, w, l);
+      if constexpr (Normalize) scale_by_lengths(x, lengths + 256, lengths, w, l);
       {
         const RowPair from = load_rows(gates + GateLayout::kFromBlock, w, l);
         const RowPair rows{from.x * a.p.scale, from.y * a.p.scale};
@@ -424,70 +451,96 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
         publish_place(sm, a, n);
         const int4 place = load_place(sm, n);
         const auto stage = static_cast<uint32_t>(n);
-        if (n < Layout::kLoadAhead && place.x >= 0)
-          load_key_query(sm, query_map, key_map, a, place, {stage, 0}, {stage, 0});
+        if (place.x < 0) continue;
+        load_key(sm, key_map, a, place, {stage, 0});
+        load_query(sm, query_map, a, place, {stage, 0});
       }
     }
     named_barrier_sync(kSecondBarrier, 128);
     if (w == 3) {
       fetch_gates(sm, a, 0, l);
-#pragma unroll 1
-      for (int n = 0; n < Layout::kScanAhead; n++) {
-        scan_fetched_gates(sm, a, n, l);
-        fetch_gates(sm, a, n + 1, l);
-      }
-    }
-    __syncwarp();
-  }
-  // chunks of all work items: buffers and parities are made of their number
-#pragma unroll 1
-  for (int chunk = 0; load_place(sm, chunk).x >= 0; chunk++) {
-    asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
-    const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
-    const int stage = chunk % Layout::kLowerStages;
-    const uint32_t L = sm + Layout::kLower + stage * Layout::kLowerStage,
-                   own_block = w * LowerTile::block(1, 1);
-    mbarrier_wait(sm + Layout::kLowerFull + 8 * stage, ring_parity(chunk, Layout::kLowerStages));
-    const bool parts = __shfl_sync(~0u, load_shared<int>(L + Layout::kParts), 0) != 0;
-    {
-      const uint32_t diagonal = L + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
-      if (!parts) {
-        invert_diagonal(L + own_block, diagonal, l);
-      } else {
-        invert_diagonal_parts(L + own_block, sm + Layout::kLowParts + own_block, diagonal, l);
-      }
+      wait_own_copies();
+      scan_fetched_gates(sm, a, 0, l);
+      fetch_gates(sm, a, 1, l);
+      wait_own_copies();
     }
     named_barrier_sync(kSecondBarrier, 128);
-    asm volatile("" : "+r"(chunk));  // likewise
-    const int gate = chunk % Layout::kGateStages;
-    const uint32_t T = sm + Layout::kRecord + stage * Layout::kRecordStage,
-                   gates = sm + Layout::kGate + gate * Layout::kGateBytes;
-    mbarrier_wait(sm + Layout::kGateFull + 8 * gate, ring_parity(chunk, Layout::kGateStages));
-    const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l);
-    const uint32_t t_at = slice_lane(T + Layout::kSlice * w, w, l, true),
-                   blocks = tile_lane(L, l) + own_block;
-    mbarrier_wait(sm + Layout::kRecordEmpty + 8 * stage,
-                  ring_parity(chunk, Layout::kRecordStages) ^ 1);
-    if (!parts) {
-      merge_column<Token>(blocks, t_at, beta, w);
-    } else {
-      merge_column_parts<Token>(blocks, blocks - L + (sm + Layout::kLowParts), t_at, beta, w);
-    }
-    fence_async_proxy();
-    mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * stage);
-    mbarrier_arrive(sm + Layout::kRecordFull + 8 * stage);
-    mbarrier_arrive(sm + Layout::kGateEmpty + 8 * gate);
+  }
+  // Before chunk n of all work items (buffers and parities are made of n): the place of n + 3, the
+  // gates of n + 2, the scan of n + 1.
+  const auto feed = [&](int n, int w, int l) {
     if (w == 2) {
-      if (l == 0) publish_place(sm, a, chunk + Layout::kPlaceAhead);
+      fetch_gates(sm, a, n + Layout::kFetchAhead, l);
+      if (l == 0) publish_place(sm, a, n + Layout::kPlaceAhead);
+      __syncwarp();
     } else if (w == 3) {
-      scan_fetched_gates(sm, a, chunk + Layout::kScanAhead, l);
-      fetch_gates(sm, a, chunk + Layout::kScanAhead + 1, l);
+      scan_fetched_gates(sm, a, n + Layout::kScanAhead, l);
     }
-    __syncwarp();
+  };
+  // Every diagonal block is inverted, and the buffers that the merge reads and writes are there.
+  const auto meet = [&](int n, int w) {
+    if (w == 2) wait_own_copies();  // gates
+    named_barrier_sync(kSecondBarrier, 128);
+    mbarrier_wait(sm + Layout::kGateFull + 8 * (n % Layout::kGateStages),
+                  ring_parity(n, Layout::kGateStages));
+    mbarrier_wait(sm + Layout::kRecordEmpty + 8 * (n % Layout::kRecordStages),
+                  ring_parity(n, Layout::kRecordStages) ^ 1);
+  };
+  const auto hand_on = [&](int n) {
+    fence_async_proxy();
+    mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * (n % Layout::kLowerStages));
+    mbarrier_arrive(sm + Layout::kRecordFull + 8 * (n % Layout::kRecordStages));
+    mbarrier_arrive(sm + Layout::kGateEmpty + 8 * (n % Layout::kGateStages));
+  };
+  const auto lower_tile = [&](int n) {
+    return sm + Layout::kLower + (n % Layout::kLowerStages) * Layout::kLowerStage;
+  };
+  const auto diagonal = [&](int n, int w) {
+    return lower_tile(n) + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
+  };
+  const auto row_betas = [&](int n, int w, int l) {
+    const uint32_t gates =
+        sm + Layout::kGate + (n % Layout::kGateStages) * Layout::kGateBytes + GateLayout::kBeta;
+    return load_rows(gates, w, l);
+  };
+  const auto column_of_t = [&](int n, int w, int l) {
+    const uint32_t T = sm + Layout::kRecord + (n % Layout::kRecordStages) * Layout::kRecordStage;
+    return slice_lane(T + Layout::kSlice * w, w, l, true);
+  };
+#pragma unroll 1
+  for (int chunk = 0;;) {
+    // Chunks in float16. One in two parts leaves this loop: its code is not jumped over in each
+    // round, jumps miss the instruction cache.
+#pragma unroll 1
+    for (;; chunk++) {
+      asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
+      const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
+      feed(chunk, w, l);
+      if (load_place(sm, chunk).x < 0) return;
+      mbarrier_wait(sm + Layout::kLowerFull + 8 * (chunk % Layout::kLowerStages),
+                    ring_parity(chunk, Layout::kLowerStages));
+      const uint32_t L = lower_tile(chunk), own_block = w * LowerTile::block(1, 1);
+      if (__shfl_sync(~0u, load_shared<int>(L + Layout::kParts), 0) != 0) break;
+      invert_diagonal(L + own_block, diagonal(chunk, w), l);
+      meet(chunk, w);
+      asm volatile("" : "+r"(chunk));  // likewise
+      merge_column<Token>(tile_lane(L, l) + own_block, column_of_t(chunk, w, l),
+                          row_betas(chunk, w, l), w);
+      hand_on(chunk);
+    }
+    const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
+    const uint32_t L = lower_tile(chunk), low = sm + Layout::kLowParts,
+                   own_block = w * LowerTile::block(1, 1);
+    invert_diagonal_parts(L + own_block, low + own_block, diagonal(chunk, w), l);
+    meet(chunk, w);
+    merge_column_parts<Token>(tile_lane(L, l) + own_block, tile_lane(low, l) + own_block,
+                              column_of_t(chunk, w, l), row_betas(chunk, w, l), w);
+    hand_on(chunk);
+    chunk++;
   }
 }
 
-template <typename Token>
+template <typename Token, bool Normalize>
 __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     one_launch_kernel(const __grid_constant__ CUtensorMap query_map,
                       const __grid_constant__ CUtensorMap key_map,
@@ -513,11 +566,13 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     init(sm + Layout::kQueryEmpty, Layout::kQueryStages, (kMath + kAuxiliary) / 32);
     init(sm + Layout::kValueFull, Layout::kValueStages, 2);
     init(sm + Layout::kRecordFull, Layout::kRecordStages, 2 * kAuxiliary);
+    init(sm + Layout::kFactorsFull, Layout::kRecordStages, kAuxiliary);
     init(sm + Layout::kRecordEmpty, Layout::kRecordStages, kMath);
     init(sm + Layout::kGateFull, Layout::kGateStages, 32);
     init(sm + Layout::kGateEmpty, Layout::kGateStages, 2 * kAuxiliary);
     init(sm + Layout::kLowerFull, Layout::kLowerStages, kAuxiliary);
     init(sm + Layout::kLowerEmpty, Layout::kLowerStages, kAuxiliary);
+    init(sm + Layout::kSquaresFull, 1, kAuxiliary / 32);
     init(sm + Layout::kUnitFull, Layout::kUnitSlots, 1);
     init(sm + Layout::kUnitEmpty, Layout::kUnitSlots, kMath + kAuxiliary);
     fence_mbarrier_init();
@@ -532,7 +587,7 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
   } else {
     registers_decrease<64>();
     if (wg == 2) {
-      first_auxiliary_role<Token>(sm, a, t);
+      first_auxiliary_role<Token, Normalize>(sm, a, t);
     } else {
       second_auxiliary_role<Token>(sm, &query_map, &key_map, a, t);
     }

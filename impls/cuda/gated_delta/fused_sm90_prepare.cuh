@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(128, 4)
     const uint32_t diagonal = sm + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
     const uint32_t gates = sm + Layout::kGates + h * Layout::kGateBytes;
     const uint32_t tail = sm + Layout::kP + (h & 1) * Layout::kTail;
-    store_factors(tail + kTriangleBytes, gates, lengths, a.p.scale, t);
+    store_factors<true>(tail + kTriangleBytes, gates, lengths, a.p.scale, t);
     const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l),
                   from = load_rows(gates + GateLayout::kFromBlock, w, l);
     const RowPair l_rows{from.x * beta.x, from.y * beta.y};
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(128, 4)
     fence_async_proxy();
     if (l == 0) bulk_wait_read<0>();  // the previous head's T and P have left their buffers
     __syncthreads();
-    const float largest = largest_step(gates, sm + Layout::kKeySquares);
+    const float largest = largest_step(gates, largest_key_square(sm + Layout::kKeySquares));
     if (t == 0) {
       bulk_store(record + kTriangleBytes, tail, Layout::kTail);
       bulk_commit();

@@ -103,7 +103,21 @@ __device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t le
 }
 
 /// Rows 16w + l/4 (+8) of K K^T or Q K^T, as wgmma leaves them: times the inverse lengths of row
-/// and column; zeros outside the first `valid` rows and columns.
+/// and column.
+__device__ __forceinline__ void scale_by_lengths(float (&x)[32], uint32_t row_lengths,
+                                                 uint32_t column_lengths, int w, int l) {
+  const uint32_t row = row_lengths + 4 * (16 * w + (l >> 2));
+  const float r0 = load_shared<float>(row), r1 = load_shared<float>(row + 32);
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    const float2 c = load_shared<float2>(column_lengths + 32 * j + 8 * (l & 3));
+    x[4 * j] *= r0 * c.x;
+    x[4 * j + 1] *= r0 * c.y;
+    x[4 * j + 2] *= r1 * c.x;
+    x[4 * j + 3] *= r1 * c.y;
+  }
+}
+/// The same, and zeros outside the first `valid` rows and columns.
 __device__ __forceinline__ void scale_and_mask(float (&x)[32], uint32_t row_lengths,
                                                uint32_t column_lengths, int valid, int w, int l) {
   const int row = 16 * w + (l >> 2);
@@ -126,38 +140,41 @@ __device__ __forceinline__ void scale_and_mask(float (&x)[32], uint32_t row_leng
 __device__ __forceinline__ uint32_t largest_key_square(const float (&kk)[32], int w) {
   float square = 0.f;
 #pragma unroll
-  for (int jb = 0; jb < 4; jb++)
-    if (jb == w)
-#pragma unroll
-      for (int e = 0; e < 8; e++) square = fmaxf(square, fabsf(kk[8 * jb + e]));
+  for (int e = 0; e < 8; e++) {
+    const float lower = w & 1 ? kk[8 + e] : kk[e], upper = w & 1 ? kk[24 + e] : kk[16 + e];
+    square = fmaxf(square, fabsf(w & 2 ? upper : lower));
+  }
   return __reduce_max_sync(~0u, __float_as_uint(square));
 }
 
-/// beta |k|^2 at most: bounds |L| and, less 1, the norm of I - beta k k^T. `squares`: four
-/// float32, one of each warp.
-__device__ __forceinline__ float largest_step(uint32_t gates, uint32_t squares) {
+/// The largest of four warps'.
+__device__ __forceinline__ float largest_key_square(uint32_t squares) {
   const float4 x = load_shared<float4>(squares);
-  return load_shared<float>(gates + GateLayout::kLargestBeta) *
-         fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w));
+  return fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w));
 }
 
-/// 128 threads: the record's factors (fused_sm90_common.cuh); lengths [64] of K, then [64] of Q.
-/// Thread t brings row t / 2.
+/// beta |k|^2 at most: bounds |L| and, less 1, the norm of I - beta k k^T.
+__device__ __forceinline__ float largest_step(uint32_t gates, float key_square) {
+  return load_shared<float>(gates + GateLayout::kLargestBeta) * key_square;
+}
+
+/// 128 threads: the record's factors (fused_sm90_common.cuh); lengths [64] of K, then [64] of Q,
+/// all one unless Normalize. Thread t brings row t / 2.
+template <bool Normalize>
 __device__ __forceinline__ void store_factors(uint32_t factors, uint32_t gates, uint32_t lengths,
                                               float scale, int t) {
-  const int row = t >> 1;
-  const float k_inverse = load_shared<float>(lengths + 4 * row);
+  const uint32_t row = 2 * (t & ~1);  // bytes
+  const float k_inverse = Normalize ? load_shared<float>(lengths + row) : 1.f;
   if ((t & 1) == 0) {
-    const float gamma = load_shared<float>(gates + GateLayout::kGamma + 4 * row);
-    store_shared(factors + 4 * row, gamma * k_inverse);
-    store_shared(factors + 256 + 4 * row,
-                 gamma * scale * load_shared<float>(lengths + 256 + 4 * row));
-    if (row >= 56)  // the whole last sector of 32 bytes
-      store_shared(factors + 768 - 224 + 4 * row,
-                   load_shared<float>(gates + GateLayout::kGamma + 252));
+    const float gamma = load_shared<float>(gates + GateLayout::kGamma + row),
+                q_inverse = Normalize ? load_shared<float>(lengths + 256 + row) : 1.f;
+    store_shared(factors + row, gamma * k_inverse);
+    store_shared(factors + 256 + row, gamma * scale * q_inverse);
+    if (t >= 112)  // the whole last sector of 32 bytes
+      store_shared(factors + 768 - 224 + row, load_shared<float>(gates + GateLayout::kGamma + 252));
   } else {
-    store_shared(factors + 512 + 4 * row,
-                 load_shared<float>(gates + GateLayout::kToEnd + 4 * row) * k_inverse);
+    store_shared(factors + 512 + row,
+                 load_shared<float>(gates + GateLayout::kToEnd + row) * k_inverse);
   }
 }
 
@@ -176,35 +193,46 @@ struct LowerTile {
   }
 };
 
+template <int W, typename Below, typename OnDiagonal>
+__device__ __forceinline__ void for_blocks_of_row(uint32_t gates, int l, Below below,
+                                                  OnDiagonal on_diagonal) {
+  const uint32_t columns = gates + 8 * (l & 3), row = gates + 4 * (16 * W + (l >> 2));
+  const uint32_t to_block = columns + GateLayout::kFromBlock + 256 * W;  // kToBlock, W > 0
+  const float c0 = load_shared<float>(row), c1 = load_shared<float>(row + 32);
+#pragma unroll
+  for (int jb = 0; jb < W; jb++) {
+    float2 f[2];
+#pragma unroll
+    for (int e = 0; e < 2; e++) f[e] = load_shared<float2>(to_block + 32 * (2 * jb + e));
+    below(jb, f);
+  }
+  float m[2][4];
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+    const float2 c = load_shared<float2>(columns + 64 * W + 32 * e);
+    m[e][0] = exp2_flush(c0 - c.x);
+    m[e][1] = exp2_flush(c0 - c.y);
+    m[e][2] = exp2_flush(c1 - c.x);
+    m[e][3] = exp2_flush(c1 - c.y);
+  }
+  on_diagonal(W, m);
+}
 /// For the 16x16 blocks of block row w: below(jb, f) with the decays of columns as far as the
 /// start of the block row, f[e] for accumulators 8 jb + 4 e and +1 (the same for +2, +3), to be
-/// multiplied by kFromBlock of the row; on_diagonal(jb, m) with the decays themselves,
-/// accumulator 8 jb + 4 e + i in m[e][i].
+/// multiplied by kFromBlock of the row; on_diagonal(w, m) with the decays themselves, accumulator
+/// 8 w + 4 e + i in m[e][i]. Straight code for each block row: jumps miss the instruction cache.
 template <typename Below, typename OnDiagonal>
 __device__ __forceinline__ void for_lower_blocks(uint32_t gates, int w, int l, Below below,
                                                  OnDiagonal on_diagonal) {
-  const uint32_t columns = gates + 8 * (l & 3), row = gates + 4 * (16 * w + (l >> 2));
-  const uint32_t to_block = columns + GateLayout::kFromBlock + 256 * w;  // kToBlock, w > 0
-  const float c0 = load_shared<float>(row), c1 = load_shared<float>(row + 32);
-#pragma unroll
-  for (int jb = 0; jb < 4; jb++)
-    if (jb < w) {
-      float2 f[2];
-#pragma unroll
-      for (int e = 0; e < 2; e++) f[e] = load_shared<float2>(to_block + 32 * (2 * jb + e));
-      below(jb, f);
-    } else if (jb == w) {
-      float m[2][4];
-#pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const float2 c = load_shared<float2>(columns + 64 * jb + 32 * e);
-        m[e][0] = exp2_flush(c0 - c.x);
-        m[e][1] = exp2_flush(c0 - c.y);
-        m[e][2] = exp2_flush(c1 - c.x);
-        m[e][3] = exp2_flush(c1 - c.y);
-      }
-      on_diagonal(jb, m);
-    }
+  if (w == 0) {
+    for_blocks_of_row<0>(gates, l, below, on_diagonal);
+  } else if (w == 1) {
+    for_blocks_of_row<1>(gates, l, below, on_diagonal);
+  } else if (w == 2) {
+    for_blocks_of_row<2>(gates, l, below, on_diagonal);
+  } else {
+    for_blocks_of_row<3>(gates, l, below, on_diagonal);
+  }
 }
 
 /// Row factors of a thread's two rows, 16w + l/4 and +8.

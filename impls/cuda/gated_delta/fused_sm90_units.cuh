@@ -55,6 +55,13 @@ struct ChainLayout {
       kUnits + kUnitSlots * kUnitBytes + 1024;  // 1024: to align the tiles
 };
 
+/// One warpgroup: zeros to the rows from `valid` on of a tile panel [64][64].
+__device__ __forceinline__ void zero_rows(uint32_t panel, int valid, int t) {
+#pragma unroll 1
+  for (int i = valid * 8 + t; i < kChunk * 8; i += 128)
+    store_shared(panel + 16 * i, make_uint4(0, 0, 0, 0));
+}
+
 /// A work item as the loading warp hands it on: 12 integers, equal for all readers.
 struct Unit {
   int token0;      // first token
