@@ -14,7 +14,8 @@
  * Errors: functions return a gdnbench_status; other than GDNBENCH_OK, gdnbench_last_error() is one
  * line that says what was wrong and what was expected. No exception leaves the library.
  *
- * Threads: any, at the same time; one plan from one thread at a time.
+ * Threads: any, at the same time; one plan from one thread at a time, an emulator ("cuda-emulated",
+ * "gfx906-emulator") from one thread at all.
  *
  * Streams: a run only enqueues, on the stream given with the plan, allocates nothing, waits for
  * nothing, and can be captured in a CUDA graph (not on the default stream: CUDA refuses that).
