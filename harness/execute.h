@@ -12,6 +12,10 @@
 
 namespace gdn {
 
+/// Whether an input was written to is looked at now, or after a later run of the same contents:
+/// they stay as they were uploaded, so that nothing is missed.
+enum class CheckInputs { now, later };
+
 /// A case uploaded to a device, with the arguments a plan takes.
 class DeviceCase {
  public:
@@ -37,7 +41,7 @@ class DeviceCase {
   /// last token were written.
   Outputs download() const;
   /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed.
-  void check_guards() const;
+  void check_guards(CheckInputs inputs = CheckInputs::now) const;
 
  private:
   struct State;
@@ -64,8 +68,8 @@ class PlannedCase {
   void refill(const Case& other) { on_device_->refill(other); }
   /// From now on run() replays a graph captured here. False where the device has no graphs.
   bool capture();
-  /// One run on NaN-filled outputs and restored states; guards checked; downloaded.
-  Outputs run();
+  /// One run on NaN-filled outputs and restored states; guards and inputs checked; downloaded.
+  Outputs run(CheckInputs inputs = CheckInputs::now);
 
  private:
   Device& device_;

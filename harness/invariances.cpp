@@ -74,16 +74,15 @@ NotApplicable refilled_not_applicable(const VerifiedRun& run) {
 
 // The numbers of another case in a plan's buffers: right, or why not.
 std::string wrong_when_refilled(const VerifiedRun& run, PlannedCase& planned) {
-  const Case other = with_other_lengths(inputs_of(run));
+  const CaseWithOutputs& other = run.other_lengths();
   const bool repeatable = run.implementation.description().bitwise_repeatable;
   const std::string before = first_difference(run.outputs, planned.run());
   if (repeatable && !before.empty()) return "before the refill: " + before;
-  planned.refill(other);
+  planned.refill(other.inputs);
   const Outputs refilled = planned.run();
   // A plan made for other lengths may choose otherwise, and round otherwise.
-  const Outputs fresh = execute(run.implementation, other, run.device);
-  if (first_difference(fresh, refilled).empty()) return "";
-  return CheckedReference(other, run.reference.options()).check(refilled);
+  if (first_difference(other.outputs, refilled).empty()) return "";
+  return CheckedReference(other.inputs, run.reference.options()).check(refilled);
 }
 
 std::string refilled_wrong(const VerifiedRun& run) {
@@ -117,19 +116,20 @@ std::string repeated_differs(PlannedCase& planned, const Outputs& expected,
   constexpr int kRuns = 3;
   for (int i = 0; i < kRuns; ++i) {
     together.arrive_and_wait();
-    const std::string difference = first_difference(expected, planned.run());
+    // Inputs stay as they are uploaded: what any of the runs wrote there is seen after the last.
+    const auto inputs = i + 1 < kRuns ? CheckInputs::later : CheckInputs::now;
+    const std::string difference = first_difference(expected, planned.run(inputs));
     if (!difference.empty()) return "run " + std::to_string(i) + ": " + difference;
   }
   return "";
 }
 
 std::string streams_wrong(const VerifiedRun& run) {
-  const Case other = with_other_lengths(inputs_of(run));
-  const Outputs expected = execute(run.implementation, other, run.device);
+  const CaseWithOutputs& other = run.other_lengths();
   const DeviceInfo& info = run.device.info();
   const auto second_device = open_device(info.backend + ":" + std::to_string(info.index));
   PlannedCase first(run.implementation, inputs_of(run), run.device);
-  PlannedCase second(run.implementation, other, *second_device);
+  PlannedCase second(run.implementation, other.inputs, *second_device);
 
   std::string wrong[2];
   std::exception_ptr failures[2];
@@ -142,7 +142,7 @@ std::string streams_wrong(const VerifiedRun& run) {
     }
     together.arrive_and_drop();  // the other may go on alone
   };
-  std::thread beside(stream, 1, std::ref(second), std::cref(expected));
+  std::thread beside(stream, 1, std::ref(second), std::cref(other.outputs));
   stream(0, first, run.outputs);
   beside.join();
   for (const std::exception_ptr& failure : failures) {
@@ -213,6 +213,15 @@ std::string token_by_token_wrong(const VerifiedRun& run) {
 }
 
 }  // namespace
+
+const CaseWithOutputs& VerifiedRun::other_lengths() const {
+  if (!made_other_lengths) {
+    Case other = with_other_lengths(reference.inputs());
+    Outputs of_other = execute(implementation, other, device);
+    made_other_lengths.emplace(std::move(other), std::move(of_other));
+  }
+  return *made_other_lengths;
+}
 
 std::string continuation_wrong(const Implementation& implementation,
                                const CheckedReference& reference, const Cut& cut, Device& device) {

@@ -24,12 +24,22 @@
 
 namespace gdn {
 
+/// A case and the outputs of one run of it.
+struct CaseWithOutputs {
+  Case inputs;
+  Outputs outputs;
+};
+
 /// What the checks start from: a case, its reference, and the outputs of one run of it.
 struct VerifiedRun {
   const Implementation& implementation;
   const CheckedReference& reference;
   const Outputs& outputs;
   Device& device;
+  /// with_other_lengths(): what several checks refill a plan with. Made when first asked for.
+  const CaseWithOutputs& other_lengths() const;
+
+  mutable std::optional<CaseWithOutputs> made_other_lengths = std::nullopt;
 };
 
 /// Why a check does not apply to a run; nullopt if it does.
