@@ -1,6 +1,7 @@
 // The C library: names and strings into the objects of the interface, exceptions into statuses.
 #include "c_library/gdnbench.h"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <new>
