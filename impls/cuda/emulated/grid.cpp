@@ -1,12 +1,12 @@
 #include "cuda/emulated/grid.h"
 
-#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -27,7 +27,8 @@ namespace gdn::cuda_grid {
 namespace {
 
 constexpr unsigned int kMaxThreads = 1024;
-constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+// Not a power of two: the tops of all stacks would lie in one set of the processor's caches.
+constexpr std::size_t kStackBytes = (std::size_t{256} << 10) + 33 * 64;
 constexpr std::size_t kMaxSharedBytes = 232448;  // of a block on sm_90
 constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kGuardBytes = 4096;  // behind the dynamic shared memory
@@ -43,15 +44,18 @@ struct Copy {
   bool valid;
 };
 
-enum class State { ready, waiting, done };
+enum class State : unsigned char { ready, waiting, done };
+
+// Where to go on: __builtin_setjmp's, which saves little and jumps to other stacks without checks.
+using JumpBuffer = void* [5];
+// Of its own: a function that sets a buffer must not hold a jump.
+[[noreturn, gnu::noinline]] void jump(JumpBuffer& buffer) { __builtin_longjmp(buffer, 1); }
 
 struct Fibre {
-  State state = State::done;
-  bool started = false;  // its context waits in the loop of fibre_main
-  ucontext_t start;
-  jmp_buf resume;
+  JumpBuffer resume;
   unsigned char* stack = nullptr;
-  int meetings = 0;  // parity chooses the warp's slots
+  int meetings = 0;      // parity chooses the warp's slots
+  bool started = false;  // its context waits in the loop of fibre_main
   std::vector<Copy> open_group;
   std::deque<std::vector<Copy>> groups;
   std::vector<std::function<void()>> open_stores;
@@ -91,6 +95,7 @@ class Block {
   explicit Block(unsigned int threads)
       : shared_(kMaxSharedBytes + kGuardBytes + kSharedAlignment),
         fibres_(threads),
+        states_(threads, State::done),
         warps_((threads + 31) / 32) {
     void* const stacks = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -98,6 +103,9 @@ class Block {
       throw Error(ErrorKind::out_of_memory, "cuda-emulated: no memory for the threads' stacks");
     }
     stacks_ = static_cast<unsigned char*>(stacks);
+    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
+    aligned_shared_ =
+        shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
   }
   ~Block() { munmap(stacks_, kMaxThreads * kStackBytes); }
   Block(const Block&) = delete;
@@ -114,16 +122,15 @@ class Block {
   void mbarrier_arrive(std::uint32_t address, std::uint32_t bytes);
   void mbarrier_wait(std::uint32_t address, std::uint32_t parity);
   void add_load(Load load);
-  unsigned char* shared() {
-    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
-    return shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
-  }
+  unsigned char* shared() { return aligned_shared_; }
   Fibre& current() { return fibres_[static_cast<std::size_t>(current_)]; }
-  int current_index() const { return current_; }
 
  private:
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
+  State& state_of(int thread) { return states_[static_cast<std::size_t>(thread)]; }
+  State state_of(int thread) const { return states_[static_cast<std::size_t>(thread)]; }
   void step(int thread);  // runs a fibre until it waits or ends
+  [[noreturn]] void start(Fibre& fibre);
   bool run_warp(int warp, bool to_the_end);
   void yield();
   void end_thread();
@@ -135,8 +142,11 @@ class Block {
   std::string waiting_threads() const;
 
   std::vector<unsigned char> shared_;
+  unsigned char* aligned_shared_ = nullptr;
   unsigned char* stacks_ = nullptr;
   std::vector<Fibre> fibres_;
+  std::vector<State>
+      states_;  // of the fibres: side by side, since every turn reads those of a warp
   std::vector<Warp> warps_;
   std::array<Barrier, kBarriers> barriers_;
   std::map<std::uint32_t, Mbarrier> mbarriers_;
@@ -149,7 +159,7 @@ class Block {
   std::string fault_;
   std::exception_ptr thrown_;
   std::mt19937_64 random_;
-  jmp_buf scheduler_;
+  JumpBuffer scheduler_;
 };
 
 thread_local Block* t_block = nullptr;
@@ -169,31 +179,38 @@ void Block::main_loop() {
 }
 
 void Block::yield() {
-  if (_setjmp(current().resume) == 0) _longjmp(scheduler_, 1);
+  if (__builtin_setjmp(current().resume) == 0) jump(scheduler_);
 }
 
 void Block::step(int thread) {
   current_ = thread;
   threadIdx = {static_cast<unsigned int>(thread), 0, 0};
+  running_lane = thread % 32;
   Fibre& fibre = current();
-  if (_setjmp(scheduler_) != 0) return;
-  if (fibre.started) _longjmp(fibre.resume, 1);
+  if (__builtin_setjmp(scheduler_) != 0) return;
+  if (fibre.started) jump(fibre.resume);
+  start(fibre);
+}
+
+void Block::start(Fibre& fibre) {
   fibre.started = true;
-  getcontext(&fibre.start);
-  fibre.start.uc_stack.ss_sp = fibre.stack;
-  fibre.start.uc_stack.ss_size = kStackBytes;
-  fibre.start.uc_link = nullptr;
-  makecontext(&fibre.start, fibre_main, 0);
-  setcontext(&fibre.start);
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fibre.stack;
+  context.uc_stack.ss_size = kStackBytes;
+  context.uc_link = nullptr;
+  makecontext(&context, fibre_main, 0);
+  setcontext(&context);
+  std::abort();  // setcontext returns only where the context is not one
 }
 
 void Block::fail(const std::string& what) {
   fault_ = what;
-  _longjmp(scheduler_, 1);  // this fibre and those that wait are given up; run() renews them
+  jump(scheduler_);  // this fibre and those that wait are given up; run() renews them
 }
 
 void Block::end_thread() {
-  current().state = State::done;
+  state_of(current_) = State::done;
   --live_;
   for (int name = 0; name < kBarriers; ++name) release_if_complete(name);
 }
@@ -203,7 +220,7 @@ void Block::release_if_complete(int name) {
   if (barrier.arrived == 0) return;
   if (barrier.arrived < (barrier.wanted == 0 ? live_ : barrier.wanted)) return;
   for (const int thread : barrier.waiting) {
-    fibres_[static_cast<std::size_t>(thread)].state = State::ready;
+    state_of(thread) = State::ready;
   }
   barrier.waiting.clear();
   barrier.arrived = 0;
@@ -218,7 +235,7 @@ void Block::wait_at(int name, int num_threads) {
   }
   barrier.wanted = num_threads;
   ++barrier.arrived;
-  current().state = State::waiting;
+  state_of(current_) = State::waiting;
   barrier.waiting.push_back(current_);
   release_if_complete(name);
   // Also the last to arrive gives way: who goes first is the scheduler's choice.
@@ -233,22 +250,20 @@ const WarpSlots& Block::meet(const char* operation, const void* value, std::size
   if (bytes > 0) std::memcpy(slots.given[current_ % 32], value, bytes);
   if (warp.arrived == 0) {
     warp.operation = operation;
-  } else if (std::strcmp(warp.operation, operation) != 0) {
+  } else if (warp.operation != operation && std::strcmp(warp.operation, operation) != 0) {
     fail(std::string("lanes of warp ") + std::to_string(current_ / 32) + " meet in " +
          warp.operation + " and in " + operation);
   }
   ++warp.arrived;
   const int size = std::min(32, threads_ - current_ / 32 * 32);
   if (warp.arrived < size) {
-    fibre.state = State::waiting;
+    state_of(current_) = State::waiting;
     yield();
   } else {
     if (complete != nullptr) complete(slots);
     warp.arrived = 0;
     const int first = current_ / 32 * 32;
-    for (int lane = 0; lane < size; ++lane) {
-      fibres_[static_cast<std::size_t>(first + lane)].state = State::ready;
-    }
+    std::fill_n(&state_of(first), size, State::ready);
   }
   return slots;
 }
@@ -266,7 +281,7 @@ void Block::end_phase_if_complete(Mbarrier& mbarrier) {
   ++mbarrier.phase;
   mbarrier.pending = mbarrier.arrivals;
   for (const int thread : mbarrier.waiting) {
-    fibres_[static_cast<std::size_t>(thread)].state = State::ready;
+    state_of(thread) = State::ready;
   }
   mbarrier.waiting.clear();
 }
@@ -292,7 +307,7 @@ void Block::mbarrier_arrive(std::uint32_t address, std::uint32_t bytes) {
 void Block::mbarrier_wait(std::uint32_t address, std::uint32_t parity) {
   Mbarrier& mbarrier = mbarrier_at(address);
   while (mbarrier.phase % 2 == parity) {
-    current().state = State::waiting;
+    state_of(current_) = State::waiting;
     mbarrier.waiting.push_back(current_);
     yield();
   }
@@ -324,8 +339,9 @@ bool Block::run_warp(int warp, bool to_the_end) {
                          ? static_cast<int>(random_() % static_cast<unsigned int>(size))
                          : 0;
     for (int i = 0; i < size; ++i) {
-      const int lane = g_options.order == ThreadOrder::reverse ? size - 1 - i : (i + turn) % size;
-      if (fibres_[static_cast<std::size_t>(first + lane)].state != State::ready) continue;
+      int lane = i + turn < size ? i + turn : i + turn - size;
+      if (g_options.order == ThreadOrder::reverse) lane = size - 1 - i;
+      if (state_of(first + lane) != State::ready) continue;
       step(first + lane);
       if (!fault_.empty() || thrown_ != nullptr) return true;
       progress = true;
@@ -337,7 +353,7 @@ bool Block::run_warp(int warp, bool to_the_end) {
 
 std::string Block::waiting_threads() const {
   for (int thread = 0; thread < threads_; ++thread) {
-    if (fibres_[static_cast<std::size_t>(thread)].state != State::waiting) continue;
+    if (state_of(thread) != State::waiting) continue;
     const Warp& warp = warps_[static_cast<std::size_t>(thread / 32)];
     std::string text = "threads wait for ever: thread " + std::to_string(thread);
     for (int name = 0; name < kBarriers; ++name) {
@@ -386,10 +402,10 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   }
   for (int thread = 0; thread < threads_; ++thread) {
     Fibre& fibre = fibres_[static_cast<std::size_t>(thread)];
-    if (fibre.state != State::done) fibre.started = false;  // given up in an earlier block
+    if (state_of(thread) != State::done) fibre.started = false;  // given up in an earlier block
     fibre.stack = stacks_ + static_cast<std::size_t>(thread) * kStackBytes;
     std::memcpy(fibre.stack, &kStackMark, sizeof kStackMark);
-    fibre.state = State::ready;
+    state_of(thread) = State::ready;
     fibre.meetings = 0;
     fibre.open_group.clear();
     fibre.groups.clear();
@@ -514,8 +530,6 @@ const WarpSlots& meet(const char* operation, const void* value, std::size_t byte
                       void (*complete)(WarpSlots&)) {
   return t_block->meet(operation, value, bytes, complete);
 }
-
-int lane_index() { return t_block->current_index() % 32; }
 
 void add_copy(void* shared, const void* source, bool valid) {
   t_block->current().open_group.push_back({shared, source, valid});

@@ -57,7 +57,9 @@ struct WarpSlots {
 const WarpSlots& meet(const char* operation, const void* value, std::size_t bytes,
                       void (*complete)(WarpSlots&));
 
-int lane_index();
+/// Set for the fibre that runs.
+inline thread_local int running_lane = 0;
+inline int lane_index() { return running_lane; }
 
 /// cp.async: copies are made when their group is waited for, as late as the hardware may.
 void add_copy(void* shared, const void* source, bool valid);

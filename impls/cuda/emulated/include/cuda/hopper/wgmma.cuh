@@ -41,6 +41,7 @@ namespace detail {
 struct Tile {
   std::uint32_t start, leading, stride;  ///< bytes
   bool swizzle_128;                      ///< otherwise 32
+  const unsigned char* shared = cuda_grid::dynamic_shared_memory();
 
   explicit Tile(std::uint64_t descriptor)
       : start(static_cast<std::uint32_t>(descriptor & 0x3fff) << 4),
@@ -68,7 +69,9 @@ struct Tile {
   float element(std::uint32_t address) const {
     const std::uint32_t flipped =
         swizzle_128 ? ((address >> 7) & 7) << 4 : ((address >> 7) & 1) << 4;
-    return cuda::detail::widened<Element>(load_shared<std::uint16_t>(address ^ flipped), 0);
+    std::uint16_t bits;
+    std::memcpy(&bits, shared + (address ^ flipped), sizeof bits);
+    return cuda::detail::widened<Element>(bits, 0);
   }
 };
 
@@ -82,8 +85,7 @@ struct Given {
 /// column 8 j + 2 (lane % 4) + e % 2.
 template <typename Element, int N, bool ATile, bool BTransposed>
 void multiply(cuda_grid::WarpSlots& slots) {
-  double a[16][16], b[16][N];
-  double sums[16][N] = {};
+  double a[16][16], b[16][N], sums[16][N];
   Given given;
   for (int lane = 0; lane < 32; ++lane) {
     std::memcpy(&given, slots.given[lane], sizeof given);
@@ -110,8 +112,8 @@ void multiply(cuda_grid::WarpSlots& slots) {
     }
   }
   for (int m = 0; m < 16; ++m) {
-    for (int k = 0; k < 16; ++k) {
-      for (int n = 0; n < N; ++n) sums[m][n] += a[m][k] * b[k][n];
+    for (int n = 0; n < N; n += 8) {
+      cuda::detail::multiply_row<16>(a[m], b[0] + n, N, sums[m] + n);
     }
   }
   for (int lane = 0; lane < 32; ++lane) {
