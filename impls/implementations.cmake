@@ -15,19 +15,11 @@ gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_vari
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
 gdn_implementation(cuda/gated_delta/chunkwise.cu
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
-  cuda/gated_delta/chunk/chunkwise_f32_16.cu
-  cuda/gated_delta/chunk/chunkwise_f32_32.cu cuda/gated_delta/chunk/chunkwise_f32_64.cu
-  cuda/gated_delta/chunk/chunkwise_f32_128.cu cuda/gated_delta/chunk/chunkwise_bf16_16.cu
-  cuda/gated_delta/chunk/chunkwise_bf16_32.cu cuda/gated_delta/chunk/chunkwise_bf16_64.cu
-  cuda/gated_delta/chunk/chunkwise_bf16_128.cu cuda/gated_delta/chunk/chunkwise_f16_16.cu
-  cuda/gated_delta/chunk/chunkwise_f16_32.cu cuda/gated_delta/chunk/chunkwise_f16_64.cu
-  cuda/gated_delta/chunk/chunkwise_f16_128.cu)
+  cuda/gated_delta/chunk/chunkwise_f32.cu cuda/gated_delta/chunk/chunkwise_bf16.cu
+  cuda/gated_delta/chunk/chunkwise_f16.cu)
 gdn_implementation(cuda/gated_delta/fused.cu
-  cuda/gated_delta/chunk/fused_f32_16.cu cuda/gated_delta/chunk/fused_f32_32.cu
-  cuda/gated_delta/chunk/fused_bf16_16.cu
-  cuda/gated_delta/chunk/fused_bf16_32.cu cuda/gated_delta/chunk/fused_bf16_64.cu
-  cuda/gated_delta/chunk/fused_f16_16.cu cuda/gated_delta/chunk/fused_f16_32.cu
-  cuda/gated_delta/chunk/fused_f16_64.cu)
+  cuda/gated_delta/chunk/fused_f32.cu cuda/gated_delta/chunk/fused_bf16.cu
+  cuda/gated_delta/chunk/fused_f16.cu)
 gdn_implementation(cuda/causal_conv1d/direct.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent.cpp)

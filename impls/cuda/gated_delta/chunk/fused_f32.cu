@@ -1,3 +1,4 @@
 #include "cuda/gated_delta/chunk/fused_instance.cuh"
 
 GDN_INSTANTIATE_FUSED(float, 16)
+GDN_INSTANTIATE_FUSED(float, 32)

@@ -1,3 +1,0 @@
-#include "cuda/gated_delta/chunk/fused_instance.cuh"
-
-GDN_INSTANTIATE_FUSED(__nv_bfloat16, 64)
