@@ -1,22 +1,27 @@
-# gdn_test(NAME SOURCES a.cpp ... LIBRARIES x ... [TIMEOUT seconds]): one GoogleTest executable,
+# gdn_test(NAME SOURCES a.cpp ... LIBRARIES x ... [TIMEOUT seconds] [COST n]): one GoogleTest executable,
 # each of its tests a ctest test, parametrised ones under the names their suites give them (not the
-# printed parameters, which may be addresses). gdn_header_checks(NAME ROOT headers... LIBRARIES ...): every public
-# header compiles alone.
+# printed parameters, which may be addresses). ctest starts those of higher COST first. Tests are
+# compiled for the compiler's speed: what they test is not.
+# gdn_header_checks(NAME ROOT headers... LIBRARIES ...): every public header compiles alone.
 if(GDN_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
 endif()
 
 function(gdn_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(NOT ARG_COST)
+    set(ARG_COST 0)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} gdn_warnings GTest::gtest_main)
+  target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_compile_definitions(${name} PRIVATE GDN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GDN_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST})
 endfunction()
 
 function(gdn_header_checks name)

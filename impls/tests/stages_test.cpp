@@ -18,6 +18,11 @@ class GatedDeltaStages : public ImplementationTest {
  protected:
   Case make(const std::string& text) const { return generate_case(Problem::parse(text)); }
   bool supported(const Case& inputs) const { return implementation().supports(inputs.problem).ok; }
+  /// Sequences of one token: each another gate, beta, key and query.
+  std::int64_t single_tokens() const { return emulated() ? 10 : 40; }
+  std::string single_token_sequences() const {
+    return "seq=" + std::to_string(single_tokens()) + "x1";
+  }
 };
 
 // Element (i, j) of head h of sequence n's state in a pool of identity slots, layout kv.
@@ -35,14 +40,14 @@ TEST_P(GatedDeltaStages, DecayAlone) {
        {"gates=far,gate=logits", "gates=far", "gates=real,gate=logits", "gates=strong,gate=decay",
         "gates=-20..0,gate=neg_log_decay", "gates=tiny", "gates=reset", "gates=near_one"}) {
     const Case inputs =
-        make("gated_delta:heads=5/5,dim=64,seq=40x1,dtype=f32,betas=zero,h0=normal," +
-             std::string(gates));
+        make("gated_delta:heads=5/5,dim=64,dtype=f32,betas=zero,h0=normal," +
+             single_token_sequences() + "," + gates);
     const Problem& p = inputs.problem;
     if (!supported(inputs)) continue;
     any = true;
     const auto decoded = reference::decode_gates<double>(inputs).log_decay;
     const Outputs outputs = execute(implementation(), inputs, device());
-    for (std::int64_t n = 0; n < 40; ++n) {
+    for (std::int64_t n = 0; n < single_tokens(); ++n) {
       for (std::int64_t h = 0; h < 5; ++h) {
         const double g = decoded[static_cast<std::size_t>(n * 5 + h)];
         const double before = state_element(p, inputs.state_pool, n, h, 3, 7);
@@ -66,7 +71,8 @@ TEST_P(GatedDeltaStages, BetaAndKeyNormAlone) {
        {"beta=logit", "betas=mixture", "betas=0.1..0.9,beta=logit", "betas=one,norm=1,keys=lengths",
         "betas=one,norm=1,keys=unnormalised", "betas=one,norm=1,keys=zero"}) {
     Case inputs =
-        make("gated_delta:heads=2/2,dim=64,seq=40x1,dtype=f32,gates=none," + std::string(options));
+        make("gated_delta:heads=2/2,dim=64,dtype=f32,gates=none," + single_token_sequences() + "," +
+             options);
     const Problem& p = inputs.problem;
     if (!supported(inputs)) continue;
     any = true;
@@ -77,7 +83,7 @@ TEST_P(GatedDeltaStages, BetaAndKeyNormAlone) {
     }
     const auto beta = reference::decode_gates<double>(inputs).beta;
     const Outputs outputs = execute(implementation(), inputs, device());
-    for (std::int64_t row = 0; row < 80; ++row) {  // token and head
+    for (std::int64_t row = 0; row < 2 * single_tokens(); ++row) {  // token and head
       const std::int64_t n = row / 2, h = row % 2;
       double squares = 0;
       for (std::int64_t i = 0; i < 64; ++i) {
@@ -101,15 +107,16 @@ TEST_P(GatedDeltaStages, BetaAndKeyNormAlone) {
 
 // beta = 0 and no decay: outputs are scale S^T q of the initial state, with q of unit length.
 TEST_P(GatedDeltaStages, QueryNormAlone) {
-  Case inputs = make(
-      "gated_delta:heads=2/2,dim=64,seq=40x1,dtype=f32,gates=none,betas=zero,h0=normal,norm=1");
+  Case inputs =
+      make("gated_delta:heads=2/2,dim=64,dtype=f32,gates=none,betas=zero,h0=normal,norm=1," +
+           single_token_sequences());
   const Problem& p = inputs.problem;
   if (!supported(inputs)) GTEST_SKIP() << "float32 tokens are not supported";
   for (std::size_t i = 0; i < inputs.query.size(); ++i) {
     inputs.query[i] *= i / 128 % 5 == 4 ? 1e-3f : 3.0f;
   }
   const Outputs outputs = execute(implementation(), inputs, device());
-  for (std::int64_t row = 0; row < 80; ++row) {
+  for (std::int64_t row = 0; row < 2 * single_tokens(); ++row) {
     double squares = 0;
     for (std::int64_t i = 0; i < 64; ++i) {
       const double q = inputs.query[static_cast<std::size_t>(row * 64 + i)];
