@@ -21,6 +21,7 @@ endif()
 
 find_program(GDN_CCACHE ccache)
 if(GDN_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${GDN_CCACHE})
+  # The second leave is needed for precompiled headers: sources may not use __TIME__.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${GDN_CCACHE})
   set(GDN_CUDA_CACHE ${GDN_CCACHE})
 endif()
