@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <thread>
 
@@ -17,6 +19,17 @@ namespace {
 constexpr std::int64_t kMemoryBytes = std::int64_t{16} << 30;  // of the card emulated: MI50, 16 GB
 constexpr std::int64_t kL2Bytes = std::int64_t{4} << 20;
 constexpr std::size_t kAlignment = 256;
+
+/// Of all devices of the process: a listing takes long to read.
+const gfx906::CodeObject& loaded_code_object(const std::string& kernel) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<gfx906::CodeObject>> loaded;
+  const EmbeddedCodeObject& object = code_object_of(kernel);
+  const std::scoped_lock lock(mutex);
+  auto& code = loaded[object.name];
+  if (!code) code = std::make_unique<gfx906::CodeObject>(object.elf, object.listing);
+  return *code;
+}
 
 class EmulatorDevice final : public Device, public KernelLauncher {
  public:
@@ -90,7 +103,7 @@ class EmulatorDevice final : public Device, public KernelLauncher {
 
   void launch(const std::string& kernel, Extent grid, Extent block, const void* arguments,
               std::size_t argument_bytes) override {
-    const gfx906::CodeObject& code = load(kernel);
+    const gfx906::CodeObject& code = loaded_code_object(kernel);
     std::vector<gfx906::MemoryRange> ranges;
     for (const auto& [first, bytes] : buffers_) {
       ranges.push_back({first, first + static_cast<std::uint64_t>(bytes)});
@@ -121,18 +134,10 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   }
 
  private:
-  const gfx906::CodeObject& load(const std::string& kernel) {
-    const EmbeddedCodeObject& object = code_object_of(kernel);
-    auto& loaded = loaded_[object.name];
-    if (!loaded) loaded = std::make_unique<gfx906::CodeObject>(object.elf, object.listing);
-    return *loaded;
-  }
-
   gfx906::LaunchOptions options_;
   DeviceInfo info_;
   std::map<std::uint64_t, std::int64_t> buffers_;
   std::int64_t used_bytes_ = 0;
-  std::map<std::string, std::unique_ptr<gfx906::CodeObject>> loaded_;
   gfx906::Counters counters_;
   bool timing_ = false;
   gfx906::ModelledCard card_;

@@ -103,6 +103,18 @@ void resolve_branches(std::vector<Instruction>& code, const std::string& name) {
   }
 }
 
+/// Throws Error(bad_input) naming the instructions that the emulator does not know.
+void expect_known(const std::vector<Instruction>& code, const std::string& name) {
+  std::set<std::string> unknown;
+  for (const Instruction& instruction : code) {
+    if (instruction.execute == nullptr) unknown.insert(instruction.text);
+  }
+  if (unknown.empty()) return;
+  std::string message = "gfx906-emulator: kernel " + name + " holds instructions it does not know:";
+  for (const std::string& text : unknown) message += " [" + text + "]";
+  throw_bad_input(message);
+}
+
 template <typename F>
 void for_each_line(std::string_view text, F f) {
   while (!text.empty()) {
@@ -120,6 +132,16 @@ std::string function_name(std::string_view line) {
     return {};
   }
   return std::string(line.substr(open + 1, line.size() - open - 3));
+}
+
+std::vector<Instruction> decode_kernel(std::string_view lines, const std::string& name) {
+  std::vector<Instruction> code;
+  for_each_line(lines, [&](std::string_view line) {
+    if (line.find("//") != std::string_view::npos) code.push_back(decode_line(line, 0));
+  });
+  resolve_branches(code, name);
+  expect_known(code, name);
+  return code;
 }
 
 /// The fields of a kernel descriptor (AMDGPU ABI, "Kernel Descriptor").
@@ -217,7 +239,7 @@ std::vector<Instruction> decode_listing(std::string_view listing) {
   return code;
 }
 
-CodeObject::CodeObject(std::string_view elf, std::string_view listing) : listing_(listing) {
+CodeObject::CodeObject(std::string_view elf, std::string_view listing) {
   const Elf64_Ehdr& header = elf_header(elf);
   for (int pass = 0; pass < 2; ++pass) {
     for (int i = 0; i < header.e_phnum; ++i) {
@@ -240,45 +262,33 @@ CodeObject::CodeObject(std::string_view elf, std::string_view listing) : listing
     }
   }
   const auto descriptors = descriptor_addresses(elf);
-  Entry* current = nullptr;
-  for_each_line(listing_, [&](std::string_view line) {
-    if (const std::string name = function_name(line); !name.empty()) {
-      current = nullptr;
-      const auto descriptor = descriptors.find(name);
-      if (descriptor == descriptors.end()) return;
-      current = &entries_.emplace_back();
-      current->kernel = read_descriptor(name, image_ + descriptor->second);
-    } else if (current != nullptr) {
-      const char* first = current->lines.empty() ? line.data() : current->lines.data();
-      current->lines = {first, static_cast<std::size_t>(line.data() + line.size() - first)};
+  // A function's first line alone starts with a digit of its address.
+  for (std::size_t start = listing.find("\n0"); start != std::string_view::npos;) {
+    const std::string_view label =
+        listing.substr(start + 1, listing.find('\n', start + 1) - start - 1);
+    const std::size_t next = listing.find("\n0", start + 1);
+    const std::string name = function_name(label);
+    const auto descriptor = descriptors.find(name);
+    if (descriptor != descriptors.end()) {
+      Entry& entry = entries_.emplace_back();
+      entry.kernel = read_descriptor(name, image_ + descriptor->second);
+      entry.lines = listing.substr(start + 1 + label.size(), next - start - 1 - label.size());
     }
-  });
+    start = next;
+  }
   if (entries_.empty()) throw_bad_input("code object: the listing names none of its kernels");
 }
 
 const Kernel& CodeObject::find(const std::string& name) const {
   const std::scoped_lock lock(mutex_);
-  std::vector<std::string> names;
   for (Entry& entry : entries_) {
     Kernel& kernel = entry.kernel;
-    names.push_back(kernel.name);
     if (kernel.name != name) continue;
-    if (kernel.code.empty()) {
-      for_each_line(entry.lines, [&](std::string_view line) {
-        if (line.find("//") != std::string_view::npos) kernel.code.push_back(decode_line(line, 0));
-      });
-      resolve_branches(kernel.code, kernel.name);
-    }
-    std::set<std::string> unknown;
-    for (const Instruction& instruction : kernel.code) {
-      if (instruction.execute == nullptr) unknown.insert(instruction.text);
-    }
-    if (unknown.empty()) return kernel;
-    std::string message =
-        "gfx906-emulator: kernel " + name + " holds instructions it does not know:";
-    for (const std::string& text : unknown) message += " [" + text + "]";
-    throw_bad_input(message);
+    if (kernel.code.empty()) kernel.code = decode_kernel(entry.lines, name);
+    return kernel;
   }
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.push_back(entry.kernel.name);
   throw_bad_input("gfx906: no kernel '" + name + "' (did you mean '" + nearest_name(name, names) +
                   "'?)");
 }

@@ -53,6 +53,7 @@ class CodeObject {
  public:
   /// Throws Error(bad_input): not an AMDGPU ELF, a float mode other than the default (round to
   /// nearest even, denormals kept), a listing that names none of the kernels.
+  /// The listing must outlive this.
   CodeObject(std::string_view elf, std::string_view listing);
   CodeObject(const CodeObject&) = delete;
   CodeObject& operator=(const CodeObject&) = delete;
@@ -66,9 +67,8 @@ class CodeObject {
  private:
   struct Entry {
     Kernel kernel;
-    std::string_view lines;  ///< of listing_
+    std::string_view lines;  ///< of the listing
   };
-  std::string listing_;
   std::vector<std::uint8_t> storage_;
   std::uint8_t* image_ = nullptr;
   std::uint64_t image_bytes_ = 0;

@@ -127,15 +127,16 @@ TEST_F(PlantedFaults, LdsReadBeforeItIsWrittenIsUndefined) {
 }
 
 TEST_F(PlantedFaults, ARegisterReadBeforeItIsWrittenIsUndefined) {
-  const gfx906::CodeObject code(elf_,
-                                edited_listing("tail_sound", "v_mov_b32_e32 v1, 1", "s_nop 0"));
+  const std::string listing = edited_listing("tail_sound", "v_mov_b32_e32 v1, 1", "s_nop 0");
+  const gfx906::CodeObject code(elf_, listing);
   expect_found(launch(code, "tail_sound", 64, 50), gfx906::FaultKind::undefined_value,
                {"tail_sound: undefined value used", "global_store_dword v0, v1"});
 }
 
 TEST_F(PlantedFaults, AnUnknownInstructionIsRefusedBeforeTheKernelRuns) {
-  const gfx906::CodeObject code(
-      elf_, edited_listing("tail_sound", "v_mov_b32_e32 v1, 1", "v_frobnicate_b32 v1, 1"));
+  const std::string listing =
+      edited_listing("tail_sound", "v_mov_b32_e32 v1, 1", "v_frobnicate_b32 v1, 1");
+  const gfx906::CodeObject code(elf_, listing);
   expect_ends_with(
       code, "tail_sound", 64, 50, ErrorKind::bad_input,
       {"kernel tail_sound", "instructions it does not know", "v_frobnicate_b32 v1, 1"});

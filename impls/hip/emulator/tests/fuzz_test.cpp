@@ -40,7 +40,8 @@ class Fuzz : public testing::TestWithParam<Seed> {};
 TEST_P(Fuzz, EmulatedCodeGivesTheHostsBits) {
   const std::string prefix = std::string(GDN_FUZZ_FOLDER "/fuzz_") + GetParam().name;
   const std::string elf = contents(prefix + ".co");
-  const CodeObject code(elf, contents(prefix + ".lst"));
+  const std::string listing = contents(prefix + ".lst");
+  const CodeObject code(elf, listing);
   std::mt19937 random(5);
   std::vector<std::uint32_t> in(8 * kNumLanes);
   for (std::uint32_t& x : in) {

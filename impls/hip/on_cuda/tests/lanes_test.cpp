@@ -38,7 +38,8 @@ std::vector<float> inputs() {
 std::vector<float> on_gfx906(const std::vector<float>& in) {
   std::vector<float> out(kResults * kThreads, -1.0f);
   const std::string elf = contents(GDN_LANES_PREFIX ".co");
-  const gfx906::CodeObject code(elf, contents(GDN_LANES_PREFIX ".lst"));
+  const std::string listing = contents(GDN_LANES_PREFIX ".lst");
+  const gfx906::CodeObject code(elf, listing);
   const struct {
     const float* in;
     float* out;
