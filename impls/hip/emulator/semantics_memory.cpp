@@ -237,12 +237,15 @@ void global_addresses(Context& context, const Wave& wave, const Instruction& in,
     defined &= wave.v_defined[vector.index + 1];
   }
   require_defined(context, wave, in, exec, defined, "global address");
+  base += static_cast<u64>(i64{in.offset});
+  const u32* const low = wave.v[vector.index];
+  const u32* const high = wave.v[vector.index + 1];
   for (int lane = 0; lane < kLanes; ++lane) {
-    if (!bit(exec, lane)) continue;
-    u64 address = base + wave.v[vector.index][lane] + static_cast<u64>(i64{in.offset});
-    if (!scalar_base) address += static_cast<u64>(wave.v[vector.index + 1][lane]) << 32;
-    addresses[lane] = address;
-    if (!context.last_range.holds(address, address + size)) {
+    addresses[lane] = base + low[lane] + (scalar_base ? 0 : u64{high[lane]} << 32);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const u64 address = addresses[lane];
+    if (bit(exec, lane) && !context.last_range.holds(address, address + size)) {
       find_range(context, wave, in, address, size);
     }
   }
@@ -253,12 +256,19 @@ void execute_global_load(Context& context, Wave& wave, const Instruction& in) {
   const auto size = static_cast<u64>(in.memory.size());
   global_addresses(context, wave, in, 1, 2, size, false, addresses);
   const u64 exec = wave.exec();
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if (!bit(exec, lane)) continue;
-    load_lane(wave, in.memory, in.operand[0].index, lane,
-              reinterpret_cast<const std::uint8_t*>(addresses[lane]));
+  const int first = in.operand[0].index;
+  for (int i = 0; i < in.memory.dwords; ++i) {
+    u32* const target = wave.v[first + i];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (!bit(exec, lane)) continue;
+      std::memcpy(target + lane, reinterpret_cast<const std::uint8_t*>(addresses[lane]) + 4 * i, 4);
+    }
   }
-  mark_loaded(wave, in.memory, in.operand[0].index, exec, kAllLanes);
+  for (int lane = 0; lane < kLanes && in.memory.dwords == 0; ++lane) {
+    if (!bit(exec, lane)) continue;
+    load_lane(wave, in.memory, first, lane, reinterpret_cast<const std::uint8_t*>(addresses[lane]));
+  }
+  mark_loaded(wave, in.memory, first, exec, kAllLanes);
   ++context.counters.global_loads;
   context.counters.global_bytes_read += static_cast<u64>(std::popcount(exec)) * size;
 }

@@ -1,6 +1,8 @@
 // VALU: float16, packed float16, mixed precision and the dot product. A product of two float16 is
 // exact in float32 and a sum of two products in float64, so each result is rounded once.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "hip/emulator/opcode_table.h"
 
@@ -22,7 +24,8 @@ u32 half_bits_toward_zero(float x) {
 /// Half `high` of operand k of a VOP3P instruction, with its selection and negation.
 double packed_value(const Instruction& in, u32 bits, int k, bool high) {
   const bool upper = ((high ? in.op_sel_hi : in.op_sel) >> k & 1) != 0;
-  const double value = static_cast<double>(from_bits<Half>(upper ? bits >> 16 : bits));
+  // By way of float32, which is exact and an instruction; straight to float64 is a library call.
+  const double value = static_cast<float>(from_bits<Half>(upper ? bits >> 16 : bits));
   const bool negate = ((high ? in.neg_hi : in.neg_lo) >> k & 1) != 0;
   return negate ? -value : value;
 }
@@ -97,27 +100,32 @@ void execute_mix(Context& context, Wave& wave, const Instruction& in) {
     source[k] = read_lanes<u32>(context, wave, in, k + 1, buffers[k], nullptr);
     defined &= source[k].defined;
   }
-  const auto value = [&](int k, int lane) {
-    const u32 bits = source[k].low[lane];
+  float values[3][kLanes];
+  for (int k = 0; k < 3; ++k) {
     const Operand& operand = in.operand[static_cast<std::size_t>(k + 1)];
-    float x = from_bits<float>(bits);
-    if ((in.op_sel_hi >> k & 1) != 0) {
-      const bool upper = (in.op_sel >> k & 1) != 0;
-      x = static_cast<float>(operand.kind == Operand::Kind::constant && operand.fraction
-                                 ? static_cast<Half>(operand.real)
-                                 : from_bits<Half>(upper ? bits >> 16 : bits));
+    if ((in.op_sel_hi >> k & 1) == 0) {
+      std::memcpy(values[k], source[k].low, sizeof values[k]);
+    } else if (operand.kind == Operand::Kind::constant && operand.fraction) {
+      std::fill_n(values[k], kLanes, static_cast<float>(static_cast<Half>(operand.real)));
+    } else {
+      const int shift = (in.op_sel >> k & 1) != 0 ? 16 : 0;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        values[k][lane] = static_cast<float>(from_bits<Half>(source[k].low[lane] >> shift));
+      }
     }
-    if (operand.absolute) x = std::fabs(x);
-    return operand.negate ? -x : x;
-  };
+    for (float& x : values[k]) {
+      if (operand.absolute) x = std::fabs(x);
+      if (operand.negate) x = -x;
+    }
+  }
   const int index = in.operand[0].index;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float sum = std::fma(value(0, lane), value(1, lane), value(2, lane));
-    const u32 kept = wave.v[index][lane];
-    const u32 half = to_bits(static_cast<Half>(sum));
-    if (form == MixResult::float32) {
+    const float sum = std::fma(values[0][lane], values[1][lane], values[2][lane]);
+    if constexpr (form == MixResult::float32) {
       result.low[lane] = to_bits(in.clamp ? std::fmin(std::fmax(sum, 0.0f), 1.0f) : sum);
     } else {
+      const u32 kept = wave.v[index][lane];
+      const u32 half = to_bits(static_cast<Half>(sum));
       result.low[lane] =
           form == MixResult::low_half ? (kept & 0xffff0000u) | half : (kept & 0xffffu) | half << 16;
     }
