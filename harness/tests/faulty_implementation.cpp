@@ -154,7 +154,10 @@ std::atomic<int> runs_of_all_plans{0};
 class FaultyPlan : public Plan {
  public:
   FaultyPlan(const Problem& problem, const GatedDeltaArguments& arguments, Fault fault)
-      : problem_(problem), arguments_(arguments), fault_(fault) {
+      : problem_(problem),
+        total_tokens_(problem.total_tokens()),
+        arguments_(arguments),
+        fault_(fault) {
     if (is_chunkwise(fault)) info_.chunk = kFaultyChunk;
     info_.launches = 1;
     if (fault == Fault::stale_offsets) {
@@ -192,7 +195,7 @@ class FaultyPlan : public Plan {
     const DType dtype = misread ? DType::bfloat16 : problem_.token_dtype;
     Matrix read = Matrix::Zero(count, dim);
     std::vector<float> row(static_cast<std::size_t>(dim));
-    for (std::int64_t t = 0; t < count && first + t < problem_.total_tokens(); ++t) {
+    for (std::int64_t t = 0; t < count && first + t < total_tokens_; ++t) {
       const std::int64_t at = ((first + t) * heads + head) * dim;
       decode(dtype,
              static_cast<const char*>(source) + at * static_cast<std::int64_t>(size_of(dtype)),
@@ -322,6 +325,7 @@ class FaultyPlan : public Plan {
   }
 
   Problem problem_;
+  std::int64_t total_tokens_;  // a sum over all sequences
   GatedDeltaArguments arguments_;
   Fault fault_;
   PlanInfo info_;
