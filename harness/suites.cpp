@@ -165,6 +165,9 @@ Texts sanitizer_texts() {
   return {
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=mid,h0=normal,slots=permuted",
+      "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised",
+      "gated_delta:heads=1/"
+      "2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised,norm=1",
       "gated_delta:heads=1/3,dim=128,seq=1x65,dtype=f16,gates=reset,state=bf16",
       "gated_delta:heads=1/1,dim=96x192,seq=1x33,dtype=bf16,gate=logits,beta=logit",
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding,"
