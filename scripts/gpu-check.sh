@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
-#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [STEP...]
+#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [STEP...]
 # With --seconds the steps verify and stress end after S seconds each; the record then says how many
-# results were not reached.
+# results were not reached. With --largest the step stress leaves out larger problems; it counts them.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
@@ -18,12 +18,14 @@ cd "$(dirname "$0")/.."
 programs=build
 out=results/gpu-check
 seconds=0  # no limit
+largest=()
 steps=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --programs) programs=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
+    --largest) largest=(--largest "$2"); shift 2 ;;
     tests|verify|stress|sanitizer|table|record) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
@@ -41,24 +43,32 @@ if [ -n "$absent" ] && [ "${steps[*]}" != record ]; then
 fi
 mkdir -p "$out"
 
+# The programs' shards side by side; the record counts what they leave.
 run_tests() {
-  local test
+  local test shard shards=4
+  rm -f "$out"/*_tests.*.json
   for test in "${tests[@]}"; do
-    "$programs/$test" --gtest_brief=1 --gtest_filter='-*/cpu_*:*/hip_*' --gtest_output="json:$out/$test.json" >"$out/$test.log" 2>&1 || true
-    tail -n 5 "$out/$test.log"
+    for ((shard = 0; shard < shards; ++shard)); do
+      GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$programs/$test" --gtest_brief=1 \
+        --gtest_filter='-*/cpu_*:*/hip_*' --gtest_output="json:$out/$test.$shard.json" \
+        >"$out/$test.$shard.log" 2>&1 &
+    done
   done
+  wait
+  tail -q -n 2 "$out"/*_tests.*.log
 }
 
 # Several processes side by side: a problem's time is mostly the host's, for inputs and reference. A
 # shard that is cut leaves what it had; merge_shards counts what it lacks.
 verify_suite() {
   local suite=$1 result=$2 shard shards
+  shift 2
   shards=$(($(nproc) - 2))
   shards=$((shards < 1 ? 1 : shards > 12 ? 12 : shards))
   rm -f "$out/$result.json" "$out/$result".*.part
   for ((shard = 1; shard <= shards; ++shard)); do
     timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" \
-      --shard "$shard/$shards" --json-lines >"$out/$result.$shard.part" 2>"$out/$result.$shard.log" &
+      --shard "$shard/$shards" --json-lines "$@" >"$out/$result.$shard.part" 2>"$out/$result.$shard.log" &
   done
   wait
   merge_shards "$result"
@@ -67,7 +77,7 @@ merge_shards() {
   python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part
 }
 run_verify() { verify_suite gpu verify; }
-run_stress() { verify_suite stress stress; }
+run_stress() { verify_suite stress stress "${largest[@]}"; }
 
 run_sanitizer() {
   # compute-sanitizer wants the program itself, not the bundle's wrapper.
@@ -77,14 +87,17 @@ run_sanitizer() {
     export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   fi
   for tool in memcheck racecheck; do
-    if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
-        --suite sanitizer --exact-buffers >"$out/$tool.log" 2>&1; then
-      echo clean >"$out/$tool"
-    else
-      echo "failed, see $tool.log" >"$out/$tool"
-    fi
-    printf '%s: ' "$tool"; cat "$out/$tool"
+    (
+      if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
+          --suite sanitizer --exact-buffers >"$out/$tool.log" 2>&1; then
+        echo clean >"$out/$tool"
+      else
+        echo "failed, see $tool.log" >"$out/$tool"
+      fi
+    ) &
   done
+  wait
+  for tool in memcheck racecheck; do printf '%s: ' "$tool"; cat "$out/$tool"; done
 }
 
 run_table() {

@@ -12,6 +12,8 @@ import pathlib
 import subprocess
 import sys
 
+TEST_SHARDS = 4  # of each test program, as gpu-check.sh runs them
+
 
 def count_tests(paths):
     counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -61,7 +63,8 @@ def ratio(tensor, limit):
 
 def main(folder, gdnbench, record, kernels, harness):
     folder = pathlib.Path(folder)
-    test_files = [f"{name}_tests.json" for name in ("implementation", "cuda_backend", "fused_sm90", "chunk_stages")]
+    test_files = [f"{name}_tests.{shard}.json" for shard in range(TEST_SHARDS)  # none where a shard crashed
+                  for name in ("implementation", "cuda_backend", "fused_sm90", "chunk_stages")]
     needed = [*test_files, "verify.json", "memcheck", "racecheck", "table.md"]
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
