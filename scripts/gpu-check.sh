@@ -43,9 +43,8 @@ if [ -n "$absent" ] && [ "${steps[*]}" != record ]; then
 fi
 mkdir -p "$out"
 
-# The programs' shards side by side; the record counts what they leave.
 run_tests() {
-  local test shard shards=4
+  local test shard shards=2  # as write_gpu_record.py expects
   rm -f "$out"/*_tests.*.json
   for test in "${tests[@]}"; do
     for ((shard = 0; shard < shards; ++shard)); do
@@ -53,18 +52,17 @@ run_tests() {
         --gtest_filter='-*/cpu_*:*/hip_*' --gtest_output="json:$out/$test.$shard.json" \
         >"$out/$test.$shard.log" 2>&1 &
     done
+    wait
   done
-  wait
   tail -q -n 2 "$out"/*_tests.*.log
 }
 
-# Several processes side by side: a problem's time is mostly the host's, for inputs and reference. A
-# shard that is cut leaves what it had; merge_shards counts what it lacks.
+# A few processes side by side, so that the host's work of one (inputs, reference) hides behind the
+# others'; more of them only take turns on the GPU, in slices longer than most kernels. A shard that
+# is cut leaves what it had; merge_shards counts what it lacks.
 verify_suite() {
-  local suite=$1 result=$2 shard shards
+  local suite=$1 result=$2 shard shards=3
   shift 2
-  shards=$(($(nproc) - 2))
-  shards=$((shards < 1 ? 1 : shards > 12 ? 12 : shards))
   rm -f "$out/$result.json" "$out/$result".*.part
   for ((shard = 1; shard <= shards; ++shard)); do
     timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" \

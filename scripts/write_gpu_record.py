@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-TEST_SHARDS = 4  # of each test program, as gpu-check.sh runs them
+TEST_SHARDS = 2  # of each test program, as gpu-check.sh runs them
 
 
 def count_tests(paths):
