@@ -23,19 +23,24 @@ constexpr const char* kUsage =
 
 std::vector<std::string> problems(bool quick) {
   std::vector<std::string> list;
+  // Short ones of every dtype first: a run that is stopped has seen all kernels.
+  const auto options = [](const std::string& dtype) {
+    return ",gates=real,h0=normal,norm=1,dtype=" + dtype;
+  };
   for (const std::string dtype : {"f32", "f16", "bf16"}) {
-    const std::string options = ",gates=real,h0=normal,norm=1,dtype=" + dtype;
-    list.push_back("gated_delta:heads=2/4,dim=128,seq=0+257+1+64+63+130" + options);
-    list.push_back("gated_delta:heads=1/2,dim=200x33,seq=70+129,slots=padding,layout=vk" + options);
-    if (quick) continue;
-    list.push_back("gated_delta:heads=4/8,dim=128,seq=4x8192" + options);
-    list.push_back("gated_delta:heads=2/4,dim=128,seq=32768" + options);
+    list.push_back("gated_delta:heads=2/4,dim=128,seq=0+257+1+64+63+130" + options(dtype));
+    list.push_back("gated_delta:heads=1/2,dim=200x33,seq=70+129,slots=padding,layout=vk" +
+                   options(dtype));
   }
   list.push_back("causal_conv1d:heads=2/4,dim=128,seq=0+257+1+64,dtype=f16");
   list.push_back("gated_delta_layer:heads=2/4,dim=128,seq=257+3,gate=logits,beta=logit,dtype=f16");
   if (quick) return list;
+  for (const std::string dtype : {"f16", "f32", "bf16"})
+    list.push_back("gated_delta:heads=2/4,dim=128,seq=32768" + options(dtype));
   list.push_back("causal_conv1d:heads=4/8,dim=128,seq=32768,dtype=f16");
   list.push_back("gated_delta_layer:heads=2/4,dim=128,seq=32768,gate=logits,beta=logit,dtype=f16");
+  for (const std::string dtype : {"f16", "f32", "bf16"})
+    list.push_back("gated_delta:heads=4/8,dim=128,seq=4x8192" + options(dtype));
   return list;
 }
 
