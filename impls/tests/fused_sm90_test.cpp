@@ -75,10 +75,13 @@ TEST_P(FusedSm90, GatesBetasAndKeys) {
 TEST_P(FusedSm90, KeysOfAnyLength) {
   expect_all_agree(with("heads=2/4,seq=300+65,gates=mid,h0=normal",
                         {"keys=unnormalised,norm=1", "norm=1", "keys=zero,norm=1"}));
-  // no normalisation: entries of the triangular systems far beyond float16
-  expect_all_agree(
-      {"gated_delta:heads=2/2,dim=128,seq=40+65,dtype=bf16,keys=unnormalised,"
-       "gates=strong"});
+  // no normalisation: entries of the triangular systems and of their inverses (gates=mid) far
+  // beyond float16
+  for (const char* gates : {"strong", "mid"}) {
+    expect_all_agree(
+        {"gated_delta:heads=2/2,dim=128,seq=40+65,dtype=bf16,keys=unnormalised,gates=" +
+         std::string(gates)});
+  }
 }
 
 TEST_P(FusedSm90, GroupedValueHeads) {
