@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t kDefaultChunk = 64;
 constexpr std::int64_t kMostSystems = 256;
 constexpr std::int64_t kMostReadoutTokens = 32;
+constexpr double kForgetsTheState = 3.4e-4;  // exp(-8): what is left of it after the first token
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kZeroDecay = 104;  // exp(-104) rounds to zero in float32, subnormals included
 
@@ -37,8 +38,8 @@ class Measurement {
     const bool padding = !inputs_.slot_index.empty() && inputs_.slot_index[n] < 0;
     if (padding || first == end) return result;
     scan_gates(first, end, pair.value_head, result);
-    if (p_.initial_state == InitialState::absent && end - first <= kMostReadoutTokens) {
-      result.readout = readout(first, end, pair.value_head);
+    if (end - first <= kMostReadoutTokens && starts_afresh(first, pair.value_head)) {
+      result.readout = readout(first, end, pair);
     }
     if (index % pair_step_ != 0) return result;
     const std::int64_t rows = (end - first) * p_.steps;
@@ -164,12 +165,35 @@ class Measurement {
                : head_rows(inputs_.query, begin, end, p_.num_key_heads, key_head, p_.key_head_dim);
   }
 
+  bool starts_afresh(std::int64_t first, std::int64_t head) const {
+    return p_.initial_state == InitialState::absent ||
+           decays(first * p_.steps, head).maxCoeff() <= kForgetsTheState;
+  }
+
+  Eigen::MatrixXd initial_state(const SequenceHead& pair) const {
+    Eigen::MatrixXd state = Eigen::MatrixXd::Zero(p_.key_head_dim, p_.value_head_dim);
+    if (p_.initial_state == InitialState::absent) return state;
+    const auto n = static_cast<std::size_t>(pair.sequence);
+    const std::int64_t slot = inputs_.slot_index.empty() ? pair.sequence : inputs_.slot_index[n];
+    const std::int64_t slab =
+        slot * p_.state_row_stride() + pair.value_head * p_.key_head_dim * p_.value_head_dim;
+    for (Eigen::Index i = 0; i < state.rows(); ++i) {
+      for (Eigen::Index j = 0; j < state.cols(); ++j) {
+        const std::int64_t at =
+            p_.state_layout == StateLayout::kv ? i * state.cols() + j : j * state.rows() + i;
+        state(i, j) = inputs_.state_pool[static_cast<std::size_t>(slab + at)];
+      }
+    }
+    return state;
+  }
+
   // Scaling q changes both norms alike, so neither its normalisation nor the scale matter here.
-  double readout(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+  double readout(std::int64_t begin, std::int64_t end, const SequenceHead& pair) const {
+    const std::int64_t head = pair.value_head;
     const Eigen::MatrixXd q = queries(begin, end, head);
     const Eigen::MatrixXd k = keys(begin * p_.steps, end * p_.steps, head);
     const Eigen::MatrixXd v = values(begin * p_.steps, end * p_.steps, head);
-    Eigen::MatrixXd state = Eigen::MatrixXd::Zero(k.cols(), v.cols());
+    Eigen::MatrixXd state = initial_state(pair);
     double product_squares = 0;
     double output_squares = 0;
     for (Eigen::Index i = 0; i < k.rows(); ++i) {

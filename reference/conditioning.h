@@ -40,8 +40,8 @@ struct Conditioning {
   /// |q * S| / |o| over a sequence's tokens, |q * S| the norm of the products q_d S_de that an
   /// output element sums: how much smaller the output is than what it is the sum of. Looked at
   /// where few tokens cannot average it out: sequences of at most 32 tokens without an initial
-  /// state (the output of the first token is v times beta q.k, and q.k may be as good as zero).
-  /// About 1 elsewhere.
+  /// state, or whose first decay, at most exp(-8), leaves nothing of it (the output of the first
+  /// token is v times beta q.k then, and q.k may be as good as zero). About 1 elsewhere.
   double readout = 1;
   /// Rows in a chunk.
   double chunk = 64;

@@ -130,6 +130,22 @@ TEST(Conditioning, ReadoutOfOneTokenIsTheCancellationInItsDotProduct) {
   EXPECT_EQ(error_limits(c.problem, measure(c)).state, error_limits(c.problem).state);
 }
 
+TEST(Conditioning, ReadoutOfATokenThatForgetsTheStateIsThatOfAFirstToken) {
+  Case c =
+      generate_case(Problem::parse("gated_delta:heads=1/1,dim=2x3,seq=1x1,h0=normal,layout=vk"));
+  c.query = {3, -2};
+  c.key = {1, 1};
+  c.gate.values = {-100};
+  EXPECT_NEAR(measure(c).readout, std::sqrt(9.0 + 4.0), 1e-6);
+  // What is left of the state counts: here all of the output, o = e^g (q_1 S_1 - q_2 S_2).
+  c.gate.values = {-8};
+  c.beta.values = {0};
+  c.state_pool = {1, 0, 1, 0, 1, 0};  // of each column of V, k = 0 and 1
+  EXPECT_NEAR(measure(c).readout, 1, 1e-6);
+  c.state_pool = {2, 3, 2, 3, 2, 2.9f};
+  EXPECT_NEAR(measure(c).readout, std::sqrt(5 * 36 + 5.8 * 5.8) / 0.2, 0.1);
+}
+
 TEST(Conditioning, ReadoutIsLeftAloneWhereThereIsAStateOrManyTokens) {
   EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x8,seq=1x1,h0=normal").readout, 1);
   EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x8,seq=1x33").readout, 1);
