@@ -103,9 +103,13 @@ function drawMark(parent, shape, x, y, cssClass, title) {
   svgElement(mark, "title", {}, title);
 }
 
-// Colour and shape of a series: 8 colours, then the same hollow, with 4 shapes in turn.
+// Colour and shape of a series: 8 colours, then the same hollow, with 4 shapes in turn, then all of it
+// a shape further on: no two of 64 are alike.
 function seriesClass(index) {
   return `s${index % 8}` + (Math.floor(index / 8) % 2 === 1 ? " hollow" : "");
+}
+function seriesShape(index) {
+  return (index + Math.floor(index / 16)) % 4;
 }
 
 // spec: title, x and y {label, kind}, points [{x, y, low, high, series, title}], connect, and
@@ -200,7 +204,7 @@ function drawPlot(spec, width, seriesNames) {
         svgElement(root, "line", { class: `whisker ${css}`, x1: x, x2: x, y1: ys.place(p.low),
                                    y2: ys.place(p.high) });
       }
-      drawMark(root, index % 4, x, y, `mark ${css}`, p.title);
+      drawMark(root, seriesShape(index), x, y, `mark ${css}`, p.title);
     }
   }
 
@@ -208,7 +212,7 @@ function drawPlot(spec, width, seriesNames) {
   for (const entry of legend) {
     const index = seriesNames.indexOf(entry.name);
     const y = top + plotHeight + bottom + 14 + entry.line * 20;
-    drawMark(root, index % 4, entry.x + 6, y - 4, `legend mark ${seriesClass(index)}`, entry.name);
+    drawMark(root, seriesShape(index), entry.x + 6, y - 4, `legend mark ${seriesClass(index)}`, entry.name);
     svgElement(root, "text", { x: entry.x + 16, y }, entry.name);
   }
   return root;
