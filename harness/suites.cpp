@@ -142,24 +142,22 @@ Texts quick_texts() {
   return texts;
 }
 
-// As long as fills a GPU; what takes more is verified where it is timed, in the sweep of the GPU
-// check.
 Texts gpu_texts() {
   return {
-      "gated_delta:heads=16/32,dim=128,seq=4x2048,dtype=bf16",
-      "gated_delta:heads=16/32,dim=128,seq=1x8192,dtype=bf16",
-      "gated_delta:heads=16/64,dim=128,seq=1x4096,dtype=f16,gates=near_one,keys=correlated",
+      "gated_delta:heads=16/32,dim=128,seq=4x8192,dtype=bf16",
+      "gated_delta:heads=16/32,dim=128,seq=1x32768,dtype=bf16",
+      "gated_delta:heads=16/64,dim=128,seq=1x8192,dtype=f16,gates=near_one,keys=correlated",
       "gated_delta:heads=16/48,dim=128,seq=16x1000+1x2048,dtype=bf16,h0=normal,slots=permuted",
-      "gated_delta:heads=30/30,dim=96x192,seq=2x2048,dtype=bf16,betas=wide",
+      "gated_delta:heads=30/30,dim=96x192,seq=2x4096,dtype=bf16,betas=wide",
       "gated_delta:heads=16/32,dim=128,seq=512x1,dtype=bf16,h0=normal,slots=permuted",
-      "gated_delta:heads=16/32,dim=128,seq=1x4096,dtype=f32,gates=mid",
-      "gated_delta:heads=16/32,dim=128,seq=4x1024,dtype=bf16,update=additive",
-      "gated_delta:heads=16/32,dim=128,seq=2x1024,dtype=bf16,h0=normal,steps=2,betas=wide",
-      "gated_delta:heads=16/32,dim=128,seq=2x1024,dtype=bf16,h0=normal,decay=channel",
+      "gated_delta:heads=16/32,dim=128,seq=1x8192,dtype=f32,gates=mid",
+      "gated_delta:heads=16/32,dim=128,seq=4x2048,dtype=bf16,update=additive",
+      "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,steps=2,betas=wide",
+      "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,decay=channel",
       "gated_delta:heads=4/12,dim=128,seq=1x1000+1x0+1x65,dtype=f32,h0=normal,slots=permuted,"
       "norm=1,update=additive,steps=3,decay=channel",
-      "causal_conv1d:heads=16/32,dim=128,seq=4x2048,dtype=bf16",
-      "gated_delta_layer:heads=16/32,dim=128,seq=4x1024,dtype=bf16,norm=1,gate=logits,beta=logit",
+      "causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16",
+      "gated_delta_layer:heads=16/32,dim=128,seq=4x2048,dtype=bf16,norm=1,gate=logits,beta=logit",
   };
 }
 
