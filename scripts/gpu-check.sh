@@ -32,6 +32,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#steps[@]} -gt 0 ] || steps=(tests verify stress sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests)
+test_shards=2  # of each of them
 for program in gdnbench "${tests[@]}"; do
   [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
 done
@@ -44,11 +45,11 @@ fi
 mkdir -p "$out"
 
 run_tests() {
-  local test shard shards=2  # as write_gpu_record.py expects
+  local test shard
   rm -f "$out"/*_tests.*.json
   for test in "${tests[@]}"; do
-    for ((shard = 0; shard < shards; ++shard)); do
-      GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$programs/$test" --gtest_brief=1 \
+    for ((shard = 0; shard < test_shards; ++shard)); do
+      GTEST_TOTAL_SHARDS=$test_shards GTEST_SHARD_INDEX=$shard "$programs/$test" --gtest_brief=1 \
         --gtest_filter='-*/cpu_*:*/hip_*' --gtest_output="json:$out/$test.$shard.json" \
         >"$out/$test.$shard.log" 2>&1 &
     done
@@ -112,12 +113,15 @@ run_table() {
 }
 
 write_record() {
-  local result
+  local result test shard test_results=()
   for result in verify stress; do  # of a step that was itself cut, too
     if compgen -G "$out/$result.*.part" >/dev/null; then merge_shards "$result"; fi
   done
+  for test in "${tests[@]}"; do
+    for ((shard = 0; shard < test_shards; ++shard)); do test_results+=("$test.$shard.json"); done
+  done
   python3 scripts/write_gpu_record.py "$out" "$programs/gdnbench" data/gpu-record.json \
-    "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)"
+    "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)" "${test_results[@]}"
 }
 
 for step in "${steps[@]}"; do

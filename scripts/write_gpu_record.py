@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Write data/gpu-record.json from what the steps of scripts/gpu-check.sh left in a folder.
 
-    scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256
+    scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256 TEST_RESULT...
 
-Every step but stress must have left its result: a record of a partial check is refused. Results
-(a problem and an implementation) that a shard cut by a time limit did not reach are counted in it.
+TEST_RESULT: the JSON file in FOLDER of each shard of each test program. Each of them, and the result of
+every step but stress, must be there: a crashed shard leaves none, and a record of a partial check is
+refused. Results (a problem and an implementation) that a shard cut by a time limit did not reach are
+counted in it.
 """
 import datetime
 import json
 import pathlib
 import subprocess
 import sys
-
-TEST_SHARDS = 2  # of each test program, as gpu-check.sh runs them
 
 
 def count_tests(paths):
@@ -61,11 +61,9 @@ def ratio(tensor, limit):
     return error / limit if error is not None and limit else None
 
 
-def main(folder, gdnbench, record, kernels, harness):
+def main(folder, gdnbench, record, kernels, harness, *test_results):
     folder = pathlib.Path(folder)
-    test_files = [f"{name}_tests.{shard}.json" for shard in range(TEST_SHARDS)  # none where a shard crashed
-                  for name in ("implementation", "cuda_backend", "fused_sm90", "chunk_stages")]
-    needed = [*test_files, "verify.json", "memcheck", "racecheck", "table.md"]
+    needed = [*test_results, "verify.json", "memcheck", "racecheck", "table.md"]
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
@@ -74,7 +72,7 @@ def main(folder, gdnbench, record, kernels, harness):
     cuda = next((b for b in info["backends"] if b["backend"] == "cuda"), {})
     if not cuda.get("available"):
         sys.exit(f"write_gpu_record: no CUDA device here: {cuda.get('detail')}")
-    tests, test_failures = count_tests([folder / name for name in test_files])
+    tests, test_failures = count_tests([folder / name for name in test_results])
     suites = {}
     suite_failures = []
     worst = {}
@@ -109,6 +107,6 @@ def main(folder, gdnbench, record, kernels, harness):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 6:
+    if len(sys.argv) < 7:
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""gpu-check.sh and write_gpu_record.py on made-up programs: what a record counts, and when there is none."""
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import tempfile
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parent
+TESTS = ("implementation_tests", "cuda_backend_tests", "fused_sm90_tests", "chunk_stages_tests")
+
+# What goes wrong in them is said by the environment.
+TEST_PROGRAM = r"""#!/bin/sh
+name=$(basename "$0")
+result=$name.$GTEST_SHARD_INDEX
+[ "$result" != "$CRASHES" ] || kill -SEGV $$
+for argument; do
+  case "$argument" in --gtest_output=json:*) file=${argument#--gtest_output=json:} ;; esac
+done
+[ "$result" != "$FAILS" ] || failures=', "failures": [{"failure": "wrong"}]'
+cat >"$file" <<END
+{"testsuites": [{"name": "$name", "testsuite": [
+  {"name": "${GTEST_SHARD_INDEX}of$GTEST_TOTAL_SHARDS", "result": "COMPLETED"$failures},
+  {"name": "Skips", "result": "SKIPPED"}]}]}
+END
+"""
+GDNBENCH = r"""#!/bin/sh
+tensor='{"floor_ratio": 1.5, "relative_l2": 1e-3}'
+result() {
+  echo "{\"implementation\": \"cuda/x\", \"problem\": \"gated_delta:seq=1,dtype=bf16\"," \
+    "\"verdict\": \"$1\", \"reason\": \"\", \"output\": $tensor, \"output_limit\": 2e-3, \"state\": $tensor, \"state_limit\": 4e-3}"
+}
+case "$*" in
+  "info --json")
+    echo '{"backends": [{"backend": "cuda", "available": true, "device": "x", "driver": "1",'
+    echo '"toolkit": "2"}]}' ;;
+  *--json-lines*)
+    echo '{"results_ahead": 3}'
+    result passed
+    [ -z "$CUT" ] || exit 1
+    result "${VERDICT:-passed}"
+    result unsupported ;;
+  table*) echo "| a table |" ;;
+esac
+"""
+SANITIZER = """#!/bin/sh
+case "$*" in *"--tool ${DIRTY:-none} "*) exit 9 ;; esac
+"""
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        self.out = self.tree / "out"
+        for place in ("scripts", "build", "data", "tools", "impls/cuda", "impls/interface", "cmake", "harness",
+                      "reference"):
+            (self.tree / place).mkdir(parents=True)
+        for hashed in ("impls/cuda/x.cu", "impls/implementations.cmake", "cmake/GdnCuda.cmake", "harness/x.cpp"):
+            (self.tree / hashed).write_text("")
+        for script in ("gpu-check.sh", "write_gpu_record.py", "merge_verify_shards.py", "source_hash.sh"):
+            shutil.copy(SCRIPTS / script, self.tree / "scripts")
+        for test in TESTS:
+            self.program(f"build/{test}", TEST_PROGRAM)
+        self.program("build/gdnbench", GDNBENCH)
+        self.program("tools/compute-sanitizer", SANITIZER)
+
+    def program(self, path, text):
+        (self.tree / path).write_text(text)
+        (self.tree / path).chmod(stat.S_IRWXU)
+
+    def check(self, *steps, **environment):
+        """(exit status, standard error, the record or None)"""
+        path = f"{self.tree / 'tools'}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run([self.tree / "scripts/gpu-check.sh", "--out", self.out, *steps], capture_output=True,
+                              text=True, env={**os.environ, "PATH": path, **environment})
+        record = self.tree / "data/gpu-record.json"
+        return done.returncode, done.stderr, json.loads(record.read_text()) if record.exists() else None
+
+    def test_a_record_counts_every_shard_of_every_program(self):
+        status, errors, record = self.check()
+        self.assertEqual(status, 0, errors)
+        ran = {}
+        for path in self.out.glob("*_tests.*.json"):
+            suite = json.loads(path.read_text())["testsuites"][0]
+            shard, shards = suite["testsuite"][0]["name"].split("of")
+            ran.setdefault((suite["name"], int(shards)), set()).add(int(shard))
+        self.assertEqual({name for name, _ in ran}, set(TESTS))
+        for (name, shards), seen in ran.items():
+            self.assertEqual(seen, set(range(shards)), name)
+        tests = sum(len(seen) for seen in ran.values())
+        self.assertEqual(record["tests"], {"passed": tests, "failed": 0, "skipped": tests})
+        results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress, of as many shards
+        self.assertGreater(results, 0)
+        self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (tests + results, 0, 0))
+        self.assertEqual(record["worst"]["gpu"]["cuda/x bf16"]["output_error_over_limit"], 0.5)
+
+    def test_without_a_shard_that_crashed_there_is_no_record(self):
+        self.assertEqual(self.check()[0], 0)  # whose results must not stand for it
+        (self.tree / "data/gpu-record.json").unlink()
+        for shard in (f"{TESTS[0]}.0", f"{TESTS[-1]}.1"):
+            status, errors, record = self.check("tests", "record", CRASHES=shard)
+            self.assertEqual(status, 1, errors)
+            self.assertIn(f"lacks {shard}.json;", errors)
+            self.assertIsNone(record)
+
+    def test_without_a_step_there_is_no_record(self):
+        status, errors, record = self.check("tests", "verify", "table", "record")
+        self.assertEqual(status, 1)
+        self.assertIn("lacks memcheck, racecheck;", errors)
+        self.assertIsNone(record)
+
+    def test_what_failed_is_counted_and_named(self):
+        _, _, record = self.check(FAILS="cuda_backend_tests.1", VERDICT="failed", DIRTY="racecheck")
+        self.assertEqual(record["tests"]["failed"], 1)
+        failed = record["suites"]["gpu"]["failed"] + record["suites"]["stress"]["failed"]
+        self.assertGreater(failed, 0)
+        self.assertEqual(record["failed"], 1 + failed + 1)
+        self.assertEqual(len(record["failures"]), 1 + failed)
+        self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log"})
+
+    def test_results_that_a_cut_shard_did_not_reach_are_counted(self):
+        _, _, record = self.check(CUT="1")
+        passed = sum(suite["passed"] for suite in record["suites"].values())
+        self.assertEqual(record["not_reached"], 2 * passed)
+        self.assertGreater(record["not_reached"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
