@@ -121,6 +121,19 @@ const lines = () => document.querySelectorAll("#rows tbody tr").length;
 for (const id of ["throughput", "error-length", "error-implementation", "roofline", "chunk", "drift",
                   "error-position", "history"])
   seen.push(id + "=" + marks(id));
+// What tells a series from the others by eye: its colours and its shape, that is, on which side of
+// the middle each corner lies.
+const look = (mark) => {
+  const corners = (mark.getAttribute("points") || "").split(" ").map((at) => at.split(",").map(Number));
+  const middle = (axis) => corners.reduce((sum, at) => sum + at[axis], 0) / corners.length;
+  const side = (at, axis) => Math.sign(Math.trunc(at[axis] - middle(axis)));
+  const style = getComputedStyle(mark);
+  return [mark.tagName, style.stroke, style.fill,
+          ...corners.map((at) => side(at, 0) + "/" + side(at, 1))].join(" ");
+};
+const looks = (chosen) =>
+  new Set([...document.querySelectorAll(`#plot-throughput .mark${chosen}`)].map(look)).size;
+seen.push("legend-looks=" + looks(".legend"), "looks=" + looks(":not(.legend)"));
 seen.push("rows=" + lines());
 const select = document.getElementById("filter-implementation");
 select.value = "2";
@@ -209,6 +222,20 @@ TEST(ReportInBrowser, WorksLight) {
 }
 TEST(ReportInBrowser, WorksDarkOnANarrowScreen) {
   expect_working("--blink-settings=preferredColorScheme=0 --window-size=500,900");
+}
+
+TEST(ReportInBrowser, NoTwoOf64SeriesLookAlike) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  std::vector<Row> rows;
+  for (int i = 0; i < 64; ++i) {
+    rows.push_back(timed_row("cuda/form_" + std::to_string(i), 512, 0));
+  }
+  const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
+  for (const char* expected :
+       {" throughput=64 ", " legend-looks=64 ", " looks=64 ", " errors=0 "}) {
+    EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
+  }
 }
 
 // A variant of the recurrence is another setting: its points are not strung on the plain rule's
