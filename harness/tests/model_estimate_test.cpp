@@ -4,7 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
 #include "interface/error.h"
+#include "interface/forwarding_device.h"
 
 namespace gdn {
 namespace {
@@ -90,6 +96,71 @@ TEST(ProductTime, TheCpusProductsAreRightAtEveryEdge) {
     const ProductTime time = time_product({17, columns, 33, DType::float32}, *device, quick());
     EXPECT_EQ(time.time_ms.count, 2) << columns;
     EXPECT_GT(time.tflops, 0) << columns;
+  }
+}
+
+/// A CPU whose launches go as a fault says: it is given what to run, and the entries of what was
+/// allocated last, which is the result.
+class FaultyProducts final : public ForwardingDevice {
+ public:
+  using Fault = std::function<void(const std::function<void()>& launch, float* result)>;
+  FaultyProducts(Device& inner, Fault fault) : ForwardingDevice(inner), fault_(std::move(fault)) {}
+
+  DeviceBuffer allocate(std::int64_t bytes) override {
+    DeviceBuffer buffer = inner_.allocate(bytes);
+    result_ = buffer.as<float>();
+    return buffer;
+  }
+  TimeSample time_launch(const std::function<void()>& prepare,
+                         const std::function<void()>& launch) override {
+    return inner_.time_launch(prepare, [&] { fault_(launch, result_); });
+  }
+
+ private:
+  Fault fault_;
+  float* result_ = nullptr;
+};
+
+TEST(ProductTime, AWrongProductHasNoTime) {
+  constexpr std::int64_t kRows = 17, kColumns = 700;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto add = [&](std::int64_t row, std::int64_t column, float error) {
+    return [=](const std::function<void()>& launch, float* result) {
+      launch();
+      result[row * kColumns + column] += error;
+    };
+  };
+  int runs = 0;
+  const struct {
+    const char* said;  ///< of the first entry that is wrong
+    FaultyProducts::Fault fault;
+  } faults[] = {
+      {"entry [0, 0] is", add(0, 0, 1e-2f)},
+      {"entry [8, 350] is", add(8, 350, -1e-2f)},
+      {"entry [16, 699] is", add(16, 699, 1e-2f)},
+      {"entry [16, 3] is nan", add(16, 3, nan)},
+      {"entry [0, 256] is nan",  // a block of columns left out
+       [&](const std::function<void()>& launch, float* result) {
+         launch();
+         for (std::int64_t row = 0; row < kRows; ++row) {
+           std::fill_n(result + row * kColumns + 256, 256, nan);
+         }
+       }},
+      {"entry [0, 0] is",  // only the first launch, which is not timed, does its work
+       [&](const std::function<void()>& launch, float*) {
+         if (runs++ == 0) launch();
+       }},
+  };
+  const auto cpu = open_device("cpu");
+  for (const auto& [said, fault] : faults) {
+    FaultyProducts device(*cpu, fault);
+    try {
+      time_product({kRows, kColumns, 33, DType::float32}, device, quick());
+      ADD_FAILURE() << "timed a wrong product: " << said;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::device_failure);
+      EXPECT_NE(std::string(error.what()).find(said), std::string::npos) << error.what();
+    }
   }
 }
 
