@@ -53,11 +53,14 @@ TEST_P(FusedSm90, EveryLengthModulo64) {
 }
 
 TEST_P(FusedSm90, GatesBetasAndKeys) {
-  expect_all_agree(with("heads=1/2,seq=130+0+64+1+200,h0=normal",
-                        {"gates=real", "gates=none", "gates=weak", "gates=near_one", "gates=strong",
-                         "gates=mid", "gates=reset", "gates=tiny"}));
+  const std::string shape =
+      emulated() ? "heads=1/2,seq=130+0+64+1+200" : "heads=2/4,seq=200+0+64+1+333";
+  expect_all_agree(
+      with(shape + ",h0=normal", {"gates=real", "gates=none", "gates=weak", "gates=near_one",
+                                  "gates=strong", "gates=mid", "gates=reset", "gates=tiny"}));
+  const std::string length = emulated() ? "200" : "300";
   for (const char* betas : {"sigmoid", "zero", "one", "two", "wide"})
-    expect_all_agree(with("heads=1/2,seq=200,gates=near_one,betas=" + std::string(betas),
+    expect_all_agree(with("heads=1/2,gates=near_one,seq=" + length + ",betas=" + betas,
                           {"keys=unit", "keys=zero"}));
   // Parallel keys: the harder, the longer the memory and the larger beta; beyond these the rounding
   // of the inverse to 16 bits is the limit (fused_sm90.md).
@@ -93,8 +96,9 @@ TEST_P(FusedSm90, GroupedValueHeads) {
 TEST_P(FusedSm90, StatesSlotsAndLayouts) {
   for (const char* state : {"f32", "bf16", "f16"})
     for (const char* layout : {"kv", "vk"})
-      expect_all_agree(with("heads=1/2,seq=100+70+0+129,h0=normal,gates=mid,pool_pad=24,state=" +
-                                std::string(state) + ",layout=" + layout,
+      expect_all_agree(with((emulated() ? "heads=1/2" : "heads=2/4") +
+                                std::string(",seq=100+70+0+129,h0=normal,gates=mid,pool_pad=24") +
+                                ",state=" + state + ",layout=" + layout,
                             {"slots=identity", "slots=permuted", "slots=padding"}));
   expect_all_agree(with("heads=1/2,seq=200,gates=mid",
                         {"h0=large", "h0=absent,ht=0", "h0=normal,ht=0", "scale=0.5"}));

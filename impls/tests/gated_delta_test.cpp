@@ -39,25 +39,28 @@ TEST_P(GatedDelta, RaggedBatchesWithEmptySequences) {
 }
 
 TEST_P(GatedDelta, GroupedValueHeads) {
-  expect_all_agree(with_each("gated_delta:dim=64,seq=70+3,dtype=f32,gates=mid,h0=normal", "heads",
-                             {"2/2", "2/4", "2/6", "1/4", "3/3"}));
-  expect_all_agree(with_each("gated_delta:dim=128,seq=70+3,dtype=bf16,gates=mid", "heads",
+  const std::string lengths = emulated() ? "70+3" : "70+129";
+  expect_all_agree(with_each("gated_delta:dim=64,dtype=f32,gates=mid,h0=normal,seq=" + lengths,
+                             "heads", {"2/2", "2/4", "2/6", "1/4", "3/3"}));
+  expect_all_agree(with_each("gated_delta:dim=128,dtype=bf16,gates=mid,seq=" + lengths, "heads",
                              {"1/1", "2/4", "1/3", "1/4"}));
 }
 
 TEST_P(GatedDelta, HeadDims) {
   const std::vector<std::string> dims = {"64x64",   "128x128", "96x192", "256x256", "60x100",
                                          "200x400", "64x128",  "128x64", "1x1",     "16x7"};
-  expect_all_agree(
-      with_each("gated_delta:heads=1,seq=133,dtype=f32,gates=mid,h0=normal", "dim", dims));
-  expect_all_agree(
-      with_each("gated_delta:heads=1,seq=133,dtype=bf16,gates=mid,h0=normal", "dim", dims));
+  for (const char* dtype : {"f32", "bf16"}) {
+    expect_all_agree(with_each("gated_delta:heads=1,gates=mid,h0=normal,dtype=" +
+                                   std::string(dtype) + (emulated() ? ",seq=133" : ",seq=197"),
+                               "dim", dims));
+  }
 }
 
 TEST_P(GatedDelta, GateDistributions) {
   for (const char* dtype : {"f32", "bf16"}) {
     expect_all_agree(
-        with_each("gated_delta:heads=1/2,dim=64,seq=130+65,h0=normal,dtype=" + std::string(dtype),
+        with_each("gated_delta:heads=1/2,dim=64,h0=normal,dtype=" + std::string(dtype) +
+                      (emulated() ? ",seq=130+65" : ",seq=200+65"),
                   "gates", {"real", "none", "weak", "near_one", "strong", "mid", "reset", "tiny"}));
   }
 }
@@ -69,9 +72,10 @@ TEST_P(GatedDelta, BetaDistributions) {
 
 TEST_P(GatedDelta, KeyDistributions) {
   for (const char* betas : {"sigmoid", "one", "wide"}) {
-    expect_all_agree(with_each(
-        "gated_delta:heads=1/2,dim=64,seq=130+65,dtype=f32,gates=mid,betas=" + std::string(betas),
-        "keys", {"unit", "correlated", "equal", "alternating", "zero"}));
+    expect_all_agree(
+        with_each("gated_delta:heads=1/2,dim=64,dtype=f32,gates=mid,betas=" + std::string(betas) +
+                      (emulated() ? ",seq=130+65" : ",seq=200+65"),
+                  "keys", {"unit", "correlated", "equal", "alternating", "zero"}));
   }
   expect_all_agree(
       {"gated_delta:heads=1/2,dim=64,seq=200,dtype=f32,gates=mid,keys=unnormalised,"
@@ -104,9 +108,9 @@ TEST_P(GatedDelta, SlotsLayoutsAndPadding) {
     for (const char* layout : {"kv", "vk"}) {
       for (const char* pad : {"0", "24"}) {
         expect_all_agree(
-            {"gated_delta:heads=1/2,dim=64x128,seq=40+0+65+7+1,dtype=bf16,gates=mid,"
-             "h0=normal,state=f32,slots=" +
-             std::string(slots) + ",layout=" + layout + ",pool_pad=" + pad});
+            {"gated_delta:dim=64x128,seq=40+0+65+7+1,dtype=bf16,gates=mid,h0=normal,state=f32," +
+             std::string(emulated() ? "heads=1/2" : "heads=2/4") + ",slots=" + slots +
+             ",layout=" + layout + ",pool_pad=" + pad});
       }
     }
   }

@@ -23,7 +23,8 @@ class ImplementationTest : public testing::TestWithParam<const Implementation*> 
 
   const Implementation& implementation() const { return *GetParam(); }
   Device& device() const { return *device_; }
-  /// On an emulator: a token costs a thousand times what it does elsewhere, so tests use few.
+  /// On an emulator, where a token costs a thousand times what it does elsewhere: the one reason
+  /// for a test to take a smaller problem than on other devices.
   bool emulated() const;
 
   /// Runs the problem's generated case and expects every output within the limits the reference
