@@ -9,7 +9,7 @@ rows=${1:-results/quickstart.h5}
 
 scripts/install_dependencies.sh
 cmake --preset release -DGDN_TESTS=OFF >/dev/null || { cmake --preset release -DGDN_TESTS=OFF; exit 1; }
-cmake --build --preset release -j "$(nproc)" --target gdnbench
+cmake --build --preset release -j "$(nproc)" --target gdnbench gdnbench_c
 mkdir -p "$(dirname "$rows")"
 
 echo
