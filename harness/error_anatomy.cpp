@@ -75,7 +75,7 @@ class Dissection {
     std::set<std::int64_t> sequences;
     std::set<std::int64_t> heads;
     for (const reference::HeadError& error : anatomy_.report.heads) {
-      if (reference::within(error.output, anatomy_.report.limits.output) &&
+      if (reference::within(error.output, anatomy_.report.limits.output_of(error)) &&
           reference::within(error.state, state_limit(error))) {
         continue;
       }
@@ -106,7 +106,7 @@ class Dissection {
     const std::int64_t h = error.where.value_head;
     const std::int64_t first = inputs_.sequence_offsets[static_cast<std::size_t>(n)];
     pair.length = p_.sequences.lengths[static_cast<std::size_t>(n)];
-    const double limit = anatomy_.report.limits.output;
+    const double limit = anatomy_.report.limits.output_of(error);
     const std::int64_t columns = is_convolution() ? p_.conv_channels() : p_.value_head_dim;
     const bool by_time = is_convolution() && p_.conv_layout == ConvLayout::time;
     const auto& actual = is_convolution() ? outputs_.conv_output : outputs_.output;

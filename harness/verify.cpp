@@ -233,7 +233,8 @@ std::string CheckedReference::check_continued(const Outputs& outputs,
   const reference::ErrorReport report = compare(outputs);
   reference::ErrorLimits limits = report.limits;
   // An error of the state is an error of the outputs as large, relative to the state; outputs that
-  // cancel see it larger: twice. Independent roundings add as squares.
+  // cancel see it larger: twice, and as much as a measured readout cancels. Independent roundings
+  // add as squares.
   const double together =
       std::min(static_cast<double>(roundings), std::max(1.0, report.conditioning.memory_tokens));
   const double rounding = unit_roundoff(inputs_->problem.state_dtype) * std::sqrt(together);
@@ -241,6 +242,7 @@ std::string CheckedReference::check_continued(const Outputs& outputs,
   const bool narrower =
       unit_roundoff(inputs_->problem.state_dtype) > unit_roundoff(inputs_->problem.token_dtype);
   limits.output += 2 * rounding;
+  limits.readout += rounding;
   limits.state += rounding;
   if (narrower) limits.conv_output += 2 * unit_roundoff(inputs_->problem.state_dtype);
   return reference::first_violation(report, limits);

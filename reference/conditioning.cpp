@@ -14,7 +14,6 @@ namespace {
 constexpr std::int64_t kDefaultChunk = 64;
 constexpr std::int64_t kMostSystems = 256;
 constexpr std::int64_t kMostReadoutTokens = 32;
-constexpr double kForgetsTheState = 3.4e-4;  // exp(-8): what is left of it after the first token
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kZeroDecay = 104;  // exp(-104) rounds to zero in float32, subnormals included
 
@@ -30,17 +29,13 @@ class Measurement {
         systems_per_pair_(std::max<std::int64_t>(1, kMostSystems / num_pairs)),
         pair_step_(std::max<std::int64_t>(1, num_pairs / kMostSystems)) {}
 
+  // All but the readout.
   Conditioning of_pair(std::int64_t index, const SequenceHead& pair) const {
     Conditioning result;
-    const auto n = static_cast<std::size_t>(pair.sequence);
-    const std::int64_t first = inputs_.sequence_offsets[n];
-    const std::int64_t end = inputs_.sequence_offsets[n + 1];
-    const bool padding = !inputs_.slot_index.empty() && inputs_.slot_index[n] < 0;
-    if (padding || first == end) return result;
+    if (computes_nothing(pair)) return result;
+    const std::int64_t first = first_token(pair);
+    const std::int64_t end = end_token(pair);
     scan_gates(first, end, pair.value_head, result);
-    if (end - first <= kMostReadoutTokens && starts_afresh(first, pair.value_head)) {
-      result.readout = readout(first, end, pair);
-    }
     if (index % pair_step_ != 0) return result;
     const std::int64_t rows = (end - first) * p_.steps;
     const std::int64_t chunks = (rows + chunk_ - 1) / chunk_;
@@ -58,6 +53,33 @@ class Measurement {
     result.inverse_growth = growth / count;
     result.cancellation = std::max(1.0, std::sqrt(cancellation_squares / count));
     return result;
+  }
+
+  // Scaling q changes both norms alike, so neither its normalisation nor the scale matter here.
+  double readout(const SequenceHead& pair) const {
+    const std::int64_t begin = first_token(pair);
+    const std::int64_t end = end_token(pair);
+    if (computes_nothing(pair) || end - begin > kMostReadoutTokens) return 1;
+    const std::int64_t head = pair.value_head;
+    const Eigen::MatrixXd q = queries(begin, end, head);
+    const Eigen::MatrixXd k = keys(begin * p_.steps, end * p_.steps, head);
+    const Eigen::MatrixXd v = values(begin * p_.steps, end * p_.steps, head);
+    Eigen::MatrixXd state = initial_state(pair);
+    double product_squares = 0;
+    double output_squares = 0;
+    for (Eigen::Index i = 0; i < k.rows(); ++i) {
+      const std::int64_t row = begin * p_.steps + i;
+      state.array().colwise() *= decays(row, head);
+      Eigen::RowVectorXd update = v.row(i);
+      if (p_.update == UpdateRule::delta) update -= k.row(i) * state;
+      state += beta(row, head) * k.row(i).transpose() * update;
+      if ((row + 1) % p_.steps != 0) continue;
+      const Eigen::RowVectorXd query = q.row(i / p_.steps);
+      product_squares += (query.transpose().asDiagonal() * state).squaredNorm();
+      output_squares += (query * state).squaredNorm();
+    }
+    if (product_squares == 0) return 1;
+    return std::max(1.0, std::sqrt(product_squares / output_squares));
   }
 
  private:
@@ -165,11 +187,6 @@ class Measurement {
                : head_rows(inputs_.query, begin, end, p_.num_key_heads, key_head, p_.key_head_dim);
   }
 
-  bool starts_afresh(std::int64_t first, std::int64_t head) const {
-    return p_.initial_state == InitialState::absent ||
-           decays(first * p_.steps, head).maxCoeff() <= kForgetsTheState;
-  }
-
   Eigen::MatrixXd initial_state(const SequenceHead& pair) const {
     Eigen::MatrixXd state = Eigen::MatrixXd::Zero(p_.key_head_dim, p_.value_head_dim);
     if (p_.initial_state == InitialState::absent) return state;
@@ -187,28 +204,16 @@ class Measurement {
     return state;
   }
 
-  // Scaling q changes both norms alike, so neither its normalisation nor the scale matter here.
-  double readout(std::int64_t begin, std::int64_t end, const SequenceHead& pair) const {
-    const std::int64_t head = pair.value_head;
-    const Eigen::MatrixXd q = queries(begin, end, head);
-    const Eigen::MatrixXd k = keys(begin * p_.steps, end * p_.steps, head);
-    const Eigen::MatrixXd v = values(begin * p_.steps, end * p_.steps, head);
-    Eigen::MatrixXd state = initial_state(pair);
-    double product_squares = 0;
-    double output_squares = 0;
-    for (Eigen::Index i = 0; i < k.rows(); ++i) {
-      const std::int64_t row = begin * p_.steps + i;
-      state.array().colwise() *= decays(row, head);
-      Eigen::RowVectorXd update = v.row(i);
-      if (p_.update == UpdateRule::delta) update -= k.row(i) * state;
-      state += beta(row, head) * k.row(i).transpose() * update;
-      if ((row + 1) % p_.steps != 0) continue;
-      const Eigen::RowVectorXd query = q.row(i / p_.steps);
-      product_squares += (query.transpose().asDiagonal() * state).squaredNorm();
-      output_squares += (query * state).squaredNorm();
-    }
-    if (product_squares == 0) return 1;
-    return std::max(1.0, std::sqrt(product_squares / output_squares));
+  bool computes_nothing(const SequenceHead& pair) const {
+    const auto n = static_cast<std::size_t>(pair.sequence);
+    const bool padding = !inputs_.slot_index.empty() && inputs_.slot_index[n] < 0;
+    return padding || first_token(pair) == end_token(pair);
+  }
+  std::int64_t first_token(const SequenceHead& pair) const {
+    return inputs_.sequence_offsets[static_cast<std::size_t>(pair.sequence)];
+  }
+  std::int64_t end_token(const SequenceHead& pair) const {
+    return inputs_.sequence_offsets[static_cast<std::size_t>(pair.sequence) + 1];
   }
 
   Eigen::MatrixXd values(std::int64_t begin, std::int64_t end, std::int64_t head) const {
@@ -296,13 +301,15 @@ Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>&
   const std::vector<SequenceHead> pairs = pairs_of(inputs.problem, options);
   const auto num_pairs = static_cast<std::int64_t>(pairs.size());
   const Measurement measurement(inputs, wide, std::max<std::int64_t>(1, num_pairs));
+  worst.readouts.resize(pairs.size(), 1.0);
   std::mutex mutex;
   parallel_for(num_pairs, options.threads, [&](std::int64_t i) {
-    const Conditioning one = measurement.of_pair(i, pairs[static_cast<std::size_t>(i)]);
+    const SequenceHead& pair = pairs[static_cast<std::size_t>(i)];
+    worst.readouts[static_cast<std::size_t>(i)] = measurement.readout(pair);
+    const Conditioning one = measurement.of_pair(i, pair);
     const std::lock_guard lock(mutex);
     worst.inverse_growth = std::max(worst.inverse_growth, one.inverse_growth);
     worst.cancellation = std::max(worst.cancellation, one.cancellation);
-    worst.readout = std::max(worst.readout, one.readout);
     worst.memory_tokens = std::max(worst.memory_tokens, one.memory_tokens);
     worst.chunk_log_decay = std::max(worst.chunk_log_decay, one.chunk_log_decay);
   });

@@ -1,5 +1,5 @@
-// How much of an implementation's rounding the problem itself amplifies: four numbers measured from
-// the inputs in float64, from which the error limits of ill-conditioned problems follow
+// How much of an implementation's rounding the problem itself amplifies: numbers measured from the
+// inputs in float64, from which the error limits of ill-conditioned problems follow
 // (error_limits.cpp). They are properties of the problem and of its chunk size, not of any
 // implementation's result.
 //
@@ -11,11 +11,14 @@
 // D)_ij is sum_d k_id k_jd D_ijd. The additive update has no coupling: L = I.
 #pragma once
 
+#include <vector>
+
 #include "reference/reference.h"
 
 namespace gdn::reference {
 
-/// Each the worst over the (sequence, head) pairs; the first two averaged over a pair's chunks.
+/// Each the worst over the (sequence, head) pairs, but for the readouts; the first two averaged
+/// over a pair's chunks.
 struct Conditioning {
   /// Mean absolute row sum of L^-1. An error of u in L is one of L^-1 u L^-1 in its inverse, and a
   /// solution by substitution or by any inverse is wrong by this number squared, in units of u
@@ -38,18 +41,20 @@ struct Conditioning {
   /// one decay per channel the mean is over the channels too.
   double chunk_log_decay = 0;
   /// |q * S| / |o| over a sequence's tokens, |q * S| the norm of the products q_d S_de that an
-  /// output element sums: how much smaller the output is than what it is the sum of. Looked at
-  /// where few tokens cannot average it out: sequences of at most 32 tokens without an initial
-  /// state, or whose first decay, at most exp(-8), leaves nothing of it (the output of the first
-  /// token is v times beta q.k then, and q.k may be as good as zero). About 1 elsewhere.
-  double readout = 1;
+  /// output element sums: how much smaller the output is than what it is the sum of. Of sequences
+  /// of at most 32 tokens, every one of them, from its initial state on; 1 for longer ones, where a
+  /// token that cancels is one of many. About 1 for queries in random directions of the state; the
+  /// first token of a zero or forgotten state is v times beta q.k, and q.k may be as good as zero.
+  /// In the order of pairs_of; empty if all are 1.
+  std::vector<double> readouts;
   /// Rows in a chunk.
   double chunk = 64;
 };
 
 /// Chunks of Problem::chunk rows (64 if 0), rounded down to whole tokens. The gates of every pair
-/// are read; of the triangular systems at most 256, evenly spread over the pairs and their chunks.
-/// `wide` supplies the keys of a gated_delta_layer (its conv_output). causal_conv1d: the defaults.
+/// are read; of the triangular systems at most 256, evenly spread over the pairs and their chunks;
+/// the readout of every pair of a short sequence, which is about the work of evaluating it. `wide`
+/// supplies the keys of a gated_delta_layer (its conv_output). causal_conv1d: the defaults.
 Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>& wide,
                                   const EvaluationOptions& options = {});
 

@@ -28,9 +28,10 @@
 // rounds its explicit inverse exceeds them where keys repeat and beta passes 1: errors there grow
 // to the size of the result.
 //
-// The output alone: where the readout R cancels, the roundings of a dot product's terms and partial
-// sums (each a fraction of u of them, some sqrt(Dk) together) stand beside a smaller result:
-//     output limit = sqrt(limit^2 + (c u)^2 (R^2 - 1)),   c = 10 (float32), 2 (16 bits)
+// The output alone, pair by pair: where a pair's readout R cancels, the roundings of a dot
+// product's terms and partial sums (each a fraction of u of them, some sqrt(Dk) together) stand
+// beside a smaller result:
+//     output limit of the pair = sqrt(limit^2 + (c u)^2 (R^2 - 1)),   c = 10 (float32), 2 (16 bits)
 //
 // No limit is above 0.1: a result with no correct digit is wrong, however ill-conditioned the
 // problem. A stored state adds the rounding of its own dtype. The layer doubles the limits: its
@@ -61,11 +62,6 @@ double arithmetic_limit(DType token_dtype, const Conditioning& c) {
   return std::hypot(base, u * std::hypot(solve, c.cancellation - 1));
 }
 
-double readout_limit(DType token_dtype, const Conditioning& c) {
-  const double factor = token_dtype == DType::float32 ? 10 : 2;
-  return factor * unit_roundoff(token_dtype) * std::sqrt(std::max(0.0, c.readout * c.readout - 1));
-}
-
 }  // namespace
 
 ErrorLimits error_limits(const Problem& problem, const Conditioning& conditioning) {
@@ -77,14 +73,20 @@ ErrorLimits error_limits(const Problem& problem, const Conditioning& conditionin
     return limits;
   }
   double compute = arithmetic_limit(problem.token_dtype, conditioning);
-  double readout = readout_limit(problem.token_dtype, conditioning);
+  limits.readout =
+      (problem.token_dtype == DType::float32 ? 10 : 2) * unit_roundoff(problem.token_dtype);
   if (problem.operation == Operation::gated_delta_layer) {
     compute *= 2;
-    readout *= 2;
+    limits.readout *= 2;
   }
-  limits.output = std::min(std::hypot(compute, readout), kLargestLimit);
+  limits.output = std::min(compute, kLargestLimit);
   limits.state = std::min(compute + unit_roundoff(problem.state_dtype), kLargestLimit);
   return limits;
+}
+
+double ErrorLimits::output_of(const HeadError& pair) const {
+  const double cancelling = std::sqrt(std::max(0.0, pair.readout * pair.readout - 1));
+  return std::min(std::hypot(output, readout * cancelling), std::max(output, kLargestLimit));
 }
 
 }  // namespace gdn::reference

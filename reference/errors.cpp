@@ -187,8 +187,12 @@ class Comparison {
     const std::vector<SequenceHead> pairs = pairs_of(p_, options_);
     report_.total_pairs = p_.num_sequences() * p_.num_value_heads;
     report_.heads.resize(pairs.size());
+    const std::vector<double>& readouts = report_.conditioning.readouts;
+    if (!readouts.empty()) require_size("readouts", readouts.size(), pairs.size());
     parallel_for(static_cast<std::int64_t>(pairs.size()), options_.threads, [&](std::int64_t i) {
-      compare_head(pairs[static_cast<std::size_t>(i)], report_.heads[static_cast<std::size_t>(i)]);
+      const auto at = static_cast<std::size_t>(i);
+      compare_head(pairs[at], report_.heads[at]);
+      if (!readouts.empty()) report_.heads[at].readout = readouts[at];
     });
   }
 
@@ -388,8 +392,8 @@ std::string first_violation(const ErrorReport& report, const ErrorLimits& limits
            " values not finite: nothing can be judged against them";
   }
   for (const HeadError& head : report.heads) {
-    if (!within(head.output, limits.output)) {
-      return describe("output" + place(head), head.output, limits.output);
+    if (!within(head.output, limits.output_of(head))) {
+      return describe("output" + place(head), head.output, limits.output_of(head));
     }
     if (!within(head.state, limits.state)) {
       return describe("final_state" + place(head), head.state, limits.state);

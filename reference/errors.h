@@ -43,6 +43,7 @@ struct HeadError {
   TensorError output;
   TensorError
       state;  ///< zeros where no final state is written (final_state = 0, length 0, slot -1)
+  double readout = 1;  ///< Conditioning::readouts of this pair
 };
 
 /// Error in a window of token positions, worst over the checked pairs: error by position.
@@ -55,13 +56,17 @@ struct PositionError {
 
 /// Absolute limits on relative L2: a result above them fails whatever its baseline says.
 struct ErrorLimits {
-  double output = 0;
+  double output = 0;  ///< of a pair whose readout does not cancel
   double state = 0;
   double conv_output = 0;
+  double readout = 0;  ///< added to it (as squares) for each unit of sqrt(R^2 - 1) of a readout R
+  /// Of the output of one pair: as wide as its own readout makes it.
+  double output_of(const HeadError& pair) const;
 };
 
 /// Per token, state and output dtype, and as wide as the problem's conditioning makes them; the
-/// default is a well-conditioned problem. Where the numbers come from: error_limits.cpp.
+/// default is a well-conditioned problem. A readout that cancels widens the limit of its own pair
+/// alone. Where the numbers come from: error_limits.cpp.
 ErrorLimits error_limits(const Problem& problem, const Conditioning& conditioning = {});
 
 struct ErrorReport {

@@ -135,9 +135,10 @@ class Explain : public Command {
     fmt::print("{} {:<22} {}\n", explanation.passed() ? "PASS" : "FAIL", maker,
                problem.to_string());
     if (explanation.passed()) {
-      fmt::print("  worst output {}\n  worst state  {}\n",
-                 size_text(report.worst_output.output, report.limits.output),
-                 size_text(report.worst_state.state, report.limits.state));
+      fmt::print(
+          "  worst output {}\n  worst state  {}\n",
+          size_text(report.worst_output.output, report.limits.output_of(report.worst_output)),
+          size_text(report.worst_state.state, report.limits.state));
       if (has_inner_convolution) {
         fmt::print("  convolution  {}\n", size_text(report.conv_output, report.limits.conv_output));
       }
@@ -160,7 +161,8 @@ class Explain : public Command {
     const PairAnatomy& worst = anatomy.wrong.front();
     fmt::print("  worst pair: sequence {}, head {}\n", worst.error.where.sequence,
                worst.error.where.value_head);
-    fmt::print("    output  {}\n", size_text(worst.error.output, anatomy.report.limits.output));
+    fmt::print("    output  {}\n",
+               size_text(worst.error.output, anatomy.report.limits.output_of(worst.error)));
     if (worst.output_wrong()) {
       const std::int64_t first = worst.tokens.members.front();
       fmt::print("            tokens {}\n", worst.tokens.to_string());
@@ -199,29 +201,31 @@ class Explain : public Command {
     for (const PairAnatomy& pair : anatomy.wrong) {
       std::vector<std::string> chunks;
       for (const double error : pair.chunk_errors) chunks.push_back(json_number(error));
-      pairs.push_back(json_object({{"sequence", std::to_string(pair.error.where.sequence)},
-                                   {"head", std::to_string(pair.error.where.value_head)},
-                                   {"output", json_error(pair.error.output, limits.output)},
-                                   {"state", json_error(pair.error.state, limits.state)},
-                                   {"tokens", json_set(pair.tokens)},
-                                   {"output_columns", json_set(pair.output_columns)},
-                                   {"state_rows", json_set(pair.state_rows)},
-                                   {"state_columns", json_set(pair.state_columns)},
-                                   {"chunk_errors", json_list(chunks)}}));
+      pairs.push_back(
+          json_object({{"sequence", std::to_string(pair.error.where.sequence)},
+                       {"head", std::to_string(pair.error.where.value_head)},
+                       {"output", json_error(pair.error.output, limits.output_of(pair.error))},
+                       {"state", json_error(pair.error.state, limits.state)},
+                       {"tokens", json_set(pair.tokens)},
+                       {"output_columns", json_set(pair.output_columns)},
+                       {"state_rows", json_set(pair.state_rows)},
+                       {"state_columns", json_set(pair.state_columns)},
+                       {"chunk_errors", json_list(chunks)}}));
     }
-    fmt::print("{}\n",
-               json_object(
-                   {{"problem", json_string(problem)},
-                    {"implementation", json_string(maker)},
-                    {"verdict", json_string(explanation.passed() ? "passed" : "failed")},
-                    {"violation", json_string(anatomy.violation)},
-                    {"chunk", std::to_string(anatomy.chunk)},
-                    {"worst_output", json_error(anatomy.report.worst_output.output, limits.output)},
-                    {"worst_state", json_error(anatomy.report.worst_state.state, limits.state)},
-                    {"sequences", json_set(anatomy.sequences)},
-                    {"heads", json_set(anatomy.heads)},
-                    {"wrong_pairs", json_list(pairs)},
-                    {"patterns", json_list(patterns)}}));
+    fmt::print(
+        "{}\n",
+        json_object({{"problem", json_string(problem)},
+                     {"implementation", json_string(maker)},
+                     {"verdict", json_string(explanation.passed() ? "passed" : "failed")},
+                     {"violation", json_string(anatomy.violation)},
+                     {"chunk", std::to_string(anatomy.chunk)},
+                     {"worst_output", json_error(anatomy.report.worst_output.output,
+                                                 limits.output_of(anatomy.report.worst_output))},
+                     {"worst_state", json_error(anatomy.report.worst_state.state, limits.state)},
+                     {"sequences", json_set(anatomy.sequences)},
+                     {"heads", json_set(anatomy.heads)},
+                     {"wrong_pairs", json_list(pairs)},
+                     {"patterns", json_list(patterns)}}));
   }
 
   std::string case_;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "harness/inputs.h"
 #include "reference/errors.h"
@@ -15,6 +17,16 @@ namespace {
 Conditioning measure(const Case& c) { return measure_conditioning(c, evaluate<double>(c)); }
 Conditioning measure(const std::string& problem) {
   return measure(generate_case(Problem::parse(problem)));
+}
+double largest_readout(const Case& c) {
+  const std::vector<double> readouts = measure(c).readouts;
+  return *std::max_element(readouts.begin(), readouts.end());
+}
+// Of a pair with the problem's conditioning and this readout.
+double output_limit(const Case& c, double readout) {
+  HeadError pair;
+  pair.readout = readout;
+  return error_limits(c.problem, measure(c)).output_of(pair);
 }
 
 TEST(Conditioning, GrowthOfTheInverseForEqualKeysInClosedForm) {
@@ -123,32 +135,67 @@ TEST(Conditioning, ReadoutOfOneTokenIsTheCancellationInItsDotProduct) {
   Case c = generate_case(Problem::parse("gated_delta:heads=1/1,dim=2x3,seq=1x1"));
   c.query = {3, -2};
   c.key = {1, 1};
-  EXPECT_NEAR(measure(c).readout, std::sqrt(9.0 + 4.0), 1e-6);
+  EXPECT_NEAR(largest_readout(c), std::sqrt(9.0 + 4.0), 1e-6);
   EXPECT_GT(error_limits(c.problem, measure(c)).state, 0);
   c.query = {1, -1};  // q.k = 0: no digit of the output is more than its roundings
-  EXPECT_EQ(error_limits(c.problem, measure(c)).output, 0.1);
+  EXPECT_EQ(output_limit(c, largest_readout(c)), 0.1);
   EXPECT_EQ(error_limits(c.problem, measure(c)).state, error_limits(c.problem).state);
 }
 
-TEST(Conditioning, ReadoutOfATokenThatForgetsTheStateIsThatOfAFirstToken) {
-  Case c =
-      generate_case(Problem::parse("gated_delta:heads=1/1,dim=2x3,seq=1x1,h0=normal,layout=vk"));
-  c.query = {3, -2};
-  c.key = {1, 1};
-  c.gate.values = {-100};
-  EXPECT_NEAR(measure(c).readout, std::sqrt(9.0 + 4.0), 1e-6);
-  // What is left of the state counts: here all of the output, o = e^g (q_1 S_1 - q_2 S_2).
-  c.gate.values = {-8};
-  c.beta.values = {0};
-  c.state_pool = {1, 0, 1, 0, 1, 0};  // of each column of V, k = 0 and 1
-  EXPECT_NEAR(measure(c).readout, 1, 1e-6);
-  c.state_pool = {2, 3, 2, 3, 2, 2.9f};
-  EXPECT_NEAR(measure(c).readout, std::sqrt(5 * 36 + 5.8 * 5.8) / 0.2, 0.1);
+// So many tokens that leave a state of k = 0 and 1 (in each column of V) as it is, but for a decay
+// of e^g in all, and read 3 S_1 - 2 S_2.
+Case reading_only(int tokens, double g, std::vector<float> state) {
+  Case c = generate_case(Problem::parse("gated_delta:heads=1/1,dim=2x3,seq=1x" +
+                                        std::to_string(tokens) + ",h0=normal,layout=vk"));
+  c.query.clear();
+  for (int t = 0; t < tokens; ++t) c.query.insert(c.query.end(), {3, -2});
+  std::fill(c.beta.values.begin(), c.beta.values.end(), 0.0f);
+  std::fill(c.gate.values.begin(), c.gate.values.end(), static_cast<float>(g / tokens));
+  c.state_pool = std::move(state);
+  return c;
 }
 
-TEST(Conditioning, ReadoutIsLeftAloneWhereThereIsAStateOrManyTokens) {
-  EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x8,seq=1x1,h0=normal").readout, 1);
-  EXPECT_EQ(measure("gated_delta:heads=1/1,dim=8x8,seq=1x33").readout, 1);
+TEST(Conditioning, ReadoutOfAStateIsTheCancellationInItsColumns) {
+  for (double g : {0.0, -0.5, -8.0}) {
+    EXPECT_NEAR(largest_readout(reading_only(1, g, {1, 0, 1, 0, 1, 0})), 1, 1e-6) << g;
+    // 6 - 6 in two columns, 6 - 5.8 in the third.
+    const Case c = reading_only(1, g, {2, 3, 2, 3, 2, 2.9f});
+    EXPECT_NEAR(largest_readout(c), std::sqrt(5 * 36 + 5.8 * 5.8) / 0.2, 0.1) << g;
+    EXPECT_GT(output_limit(c, largest_readout(c)), 5 * output_limit(c, 1)) << g;
+  }
+}
+
+TEST(Conditioning, ReadoutOfATokenThatForgetsTheStateIsThatOfAFirstToken) {
+  Case c = reading_only(1, -100, {2, 3, 2, 3, 2, 3});
+  c.key = {1, 1};
+  c.beta.values = {1};
+  EXPECT_NEAR(largest_readout(c), std::sqrt(9.0 + 4.0), 1e-6);
+}
+
+TEST(Conditioning, ReadoutOfOrdinaryDecodingWidensNoLimit) {
+  const Case c = generate_case(
+      Problem::parse("gated_delta:heads=4/8,dim=128,seq=8x1,h0=normal,slots=permuted"));
+  EXPECT_LT(largest_readout(c), 2);
+  EXPECT_LT(output_limit(c, largest_readout(c)), 1.1 * output_limit(c, 1));
+}
+
+// More pairs than triangular systems are looked at; one of them cancels.
+TEST(Conditioning, ReadoutIsThatOfEveryShortSequence) {
+  Case c = generate_case(Problem::parse("gated_delta:heads=1/1,dim=2x3,seq=600x1"));
+  std::fill(c.query.begin(), c.query.end(), 1.0f);
+  std::fill(c.key.begin(), c.key.end(), 1.0f);
+  c.query[2 * 599] = 3;
+  c.query[2 * 599 + 1] = -2;
+  const std::vector<double> readouts = measure(c).readouts;
+  ASSERT_EQ(readouts.size(), 600u);
+  EXPECT_EQ(std::count(readouts.begin(), readouts.end(), 1.0), 599);
+  EXPECT_NEAR(readouts.back(), std::sqrt(9.0 + 4.0), 1e-6);
+}
+
+TEST(Conditioning, ReadoutIsLeftAloneWhereThereAreManyTokens) {
+  const std::vector<float> cancelling = {2, 3, 2, 3, 2, 2.9f};
+  EXPECT_GT(largest_readout(reading_only(32, 0, cancelling)), 10);
+  EXPECT_EQ(largest_readout(reading_only(33, 0, cancelling)), 1);
 }
 
 TEST(Conditioning, MemoryOfAGeometricDecay) {

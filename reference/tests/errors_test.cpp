@@ -286,6 +286,24 @@ TEST(Errors, ASampleIsJudgedOnItsPairsAlone) {
   EXPECT_NE(first_violation(report, report.limits), "");
 }
 
+// Two sequences of one token, o = beta (q.k) v: q.k = 2 in the first, 0.01 in the second.
+TEST(Errors, AReadoutThatCancelsWidensTheLimitOfItsOwnPairAlone) {
+  Judged judged("gated_delta:heads=1/1,dim=2x4,seq=2x1");
+  judged.inputs.query = {1, 1, 3, -2.99f};
+  judged.inputs.key = {1, 1, 1, 1};
+  judged.reference = evaluate<double>(judged.inputs);
+  const auto wrong_in = [&](std::size_t sequence) {
+    judged.outputs.output = rounded(DType::float32, judged.reference.output);
+    judged.outputs.state_pool = rounded(DType::float32, judged.reference.state_pool);
+    for (std::size_t i = 4 * sequence; i < 4 * (sequence + 1); ++i) {
+      judged.outputs.output[i] *= 1.0001f;
+    }
+    return judged.violation();
+  };
+  EXPECT_EQ(wrong_in(1), "");
+  EXPECT_NE(wrong_in(0).find("output of sequence 0, head 0"), std::string::npos) << wrong_in(0);
+}
+
 TEST(Errors, SixteenBitLimitsSeeAWrongHeadButNotRounding) {
   Judged judged("gated_delta:heads=2/4,dim=32x32,seq=1x80,gates=mid,dtype=bf16");
   for (float& x : judged.outputs.output) x = round_to(DType::bfloat16, x * (1 + 0x1p-8f));

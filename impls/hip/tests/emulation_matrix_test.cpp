@@ -162,7 +162,8 @@ void expect_within_bounds(const Problem& problem, const reference::ErrorReport& 
   EXPECT_EQ(report.non_finite, 0);
   EXPECT_EQ(report.untouched_changed, 0);
   EXPECT_EQ(report.padding_nonzero, 0);
-  const bool well_conditioned = report.limits.output <= 2 * reference::error_limits(problem).output;
+  const bool well_conditioned =
+      report.limits.output_of(report.worst_output) <= 2 * reference::error_limits(problem).output;
   if (!well_conditioned) return;
   const auto expect_tensor = [](const char* name, const reference::TensorError& error,
                                 DType stored) {
