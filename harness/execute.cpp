@@ -363,18 +363,32 @@ struct DeviceCase::State {
 
 namespace {
 
-void require_free(const Problem& problem, std::int64_t workspace_bytes, std::int64_t host_bytes,
-                  const Device& device) {
-  const std::int64_t arrays = DeviceCase::bytes_needed(problem);
-  const auto needed = static_cast<long double>(arrays) + static_cast<long double>(workspace_bytes) +
-                      static_cast<long double>(host_bytes);
+struct MemoryNeeded {
+  std::int64_t arrays;
+  std::int64_t workspace;
+  std::int64_t host;  // the Case and its Outputs, where they share the device's memory
+
+  long double total() const {
+    return static_cast<long double>(arrays) + static_cast<long double>(workspace) +
+           static_cast<long double>(host);
+  }
+};
+
+// Of a case yet to be generated.
+MemoryNeeded memory_needed(const Problem& problem, std::int64_t workspace_bytes,
+                           const DeviceInfo& device) {
+  return {DeviceCase::bytes_needed(problem), workspace_bytes,
+          device.backend == "cpu" ? host_bytes_needed(problem) : 0};
+}
+
+void require_free(const Problem& problem, const MemoryNeeded& needed, const Device& device) {
   const std::int64_t available = device.free_memory_bytes();
-  if (needed <= static_cast<long double>(available)) return;
+  if (needed.total() <= static_cast<long double>(available)) return;
   throw Error(ErrorKind::out_of_memory,
-              problem.to_string() + ": needs " + in_gib(saturated(needed)) + " on " +
-                  device.info().name + " (" + std::to_string(arrays) +
-                  " bytes of inputs and outputs, " + std::to_string(workspace_bytes) +
-                  " of workspace, " + std::to_string(host_bytes) + " on the host's side), " +
+              problem.to_string() + ": needs " + in_gib(saturated(needed.total())) + " on " +
+                  device.info().name + " (" + std::to_string(needed.arrays) +
+                  " bytes of inputs and outputs, " + std::to_string(needed.workspace) +
+                  " of workspace, " + std::to_string(needed.host) + " on the host's side), " +
                   in_gib(available) + " are free");
 }
 
@@ -383,7 +397,7 @@ void require_free(const Problem& problem, std::int64_t workspace_bytes, std::int
 DeviceCase::DeviceCase(const Case& inputs, Device& device)
     : state_(std::make_unique<State>(device)) {
   validate(inputs);
-  require_free(inputs.problem, 0, 0, device);
+  require_free(inputs.problem, {bytes_needed(inputs.problem), 0, 0}, device);
   state_->problem = inputs.problem;
   state_->tokens = inputs.problem.total_tokens();
   state_->fill(inputs);
@@ -469,15 +483,20 @@ std::int64_t host_bytes_needed(const Problem& p) {
 }
 
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device) {
-  // A CPU's memory holds the host's side of the case as well.
-  const bool shared = device.info().backend == "cpu";
-  require_free(problem, workspace_bytes, shared ? host_bytes_needed(problem) : 0, device);
+  require_free(problem, memory_needed(problem, workspace_bytes, device.info()), device);
+}
+
+bool exceeds_memory(const Problem& problem, std::int64_t workspace_bytes,
+                    const DeviceInfo& device) {
+  return memory_needed(problem, workspace_bytes, device).total() >
+         static_cast<long double>(device.memory_bytes);
 }
 
 PlannedCase::PlannedCase(const Implementation& implementation, const Case& inputs, Device& device)
     : device_(device), guarded_(device) {
   require_supported(implementation, inputs.problem);
-  require_free(inputs.problem, implementation.workspace_bytes(inputs.problem), 0, device);
+  const Problem& p = inputs.problem;
+  require_free(p, {DeviceCase::bytes_needed(p), implementation.workspace_bytes(p), 0}, device);
   on_device_ = std::make_unique<DeviceCase>(inputs, device);
   plan_ = implementation.plan(inputs.problem, on_device_->arguments(), guarded_);
 }

@@ -56,6 +56,10 @@ std::int64_t host_bytes_needed(const Problem& problem);
 /// ask before generating the inputs.
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device);
 
+/// Whether they are more than the device has in all: then no process can run the problem, whatever
+/// is free when it asks.
+bool exceeds_memory(const Problem& problem, std::int64_t workspace_bytes, const DeviceInfo& device);
+
 /// One plan over one case's buffers, with guarded workspaces, run as often as wanted: what a server
 /// does with a plan.
 class PlannedCase {

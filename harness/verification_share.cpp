@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/execute.h"
+
 namespace gdn {
 namespace {
 
@@ -45,7 +47,31 @@ Tasks joined_by_problem(const Tasks& tasks) {
   return joined;
 }
 
+std::vector<const Implementation*> able_of(const VerificationTask& task) {
+  std::vector<const Implementation*> able;
+  for (const Implementation* implementation : task.implementations) {
+    if (implementation->supports(task.entry.problem)) able.push_back(implementation);
+  }
+  return able;
+}
+
 }  // namespace
+
+bool is_left_out(const VerificationTask& task, const DeviceInfo& device, double most_operations) {
+  const Problem& problem = task.entry.problem;
+  const std::vector<const Implementation*> able = able_of(task);
+  if (able.empty() || reference::evaluation_flops(problem) > most_operations) return true;
+  return std::any_of(able.begin(), able.end(), [&](const Implementation* implementation) {
+    return exceeds_memory(problem, implementation->workspace_bytes(problem), device);
+  });
+}
+
+double work_to_share(const VerificationTask& task, const VerifyOptions& options,
+                     const DeviceInfo& device, double most_operations) {
+  if (is_left_out(task, device, most_operations)) return 1;
+  return verification_work(task.entry.problem, options,
+                           static_cast<std::int64_t>(able_of(task).size()));
+}
 
 Tasks share_of(const Tasks& tasks, const Shard& shard, const Work& work) {
   if (shard.count == 1) return tasks;

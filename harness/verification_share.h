@@ -7,6 +7,8 @@
 
 #include "harness/suites.h"
 #include "harness/sweep.h"
+#include "harness/verify.h"
+#include "interface/device.h"
 #include "interface/implementation.h"
 
 namespace gdn {
@@ -16,6 +18,17 @@ struct VerificationTask {
   SuiteProblem entry;
   std::vector<const Implementation*> implementations;
 };
+
+/// Whether a task is left out wherever it comes to be: none of its implementations supports the
+/// problem, one that does exceeds the device's memory, or the problem is of more than
+/// `most_operations` (reference::evaluation_flops). Asks nothing that differs between processes on
+/// one machine, such as what memory is free.
+bool is_left_out(const VerificationTask& task, const DeviceInfo& device, double most_operations);
+
+/// What a task counts for where tasks are shared out: its verification_work, or 1 if it is left
+/// out.
+double work_to_share(const VerificationTask& task, const VerifyOptions& options,
+                     const DeviceInfo& device, double most_operations);
 
 /// The tasks of one shard, largest first: shards of about equal work, disjoint and together
 /// complete. The implementations of a problem that is a good part of a shard by itself are dealt to

@@ -85,7 +85,7 @@ std::string result_json(const std::string& problem, const std::string& implement
                       {"reason", json_string(result.reason)},
                       {"output", tensor_json(report.worst_output.output)},
                       {"state", tensor_json(report.worst_state.state)},
-                      {"output_limit", json_number(report.limits.output)},
+                      {"output_limit", json_number(report.limits.output_of(report.worst_output))},
                       {"state_limit", json_number(report.limits.state)},
                       {"checked_pairs", std::to_string(report.checked_pairs)},
                       {"total_pairs", std::to_string(report.total_pairs)},
@@ -110,15 +110,16 @@ void print_detail(const VerifyResult& result) {
       "cancellation {:.1f}, memory {:.0f} tokens\n",
       report.limits.output, report.limits.state, report.conditioning.inverse_growth,
       report.conditioning.cancellation, report.conditioning.memory_tokens);
-  fmt::print("       {:>8} {:>5}  {:>10} {:>10} {:>8} {:>10}  {:>10} {:>10} {:>8}\n", "sequence",
-             "head", "output", "floor", "x floor", "max", "state", "floor", "x floor");
+  fmt::print("       {:>8} {:>5}  {:>10} {:>10} {:>10} {:>8} {:>10}  {:>10} {:>10} {:>8}\n",
+             "sequence", "head", "output", "limit", "floor", "x floor", "max", "state", "floor",
+             "x floor");
   for (const reference::HeadError& head : report.heads) {
     fmt::print(
-        "       {:>8} {:>5}  {:>10.2e} {:>10.2e} {:>8.2f} {:>10.2e}  {:>10.2e} {:>10.2e} "
+        "       {:>8} {:>5}  {:>10.2e} {:>10.2e} {:>10.2e} {:>8.2f} {:>10.2e}  {:>10.2e} {:>10.2e} "
         "{:>8.2f}\n",
-        head.where.sequence, head.where.value_head, head.output.relative_l2, head.output.floor,
-        head.output.floor_ratio, head.output.scaled_max, head.state.relative_l2, head.state.floor,
-        head.state.floor_ratio);
+        head.where.sequence, head.where.value_head, head.output.relative_l2,
+        report.limits.output_of(head), head.output.floor, head.output.floor_ratio,
+        head.output.scaled_max, head.state.relative_l2, head.state.floor, head.state.floor_ratio);
   }
   for (const reference::PositionError& window : report.positions) {
     fmt::print("       tokens {:>6} .. {:<6} {:.2e}\n", window.first_token,
@@ -208,8 +209,8 @@ class Verify : public Command {
     return all;
   }
 
-  // What is to be verified here, of it all.
-  std::vector<VerificationTask> tasks(const Shard& shard, const std::vector<SuiteProblem>& all,
+  // Every problem with the implementations of its operation.
+  std::vector<VerificationTask> tasks(const std::vector<SuiteProblem>& all,
                                       const DeviceInfo& device) const {
     const auto implementations = choose_implementations(implementations_, device);
     std::vector<VerificationTask> every;
@@ -221,14 +222,7 @@ class Verify : public Command {
       }
       if (!task.implementations.empty()) every.push_back(std::move(task));
     }
-    return share_of(every, shard, [&](const VerificationTask& task) {
-      const Problem& problem = task.entry.problem;
-      const auto able = std::count_if(task.implementations.begin(), task.implementations.end(),
-                                      [&](const auto* i) { return i->supports(problem).ok; });
-      // What is left out costs nothing, but is to be shared out as well.
-      if (able == 0 || exceeds_largest(problem, device)) return 1.0;
-      return verification_work(problem, options_for(task.entry), able);
-    });
+    return every;
   }
 
   VerifyOptions options_for(const SuiteProblem& entry) const {
@@ -238,13 +232,10 @@ class Verify : public Command {
     return options;
   }
 
-  bool exceeds_largest(const Problem& problem, const DeviceInfo& device) const {
-    const bool limited = largest_ > 0 || !suite_.empty();
-    return limited && reference::evaluation_flops(problem) > largest_for(device);
-  }
-
-  double largest_for(const DeviceInfo& device) const {
+  // Of a problem that is not left out (--largest).
+  double most_operations(const DeviceInfo& device) const {
     if (largest_ > 0) return largest_;
+    if (suite_.empty()) return std::numeric_limits<double>::infinity();
     if (device.backend.find("emulat") != std::string::npos) return 2e7;
     return device.backend == "cpu" ? 5e9 : std::numeric_limits<double>::infinity();
   }
@@ -253,9 +244,10 @@ class Verify : public Command {
   std::string too_large(const Problem& problem,
                         const std::vector<const Implementation*>& implementations,
                         const Device& device) const {
-    if (exceeds_largest(problem, device.info())) {
-      return fmt::format("{:.1e} operations, more than {:.1e} (--largest)",
-                         reference::evaluation_flops(problem), largest_for(device.info()));
+    const double operations = reference::evaluation_flops(problem);
+    if (operations > most_operations(device.info())) {
+      return fmt::format("{:.1e} operations, more than {:.1e} (--largest)", operations,
+                         most_operations(device.info()));
     }
     for (const Implementation* implementation : implementations) {
       try {
@@ -273,10 +265,19 @@ class Verify : public Command {
     const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const std::vector<SuiteProblem> all = problems();
     const auto device = open_device(device_);
-    const std::vector<VerificationTask> mine = tasks(shard, all, device->info());
+    const double most = most_operations(device->info());
+    const std::vector<VerificationTask> every = tasks(all, device->info());
+    const std::vector<VerificationTask> mine =
+        share_of(every, shard, [&](const VerificationTask& task) {
+          return work_to_share(task, options_for(task.entry), device->info(), most);
+        });
     if (json_lines_) announce(mine);
     for (const VerificationTask& task : mine) verify_problem(task, *device);
-    return finish();
+    const bool others_may =
+        shard.count > 1 && std::any_of(every.begin(), every.end(), [&](const auto& task) {
+          return !is_left_out(task, device->info(), most);
+        });
+    return finish(others_may);
   }
 
   static void announce(const std::vector<VerificationTask>& tasks) {
@@ -362,7 +363,7 @@ class Verify : public Command {
         stored.origin.implementation.empty() ? outputs_ : stored.origin.implementation;
     report(problem.to_string(), maker, reference.coverage(),
            verify_outputs(reference, stored.narrowed()));
-    return finish();
+    return finish(false);
   }
 
   static Problem resolve_case(const std::string& path) {
@@ -405,18 +406,21 @@ class Verify : public Command {
     return counts_[static_cast<std::size_t>(verdict)];
   }
 
-  int finish() const {
+  // `others_may`: this was one of several shards, and another may have something to verify.
+  int finish(bool others_may) const {
     const std::int64_t passed = count_of(Verdict::passed);
     const std::int64_t failed = count_of(Verdict::failed);
     const std::int64_t limited = count_of(Verdict::known_limit);
     const std::int64_t unsupported = count_of(Verdict::unsupported);
     const std::int64_t too_large = count_of(Verdict::too_large);
+    const bool nothing_verified = passed + failed + limited == 0;
     if (!json_ && !json_lines_ && !quiet_) {
-      fmt::print("{} passed, {} failed, {} known limits, {} not supported, {} too large{}\n",
+      fmt::print("{} passed, {} failed, {} known limits, {} not supported, {} too large{}{}\n",
                  passed, failed, limited, unsupported, too_large,
+                 nothing_verified && others_may ? ": this shard holds nothing that fits" : "",
                  unsupported + too_large > 0 && !verbose_ ? " (-v says why)" : "");
     }
-    if (passed + failed + limited == 0) {
+    if (nothing_verified && !others_may) {
       throw Error(ErrorKind::unsupported,
                   "verify: nothing was verified: no implementation here does these problems");
     }

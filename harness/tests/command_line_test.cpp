@@ -152,6 +152,24 @@ TEST(VerifyShards, ACutOneIsNeverTakenForAWhole) {
   EXPECT_TRUE(has(merged(folder.file("all"), parts), "run the step again"));
 }
 
+// The longer sequence is 10 times the operations of the shorter one (6 * 16 * 16 per token).
+TEST(VerifyShards, OneThatHoldsNothingThatFitsIsNoErrorWhereAnotherHoldsSomething) {
+  const std::string verify =
+      "verify --device cpu --impl cpu/naive --heads 1/1 --dim 16 --seq 1x10,1x100 --dtype f32 ";
+  const Finished first = gdnbench(verify + "--largest 2e4 --shard 1/2");
+  EXPECT_EQ(first.code, 0) << first.text;
+  EXPECT_TRUE(has(first.text, "1 passed, ")) << first.text;
+  const Finished second = gdnbench(verify + "--largest 2e4 --shard 2/2");
+  EXPECT_EQ(second.code, 0) << second.text;
+  EXPECT_TRUE(has(second.text, "1 too large: this shard holds nothing that fits")) << second.text;
+  // Where no shard holds anything, or there is but one, nothing verified is an error.
+  for (const char* all : {"--largest 1 --shard 2/2", "--largest 1 --shard 1/1", "--largest 1"}) {
+    const Finished none = gdnbench(verify + all);
+    EXPECT_EQ(none.code, 2) << all << ": " << none.text;
+    EXPECT_TRUE(has(none.text, "nothing was verified")) << all << ": " << none.text;
+  }
+}
+
 // ---- rows
 
 TEST(RowsCommand, MergesFiltersAndExports) {

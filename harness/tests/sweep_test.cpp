@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <set>
 #include <stdexcept>
 
+#include "harness/execute.h"
 #include "harness/inputs.h"
 #include "harness/row_store.h"
 #include "harness/tests/temporary_folder.h"
@@ -259,6 +261,39 @@ TEST(Shards, DealTheImplementationsOfALargeProblemToSeveral) {
   EXPECT_EQ(seen.size(), 18u);
   EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 18u);
   EXPECT_EQ(share_of(tasks, {1, 1}, work).size(), tasks.size());
+}
+
+// A device of 2 GB: the second problem's pool is more, whatever is free.
+TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
+  const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
+  const auto task = [&](const char* problem) {
+    return VerificationTask{{Problem::parse(problem), "-", "-", false, false}, {naive}};
+  };
+  const VerificationTask fits = task("gated_delta:heads=1/1,dim=64,seq=5x70,h0=normal");
+  const VerificationTask too_large =
+      task("gated_delta:heads=1/1,dim=64,seq=5x70,h0=normal,pool_pad=1100000000");
+  const Failing failing([] {});
+  VerificationTask unsupported = task("gated_delta:heads=1/1,dim=24,seq=5x70");
+  unsupported.implementations = {&failing};
+  DeviceInfo device;
+  device.backend = "cpu";
+  device.memory_bytes = 2'000'000'000;
+  const double any = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(work_to_share(fits, {}, device, any), verification_work(fits.entry.problem, {}, 1));
+  EXPECT_EQ(work_to_share(too_large, {}, device, any), 1);
+  EXPECT_EQ(work_to_share(unsupported, {}, device, any), 1);
+  EXPECT_EQ(work_to_share(fits, {}, device, 1e6), 1);  // 8.6e6 operations
+
+  // A CPU holds the host's side of a case beside it; the last byte counts.
+  const Problem& p = fits.entry.problem;
+  const std::int64_t needed =
+      DeviceCase::bytes_needed(p) + host_bytes_needed(p) + naive->workspace_bytes(p);
+  device.memory_bytes = needed;
+  EXPECT_FALSE(is_left_out(fits, device, any));
+  device.memory_bytes = needed - 1;
+  EXPECT_TRUE(is_left_out(fits, device, any));
+  device.backend = "cuda";
+  EXPECT_FALSE(is_left_out(fits, device, any));
 }
 
 TEST(Shards, ParseAndRefuse) {
