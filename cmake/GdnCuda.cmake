@@ -1,6 +1,7 @@
 # Finds nvcc. Sets GDN_WITH_CUDA, and GDN_CUDA_ABSENT_REASON for `gdnbench info` when it is off.
-# Targets: sm_90a machine code for every kernel; compute_80 PTX besides for kernels that are not
-# Hopper's own, so that Ampere, Ada and Blackwell run those.
+# Targets: sm_90a machine code for kernels of Hopper's own instructions. For every other compute_80
+# PTX, so that Ampere, Ada and Blackwell run it, and the sm_90 machine code of that same PTX
+# (gdn_portable_cuda), which takes one compilation where compute_90a beside compute_80 takes two.
 set(GDN_WITH_CUDA OFF)
 set(GDN_CUDA_ABSENT_REASON "built with GDN_CUDA=OFF")
 if(NOT GDN_CUDA STREQUAL "OFF")
@@ -35,3 +36,9 @@ if(NOT GDN_CUDA STREQUAL "OFF")
   endif()
 endif()
 message(STATUS "CUDA backend: ${GDN_WITH_CUDA}")
+
+# The CUDA sources of a target use nothing that is not in compute_80.
+function(gdn_portable_cuda target)
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES OFF)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--generate-code=arch=compute_80,code=[compute_80,sm_90]>)
+endfunction()
