@@ -116,6 +116,10 @@ VerifyResult verify(const Implementation& implementation, const CheckedReference
 double verification_work(const Problem& problem, const VerifyOptions& options,
                          std::int64_t implementations);
 
+/// Bytes that verifying implementations of such a workspace holds at most, on the host or on the
+/// device: the case, its outputs, and those of the checks that run other cases beside it.
+std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes);
+
 /// Judges outputs made elsewhere: the "errors" check alone.
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs);
 

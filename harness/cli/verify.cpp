@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "harness/case_file.h"
 #include "harness/cli/axes.h"
@@ -15,6 +18,7 @@
 #include "harness/inputs.h"
 #include "harness/json.h"
 #include "harness/known_limits.h"
+#include "harness/side_by_side.h"
 #include "harness/suites.h"
 #include "harness/sweep.h"
 #include "harness/verification_share.h"
@@ -160,6 +164,11 @@ class Verify : public Command {
            "--shard", shard_,
            "INDEX/COUNT, as 2/8: one of COUNT parts of about equal work, largest problems first")
         ->group(how);
+    app.add_option("--jobs", jobs_,
+                   "problems verified side by side, each on a stream of its own (default: on a "
+                   "GPU half the processors, 8 at most; else 1)")
+        ->check(CLI::PositiveNumber)
+        ->group(how);
     app.add_option("--largest", largest_,
                    "leave out problems of more operations than this, and say so (default: "
                    "5e9 on a CPU, 2e7 on an emulator, none on a GPU)")
@@ -264,20 +273,63 @@ class Verify : public Command {
   int verify_implementations() {
     const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const std::vector<SuiteProblem> all = problems();
-    const auto device = open_device(device_);
-    const double most = most_operations(device->info());
-    const std::vector<VerificationTask> every = tasks(all, device->info());
+    auto device = open_device(device_);
+    const DeviceInfo info = device->info();
+    const double most = most_operations(info);
+    const std::vector<VerificationTask> every = tasks(all, info);
     const std::vector<VerificationTask> mine =
         share_of(every, shard, [&](const VerificationTask& task) {
-          return work_to_share(task, options_for(task.entry), device->info(), most);
+          return work_to_share(task, options_for(task.entry), info, most);
         });
     if (json_lines_) announce(mine);
-    for (const VerificationTask& task : mine) verify_problem(task, *device);
+    SideBySide how;
+    how.threads = jobs_for(info);
+    how.memory_bytes = memory_for_jobs(info);
+    how.in_order = !json_lines_;
+    if (how.threads > 1) {
+      options_.threads = std::max(1, processors() / how.threads);
+      device.reset();  // each job opens its own
+    }
+    run_side_by_side(
+        how, static_cast<std::int64_t>(mine.size()),
+        [&](std::int64_t i) { return memory_of(mine[static_cast<std::size_t>(i)]); },
+        [&]() -> Worker {
+          const std::shared_ptr<Device> own = device ? std::move(device) : open_device(device_);
+          return [this, own, &mine](std::int64_t i, const Emit& emit) {
+            verify_problem(mine[static_cast<std::size_t>(i)], *own, emit);
+          };
+        });
     const bool others_may =
         shard.count > 1 && std::any_of(every.begin(), every.end(), [&](const auto& task) {
-          return !is_left_out(task, device->info(), most);
+          return !is_left_out(task, info, most);
         });
     return finish(others_may);
+  }
+
+  static int processors() {
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+
+  // A GPU waits for the host's work on each problem; on a CPU the kernels take all processors.
+  int jobs_for(const DeviceInfo& info) const {
+    if (jobs_ > 0) return jobs_;
+    const bool gpu = info.backend == "cuda" || info.backend == "hip";
+    return gpu ? std::clamp(processors() / 2, 1, kMostJobs) : 1;
+  }
+
+  static std::int64_t memory_for_jobs(const DeviceInfo& info) {
+    const std::int64_t host = open_device("cpu")->info().memory_bytes;
+    return std::min(host, info.memory_bytes) / 10 * 7;  // the rest: the process, and the estimate
+  }
+
+  std::int64_t memory_of(const VerificationTask& task) const {
+    std::int64_t most = 0;
+    for (const Implementation* implementation : task.implementations) {
+      const Problem& problem = task.entry.problem;
+      if (!implementation->supports(problem)) continue;
+      most = std::max(most, verification_memory(problem, implementation->workspace_bytes(problem)));
+    }
+    return most;
   }
 
   static void announce(const std::vector<VerificationTask>& tasks) {
@@ -291,9 +343,8 @@ class Verify : public Command {
     std::fflush(stdout);
   }
 
-  void verify_problem(const VerificationTask& task, Device& device) {
+  void verify_problem(const VerificationTask& task, Device& device, const Emit& emit) {
     const SuiteProblem& entry = task.entry;
-    const std::string text = entry.problem.to_string();
     std::vector<const Implementation*> able;
     for (const Implementation* implementation : task.implementations) {
       const Support support = implementation->supports(entry.problem);
@@ -304,7 +355,7 @@ class Verify : public Command {
       VerifyResult result;
       result.verdict = Verdict::unsupported;
       result.reason = support.reason;
-      report(text, implementation->description().name, "", result);
+      hand_over(emit, task, *implementation, "", std::move(result));
     }
     if (able.empty()) return;
     // Before a byte is generated: does the problem fit the device, and its inputs this machine?
@@ -314,7 +365,7 @@ class Verify : public Command {
         VerifyResult result;
         result.verdict = Verdict::too_large;
         result.reason = why_not;
-        report(text, implementation->description().name, "", result);
+        hand_over(emit, task, *implementation, "", std::move(result));
       }
       return;
     }
@@ -329,9 +380,20 @@ class Verify : public Command {
         result.verdict = Verdict::known_limit;
         result.reason += "; known limit: " + limit->cause;
       }
-      if (result.passed()) report_limits_gone(name, entry.problem);
-      report(text, name, reference.coverage(), result);
+      result.outputs = {};  // may wait for those before it
+      hand_over(emit, task, *implementation, reference.coverage(), std::move(result));
     }
+  }
+
+  void hand_over(const Emit& emit, const VerificationTask& task,
+                 const Implementation& implementation, const std::string& coverage,
+                 VerifyResult result) {
+    emit([this, &task, &implementation, coverage, result = std::move(result)] {
+      const std::string& name = implementation.description().name;
+      const Problem& problem = task.entry.problem;
+      if (result.passed()) report_limits_gone(name, problem);
+      report(problem.to_string(), name, coverage, result);
+    });
   }
 
   void report_limits_gone(const std::string& implementation, const Problem& problem) {
@@ -427,6 +489,8 @@ class Verify : public Command {
     return failed + limits_gone_ > 0 ? 1 : 0;
   }
 
+  static constexpr int kMostJobs = 8;
+
   AxisOptions axes_;
   VerifyOptions options_ = VerifyOptions::all_invariances();
   std::string suite_;
@@ -445,6 +509,7 @@ class Verify : public Command {
   std::int64_t limits_gone_ = 0;
   std::string shard_;
   double largest_ = 0;
+  int jobs_ = 0;  // as jobs_for() says
 };
 
 }  // namespace

@@ -170,6 +170,21 @@ TEST(VerifyShards, OneThatHoldsNothingThatFitsIsNoErrorWhereAnotherHoldsSomethin
   }
 }
 
+// ---- verify side by side
+
+TEST(VerifyJobs, PrintWhatOneAfterTheOtherPrints) {
+  const std::string verify =
+      "verify --device cpu --heads 1/2 --dim 16 --seq 1x8,2x40,1x1 --dtype f32,bf16 --jobs ";
+  const Finished one = gdnbench(verify + "1");
+  ASSERT_EQ(one.code, 0) << one.text;
+  for (const char* jobs : {"2", "7"}) {
+    const Finished several = gdnbench(verify + jobs);
+    EXPECT_EQ(several.code, 0);
+    EXPECT_EQ(several.text, one.text) << jobs << " jobs";
+  }
+  EXPECT_EQ(gdnbench(verify + "0").code, 2);
+}
+
 // ---- rows
 
 TEST(RowsCommand, MergesFiltersAndExports) {

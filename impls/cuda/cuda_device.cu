@@ -1,6 +1,8 @@
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -91,12 +93,13 @@ class CudaDevice final : public Device {
     GDN_CUDA_CHECK(cudaDeviceGetPCIBusId(pci_bus_id, sizeof pci_bus_id, index));
     pci_bus_id_ = pci_bus_id;
     GDN_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    open_pool();
   }
 
   ~CudaDevice() override {
     cudaSetDevice(index_);
     timer_.reset();
-    if (flush_buffer_ != nullptr) cudaFree(flush_buffer_);
+    if (flush_buffer_ != nullptr) release(flush_buffer_);
     cudaStreamDestroy(stream_);
   }
 
@@ -115,7 +118,7 @@ class CudaDevice final : public Device {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     GDN_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    return static_cast<std::int64_t>(free_bytes);
+    return static_cast<std::int64_t>(free_bytes) + kept_by_pool();
   }
 
   void upload(void* destination, const void* source, std::int64_t bytes) override {
@@ -197,7 +200,11 @@ class CudaDevice final : public Device {
  protected:
   void release(void* data) noexcept override {
     cudaSetDevice(index_);
-    cudaFree(data);
+    if (pool_ == nullptr) {
+      cudaFree(data);
+    } else {
+      cudaFreeAsync(data, stream_);
+    }
   }
 
  private:
@@ -208,9 +215,31 @@ class CudaDevice final : public Device {
     return *timer_;
   }
 
+  // Freed memory stays with the process: a verification takes and frees thousands of buffers, each
+  // of which would else be the driver's work and a wait for the whole device.
+  void open_pool() {
+    int supported = 0;
+    GDN_CUDA_CHECK(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, index_));
+    if (supported == 0) return;
+    GDN_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool_, index_));
+    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+    GDN_CUDA_CHECK(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
+  }
+
+  std::int64_t kept_by_pool() const {
+    if (pool_ == nullptr) return 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t used = 0;
+    GDN_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
+    GDN_CUDA_CHECK(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
+    return static_cast<std::int64_t>(reserved) - static_cast<std::int64_t>(used);
+  }
+
   void* allocate_raw(std::int64_t bytes) {
     void* data = nullptr;
-    const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+    const auto size = static_cast<std::size_t>(bytes);
+    const cudaError_t status =
+        pool_ == nullptr ? cudaMalloc(&data, size) : cudaMallocAsync(&data, size, pool_, stream_);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       throw Error(ErrorKind::out_of_memory,
@@ -232,6 +261,7 @@ class CudaDevice final : public Device {
   DeviceInfo info_;
   std::string pci_bus_id_;
   cudaStream_t stream_ = nullptr;
+  cudaMemPool_t pool_ = nullptr;  // of the process; null where the device has none
   void* flush_buffer_ = nullptr;
   std::unique_ptr<StreamTimer> timer_;
 };
