@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "cuda/allow_shared_memory.h"
 #include "cuda/ceilings.h"
 #include "cuda/check.h"
 
@@ -217,8 +218,7 @@ Device::Ceilings measure_ceilings(cudaStream_t stream, const DeviceInfo& info, S
   if (!sink) return ceilings;
   const auto blocks = static_cast<unsigned int>(info.multiprocessors);
 
-  GDN_CUDA_CHECK(cudaFuncSetAttribute(
-      matrix_rate_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMatrixSharedBytes));
+  allow_shared_memory(matrix_rate_kernel, kMatrixSharedBytes);
   constexpr int kMatrixIterations = 20000;
   const double matrix_ms = median_ms(timer, [&] {
     matrix_rate_kernel<<<blocks, kMatrixThreads, kMatrixSharedBytes, stream>>>(

@@ -285,9 +285,11 @@ BackendStatus status_of(const HipRuntime& runtime) {
   return {"hip", true, std::string(properties.name) + " (" + properties.gcnArchName + ")"};
 }
 
-/// Kept open: devices refer to it.
+/// Kept open: devices refer to it. Devices may be opened on several threads.
 const HipRuntime& runtime_named(const std::string& library) {
+  static std::mutex mutex;
   static std::map<std::string, HipRuntime> opened;
+  const std::lock_guard lock(mutex);
   const auto found = opened.find(library);
   return found != opened.end() ? found->second
                                : opened.emplace(library, open_hip_runtime(library)).first->second;

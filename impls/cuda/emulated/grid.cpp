@@ -461,7 +461,8 @@ void set_execution_options(const ExecutionOptions& options) { g_options = option
 
 namespace {
 
-std::vector<std::function<void()>>* g_captured = nullptr;  // set while launches are captured
+// Set while this thread's launches are captured.
+thread_local std::vector<std::function<void()>>* t_captured = nullptr;
 
 void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
               const std::function<void()>& body) {
@@ -500,23 +501,44 @@ void run_grid(unsigned int blocks, unsigned int threads, std::size_t shared_byte
 
 void enqueue_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
                   std::function<void()> body) {
-  if (g_captured != nullptr) {
-    g_captured->push_back([=] { run_grid(blocks, threads, shared_bytes, body); });
+  if (t_captured != nullptr) {
+    t_captured->push_back([=] { run_grid(blocks, threads, shared_bytes, body); });
   } else {
     run_grid(blocks, threads, shared_bytes, body);
   }
 }
 
+namespace {
+std::mutex g_most_shared_memory_mutex;
+std::map<const void*, std::size_t> g_most_shared_memory;  // by kernel
+}  // namespace
+
+void set_most_shared_memory(const void* kernel, std::size_t bytes) {
+  const std::lock_guard lock(g_most_shared_memory_mutex);
+  g_most_shared_memory[kernel] = bytes;
+}
+
+void require_shared_memory(const void* kernel, std::size_t bytes) {
+  constexpr std::size_t kOfEveryKernel = 48 * 1024;
+  const std::lock_guard lock(g_most_shared_memory_mutex);
+  const auto found = g_most_shared_memory.find(kernel);
+  const std::size_t most = found == g_most_shared_memory.end() ? kOfEveryKernel : found->second;
+  if (bytes <= most) return;
+  throw Error(ErrorKind::device_failure, "a kernel was launched with " + std::to_string(bytes) +
+                                             " bytes of dynamic shared memory; it was allowed " +
+                                             std::to_string(most));
+}
+
 std::function<void()> capture_grids(const std::function<void()>& launch) {
   std::vector<std::function<void()>> grids;
-  g_captured = &grids;
+  t_captured = &grids;
   try {
     launch();
   } catch (...) {
-    g_captured = nullptr;
+    t_captured = nullptr;
     throw;
   }
-  g_captured = nullptr;
+  t_captured = nullptr;
   return [grids = std::move(grids)] {
     for (const auto& grid : grids) grid();
   };

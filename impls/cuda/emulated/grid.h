@@ -32,7 +32,12 @@ void set_execution_options(const ExecutionOptions& options);
 /// are captured, keeps it instead.
 void enqueue_grid(unsigned int blocks, unsigned int threads, std::size_t shared_bytes,
                   std::function<void()> body);
-/// Calls `launch` and returns a function that runs what it enqueued.
+/// The dynamic shared memory a kernel may be launched with: 48 KiB until something else is said,
+/// and then that, as a driver keeps it.
+void set_most_shared_memory(const void* kernel, std::size_t bytes);
+/// Throws Error(device_failure) if it is less than `bytes`.
+void require_shared_memory(const void* kernel, std::size_t bytes);
+/// Calls `launch` and returns a function that runs what it enqueued: of this thread.
 std::function<void()> capture_grids(const std::function<void()>& launch);
 
 // ---- for the threads of a running grid

@@ -21,6 +21,7 @@
 #include <queue>
 #include <string>
 
+#include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90_chain.cuh"
 #include "cuda/gated_delta/fused_sm90_prepare.cuh"
@@ -239,8 +240,7 @@ struct Launch : OneLaunch {
   void enqueue_chain(cudaStream_t stream) const {
     using Layout = ChainLayout<MathWarpgroups>;
     const auto kernel = chain_kernel<Token, MathWarpgroups, Pieces>;
-    GDN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(Layout::kBytes)));
+    allow_shared_memory(kernel, Layout::kBytes);
     cudaLaunchAttribute overlap{};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -257,13 +257,12 @@ struct Launch : OneLaunch {
 
   template <typename Token, int MathWarpgroups>
   void enqueue(cudaStream_t stream) const {
-    const int prepare_bytes = static_cast<int>(PrepareLayout::bytes(arguments.heads_per_block));
-    GDN_CUDA_CHECK(cudaFuncSetAttribute(
-        prepare_kernel<Token>, cudaFuncAttributeMaxDynamicSharedMemorySize, prepare_bytes));
+    const std::size_t prepare_bytes = PrepareLayout::bytes(arguments.heads_per_block);
+    allow_shared_memory(prepare_kernel<Token>, prepare_bytes);
     GDN_CUDA_CHECK(cudaFuncSetAttribute(prepare_kernel<Token>,
                                         cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-    launch_kernel(prepare_kernel<Token>, prepare_blocks, 128,
-                  static_cast<std::size_t>(prepare_bytes), stream, query, key, arguments);
+    launch_kernel(prepare_kernel<Token>, prepare_blocks, 128, prepare_bytes, stream, query, key,
+                  arguments);
     if (pieces_blocks > 0) enqueue_chain<Token, 2, true>(stream);
     enqueue_chain<Token, MathWarpgroups, false>(stream);
   }

@@ -1,6 +1,6 @@
 // cuda/fused_sm90_one_launch: cuda/fused_sm90 in its one-launch form whatever the problem's size,
 // to compare and to check. The kernel: fused_sm90_one_launch.cuh.
-#include "cuda/check.h"
+#include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90_one_launch.cuh"
 #include "cuda/launch_kernel.cuh"
@@ -14,8 +14,7 @@ template <typename Token>
 void enqueue(const OneLaunch& launch, cudaStream_t stream) {
   const auto kernel = launch.arguments.p.normalize_qk ? one_launch_kernel<Token, true>
                                                       : one_launch_kernel<Token, false>;
-  GDN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(OneLaunchLayout::kBytes)));
+  allow_shared_memory(kernel, OneLaunchLayout::kBytes);
   launch_kernel(kernel, launch.blocks, OneLaunchLayout::kThreads, OneLaunchLayout::kBytes, stream,
                 launch.query, launch.key, launch.value, launch.output, launch.arguments);
 }

@@ -26,6 +26,7 @@
 // and 11.2.
 #include <cuda_runtime.h>
 
+#include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
@@ -533,8 +534,7 @@ class RecurrentStaged final : public Implementation {
       return choose<decltype(token)>(problem.key_head_dim, few_blocks);
     });
     GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
-    GDN_CUDA_CHECK(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        choice.shared_bytes));
+    allow_shared_memory(choice.kernel, static_cast<std::size_t>(choice.shared_bytes));
     PlanInfo info;
     info.launches = 1;
     info.choice = "key_dim=" + std::to_string(choice.key_dim) +

@@ -149,8 +149,16 @@ inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "no error"; }
 inline const char* cudaGetErrorName(cudaError_t) { return "cudaSuccess"; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
 template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int) {
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    gdn::cuda_grid::set_most_shared_memory(reinterpret_cast<const void*>(kernel),
+                                           static_cast<std::size_t>(value));
+  }
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
@@ -181,6 +189,8 @@ struct cudaLaunchConfig_t {
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
+  gdn::cuda_grid::require_shared_memory(reinterpret_cast<const void*>(kernel),
+                                        config->dynamicSmemBytes);
   gdn::cuda_grid::enqueue_grid(config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes,
                                [=] { kernel(static_cast<Parameters>(arguments)...); });
   return cudaSuccess;

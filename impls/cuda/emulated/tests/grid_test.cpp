@@ -56,6 +56,24 @@ TEST(EmulatedGrid, OrderOfThreadsChangesNothingWithBarriers) {
   for (const ExecutionOptions& order : kOrders) EXPECT_EQ(neighbour_sums(true, order), expected);
 }
 
+__global__ void empty_kernel() {}
+
+// As a driver keeps one figure per kernel: what is said last counts.
+TEST(EmulatedGrid, SharedMemoryBeyondWhatTheKernelIsAllowedIsReported) {
+  const auto failure = [](std::size_t bytes) {
+    return failure_of([&] { launch_kernel(empty_kernel, 1, 32, bytes, nullptr); });
+  };
+  EXPECT_EQ(failure(48 * 1024), "");
+  expect_has(failure(48 * 1024 + 16), "49168 bytes of dynamic shared memory; it was allowed 49152");
+  const auto allow = [](int bytes) {
+    cudaFuncSetAttribute(empty_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  };
+  allow(100000);
+  EXPECT_EQ(failure(100000), "");
+  allow(60000);
+  expect_has(failure(100000), "it was allowed 60000");
+}
+
 TEST(EmulatedGrid, AMissingBarrierShowsInEveryOrder) {
   const std::vector<int> right = neighbour_sums(true, {});
   for (const ExecutionOptions& order : kOrders) EXPECT_NE(neighbour_sums(false, order), right);

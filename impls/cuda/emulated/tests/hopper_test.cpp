@@ -225,6 +225,7 @@ void expect_product(int N) {
   };
   const std::vector<float> a = values(64 * 16), b = values(16 * N);
   std::vector<float> d(static_cast<std::size_t>(64 * N));
+  cudaFuncSetAttribute(product_kernel<form>, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536);
   launch_kernel(product_kernel<form>, 1, 128, 65536, nullptr, a.data(), b.data(), d.data());
   for (int m = 0; m < 64; ++m) {
     for (int n = 0; n < N; ++n) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cuda/check.h"
+#include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/chunk/chunkwise_launch.cuh"
 #include "cuda/gated_delta/chunk/stage_additive.cuh"
 #include "cuda/gated_delta/chunk/stage_gates.cuh"
@@ -56,8 +56,7 @@ auto* outputs_kernel_of(const GatedDeltaParams& p) {
 template <typename Element, int C>
 void configure_chunkwise(const ChunkwiseLaunch& launch) {
   const auto allow = [](auto* kernel, int bytes) {
-    GDN_CUDA_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    allow_shared_memory(kernel, static_cast<std::size_t>(bytes));
   };
   allow(inverse_kernel<Element, C>, sizeof(InverseShared<Element, C>));
   allow(wu_kernel<Element, C>, sizeof(WuShared<Element, C>));

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "cuda/check.h"
+#include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/chunk/fused_kernel.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
@@ -32,9 +32,8 @@ int fused_shared_bytes(int key_head_dim, const FusedSplit& split) {
 template <typename Element, int C>
 void configure_fused(int key_head_dim, const FusedSplit& split) {
   with_key_blocks(key_head_dim, [&](auto blocks) {
-    GDN_CUDA_CHECK(cudaFuncSetAttribute(fused_kernel<Element, C, blocks>,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        fused_layout<Element, C, blocks>(split).bytes));
+    allow_shared_memory(fused_kernel<Element, C, blocks>,
+                        static_cast<std::size_t>(fused_layout<Element, C, blocks>(split).bytes));
   });
 }
 

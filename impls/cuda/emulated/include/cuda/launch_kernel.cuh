@@ -11,6 +11,7 @@ namespace gdn::cuda {
 template <typename... Parameters, typename... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
                    std::size_t shared_bytes, cudaStream_t, const Arguments&... arguments) {
+  cuda_grid::require_shared_memory(reinterpret_cast<const void*>(kernel), shared_bytes);
   cuda_grid::enqueue_grid(blocks, threads, shared_bytes,
                           [=] { kernel(static_cast<Parameters>(arguments)...); });
 }
