@@ -79,4 +79,13 @@ Tasks share_of(const Tasks& tasks, const Shard& shard, const Work& work) {
       part_of_equal_work(with_large_ones_split(tasks, shard.count, work), shard, work));
 }
 
+Tasks for_workers(const Tasks& tasks, int workers, const Work& work) {
+  if (workers == 1) return tasks;
+  Tasks all = with_large_ones_split(tasks, workers, work);
+  std::stable_sort(
+      all.begin(), all.end(),
+      [&](const VerificationTask& a, const VerificationTask& b) { return work(a) > work(b); });
+  return all;
+}
+
 }  // namespace gdn

@@ -38,4 +38,10 @@ std::vector<VerificationTask> share_of(const std::vector<VerificationTask>& task
                                        const Shard& shard,
                                        const std::function<double(const VerificationTask&)>& work);
 
+/// The same tasks for workers of one process that take them one by one: largest first, and the
+/// implementations of a problem that would keep one worker long each a task of its own.
+std::vector<VerificationTask> for_workers(
+    const std::vector<VerificationTask>& tasks, int workers,
+    const std::function<double(const VerificationTask&)>& work);
+
 }  // namespace gdn

@@ -2,14 +2,15 @@
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [STEP...]
-# With --seconds the steps verify and stress end after S seconds each; the record then says how many
+# With --seconds the steps verify, stress and full end after S seconds each; the record then says how many
 # results were not reached. With --largest the step stress leaves out larger problems; it counts them.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
 #   stress     gdnbench verify --suite stress, whole
-#   sanitizer  compute-sanitizer memcheck and racecheck on a small grid
+#   full       gdnbench verify --suite full, whole: not by default
+#   sanitizer  compute-sanitizer memcheck, racecheck and synccheck on a small grid
 #   table      every implementation, verified and timed, at 16/32 heads
 #   record     writes gpu-record.json from what the steps above left in --out
 set -euo pipefail
@@ -26,7 +27,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --largest) largest=(--largest "$2"); shift 2 ;;
-    tests|verify|stress|sanitizer|table|record) steps+=("$1"); shift ;;
+    tests|verify|stress|full|sanitizer|table|record) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
 done
@@ -58,24 +59,21 @@ run_tests() {
   tail -q -n 2 "$out"/*_tests.*.log
 }
 
-# A few processes side by side, so that the host's work of one (inputs, reference) may hide behind
-# the others'. Twelve, beside the other steps, came through 645 of 2019 results in 150 s on an H200
-# with 16 processors. A shard that is cut leaves what it had; merge_shards counts what it lacks.
+# One process, whose jobs share the GPU (processes would take turns on it). What is cut leaves what it
+# had; merge_shards counts what it lacks.
 verify_suite() {
-  local suite=$1 result=$2 shard shards=3
+  local suite=$1 result=$2
   shift 2
   rm -f "$out/$result.json" "$out/$result".*.part
-  for ((shard = 1; shard <= shards; ++shard)); do
-    timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" \
-      --shard "$shard/$shards" --json-lines "$@" >"$out/$result.$shard.part" 2>"$out/$result.$shard.log" &
-  done
-  wait
+  timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" --json-lines "$@" \
+    >"$out/$result.1.part" 2>"$out/$result.1.log" || true  # what failed is in the record
   merge_shards "$result"
 }
 merge_shards() {
   python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part
 }
 run_verify() { verify_suite gpu verify; }
+run_full() { verify_suite full full; }
 run_stress() { verify_suite stress stress "${largest[@]}"; }
 
 run_sanitizer() {
@@ -85,7 +83,7 @@ run_sanitizer() {
     binary=$programs/bin/gdnbench
     export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   fi
-  for tool in memcheck racecheck; do
+  for tool in memcheck racecheck synccheck; do
     (
       if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
           --suite sanitizer --exact-buffers >"$out/$tool.log" 2>&1; then
@@ -96,7 +94,7 @@ run_sanitizer() {
     ) &
   done
   wait
-  for tool in memcheck racecheck; do printf '%s: ' "$tool"; cat "$out/$tool"; done
+  for tool in memcheck racecheck synccheck; do printf '%s: ' "$tool"; cat "$out/$tool"; done
 }
 
 run_table() {
@@ -114,7 +112,7 @@ run_table() {
 
 write_record() {
   local result test shard test_results=()
-  for result in verify stress; do  # of a step that was itself cut, too
+  for result in verify stress full; do  # of a step that was itself cut, too
     if compgen -G "$out/$result.*.part" >/dev/null; then merge_shards "$result"; fi
   done
   for test in "${tests[@]}"; do

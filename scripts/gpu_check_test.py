@@ -94,7 +94,7 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(seen, set(range(shards)), name)
         tests = sum(len(seen) for seen in ran.values())
         self.assertEqual(record["tests"], {"passed": tests, "failed": 0, "skipped": tests})
-        results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress, of as many shards
+        results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress
         self.assertGreater(results, 0)
         self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (tests + results, 0, 0))
         self.assertEqual(record["worst"]["gpu"]["cuda/x bf16"]["output_error_over_limit"], 0.5)
@@ -111,7 +111,7 @@ class GpuCheck(unittest.TestCase):
     def test_without_a_step_there_is_no_record(self):
         status, errors, record = self.check("tests", "verify", "table", "record")
         self.assertEqual(status, 1)
-        self.assertIn("lacks memcheck, racecheck;", errors)
+        self.assertIn("lacks memcheck, racecheck, synccheck;", errors)
         self.assertIsNone(record)
 
     def test_what_failed_is_counted_and_named(self):
@@ -121,7 +121,8 @@ class GpuCheck(unittest.TestCase):
         self.assertGreater(failed, 0)
         self.assertEqual(record["failed"], 1 + failed + 1)
         self.assertEqual(len(record["failures"]), 1 + failed)
-        self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log"})
+        self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log",
+                                                       "synccheck": "clean"})
 
     def test_results_that_a_cut_shard_did_not_reach_are_counted(self):
         _, _, record = self.check(CUT="1")

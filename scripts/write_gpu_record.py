@@ -4,7 +4,7 @@
     scripts/write_gpu_record.py FOLDER GDNBENCH RECORD KERNELS_SHA256 HARNESS_SHA256 TEST_RESULT...
 
 TEST_RESULT: the JSON file in FOLDER of each shard of each test program. Each of them, and the result of
-every step but stress, must be there: a crashed shard leaves none, and a record of a partial check is
+every step but stress and full, must be there: a crashed shard leaves none, and a record of a partial check is
 refused. Results (a problem and an implementation) that a shard cut by a time limit did not reach are
 counted in it.
 """
@@ -13,6 +13,8 @@ import json
 import pathlib
 import subprocess
 import sys
+
+SANITIZERS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 
 
 def count_tests(paths):
@@ -63,7 +65,7 @@ def ratio(tensor, limit):
 
 def main(folder, gdnbench, record, kernels, harness, *test_results):
     folder = pathlib.Path(folder)
-    needed = [*test_results, "verify.json", "memcheck", "racecheck", "table.md"]
+    needed = [*test_results, "verify.json", *SANITIZERS, "table.md"]
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
@@ -76,12 +78,12 @@ def main(folder, gdnbench, record, kernels, harness, *test_results):
     suites = {}
     suite_failures = []
     worst = {}
-    for suite, file in (("gpu", "verify.json"), ("stress", "stress.json")):
-        if not (folder / file).exists():  # stress may be left out; the record then does not name it
+    for suite, file in (("gpu", "verify.json"), ("stress", "stress.json"), ("full", "full.json")):
+        if not (folder / file).exists():  # stress and full may be left out; the record then does not name them
             continue
         suites[suite], failures, worst[suite] = count_verdicts(folder / file)
         suite_failures += failures
-    sanitizer = {tool: (folder / tool).read_text().strip() for tool in ("memcheck", "racecheck")}
+    sanitizer = {tool: (folder / tool).read_text().strip() for tool in SANITIZERS}
     not_reached = sum(suite["not_reached"] for suite in suites.values())
     dirty = [tool for tool, result in sanitizer.items() if result != "clean"]
     json.dump({

@@ -277,13 +277,14 @@ class Verify : public Command {
     const DeviceInfo info = device->info();
     const double most = most_operations(info);
     const std::vector<VerificationTask> every = tasks(all, info);
-    const std::vector<VerificationTask> mine =
-        share_of(every, shard, [&](const VerificationTask& task) {
-          return work_to_share(task, options_for(task.entry), info, most);
-        });
-    if (json_lines_) announce(mine);
+    const auto work = [&](const VerificationTask& task) {
+      return work_to_share(task, options_for(task.entry), info, most);
+    };
     SideBySide how;
     how.threads = jobs_for(info);
+    const std::vector<VerificationTask> mine =
+        for_workers(share_of(every, shard, work), how.threads, work);
+    if (json_lines_) announce(mine);
     how.memory_bytes = memory_for_jobs(info);
     how.in_order = !json_lines_;
     if (how.threads > 1) {

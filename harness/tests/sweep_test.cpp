@@ -263,6 +263,28 @@ TEST(Shards, DealTheImplementationsOfALargeProblemToSeveral) {
   EXPECT_EQ(share_of(tasks, {1, 1}, work).size(), tasks.size());
 }
 
+TEST(Shards, WorkersTakeTheLargestFirstAndALargeProblemInParts) {
+  const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
+  const Implementation* const other = &find_implementation(Operation::gated_delta, "cpu/recurrent");
+  std::vector<VerificationTask> tasks;
+  for (const std::int64_t tokens : {3, 1000, 7, 5}) {
+    SuiteProblem entry{small(), "-", "-", false, false};
+    entry.problem.sequences.lengths = {tokens};
+    tasks.push_back({entry, {naive, other}});
+  }
+  const auto work = [](const VerificationTask& task) {
+    return static_cast<double>(task.implementations.size()) *
+           static_cast<double>(task.entry.problem.total_tokens());
+  };
+  std::vector<std::string> order;
+  for (const VerificationTask& task : for_workers(tasks, 4, work)) {
+    order.push_back(std::to_string(task.entry.problem.total_tokens()) + "x" +
+                    std::to_string(task.implementations.size()));
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"1000x1", "1000x1", "7x2", "5x2", "3x2"}));
+  EXPECT_EQ(for_workers(tasks, 1, work).front().entry.problem.total_tokens(), 3);
+}
+
 // A device of 2 GB: the second problem's pool is more, whatever is free.
 TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
   const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
