@@ -21,7 +21,18 @@ endif()
 
 find_program(GDN_CCACHE ccache)
 if(GDN_CCACHE)
-  # The second leave is needed for precompiled headers: sources may not use __TIME__.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${GDN_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${GDN_CCACHE})
   set(GDN_CUDA_CACHE ${GDN_CCACHE})
 endif()
+
+# gdn_unity(target SIZE [APART sources...]): the target's sources are compiled SIZE at a time, which takes
+# a third of the time: what they include is read once, and what they instantiate alike is compiled once.
+# Those of APART stay on their own: they define a name for themselves that another one has too.
+option(GDN_UNITY "Compile sources in groups: less time from nothing, more after an edit" ON)
+function(gdn_unity target size)
+  cmake_parse_arguments(ARG "" "" "APART" ${ARGN})
+  if(GDN_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()

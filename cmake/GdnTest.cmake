@@ -1,7 +1,8 @@
-# gdn_test(NAME SOURCES a.cpp ... LIBRARIES x ... [TIMEOUT seconds] [COST n]): one GoogleTest executable,
+# gdn_test(NAME SOURCES a.cpp ... LIBRARIES x ... [TIMEOUT seconds] [COST n] [APART x.cpp ...]): one GoogleTest executable,
 # each of its tests a ctest test, parametrised ones under the names their suites give them (not the
 # printed parameters, which may be addresses). ctest starts those of higher COST first. Tests are
-# compiled for the compiler's speed: what they test is not.
+# compiled for the compiler's speed: what they test is not. In groups (gdn_unity), but for those of
+# APART.
 # gdn_header_checks(NAME ROOT headers... LIBRARIES ...): every public header compiles alone.
 if(GDN_TESTS)
   find_package(GTest REQUIRED)
@@ -9,7 +10,7 @@ if(GDN_TESTS)
 endif()
 
 function(gdn_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;LIBRARIES;APART" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -20,6 +21,7 @@ function(gdn_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} gdn_warnings GTest::gtest_main)
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_compile_definitions(${name} PRIVATE GDN_SOURCE_DIR="${CMAKE_SOURCE_DIR}" GDN_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gdn_unity(${name} 8 APART ${ARG_APART})
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST})
 endfunction()

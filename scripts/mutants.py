@@ -223,7 +223,7 @@ class Build:
         gfx906 = any(mutant.needs("impls/hip/") for mutant in mutants)
         cuda = any(mutant.needs("impls/cuda/") for mutant in mutants)
         done = self.execute(["cmake", "--preset", "release", "-DGDN_CUDA=OFF", f"-DGDN_HIP={'AUTO' if gfx906 else 'OFF'}",
-                             f"-DGDN_CUDA_EMULATED={'ON' if cuda else 'OFF'}"], source)
+                             f"-DGDN_CUDA_EMULATED={'ON' if cuda else 'OFF'}", "-DGDN_UNITY=OFF"], source)
         if done.returncode != 0:
             raise MutantError("configuring failed: " + first_line(done.stderr))
         self.has_gfx906 = "gfx906 HIP backend: ON" in done.stdout + done.stderr
