@@ -86,7 +86,7 @@ run_sanitizer() {
   for tool in memcheck racecheck synccheck; do
     (
       if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
-          --suite sanitizer --exact-buffers >"$out/$tool.log" 2>&1; then
+          --suite sanitizer --exact-buffers --jobs 1 >"$out/$tool.log" 2>&1; then
         echo clean >"$out/$tool"
       else
         echo "failed, see $tool.log" >"$out/$tool"
