@@ -9,6 +9,7 @@
 
 #include "harness/guarded_device.h"
 #include "interface/error.h"
+#include "interface/fingerprint.h"
 
 namespace gdn {
 namespace {
@@ -177,7 +178,7 @@ struct DeviceCase::State {
     for (std::int64_t at = 0; at < buffer.memory.bytes(); at += kTransferBytes) {
       const std::int64_t n = std::min(kTransferBytes, buffer.memory.bytes() - at);
       device.upload(buffer.memory.payload<char>() + at, bytes + at, n);
-      buffer.fingerprints.push_back(fingerprint(bytes + at, n));
+      buffer.fingerprints.push_back(fingerprint_of(bytes + at, n));
     }
     return buffer.memory.payload<std::int64_t>();
   }
@@ -205,7 +206,8 @@ struct DeviceCase::State {
       const std::int64_t n = std::min(block, count - at);
       encode_part(dtype, values.data(), runs, at, n, encoded.data());
       device.upload(destination + at * width, encoded.data(), n * width);
-      if (fingerprints != nullptr) fingerprints->push_back(fingerprint(encoded.data(), n * width));
+      if (fingerprints != nullptr)
+        fingerprints->push_back(fingerprint_of(encoded.data(), n * width));
     }
   }
 
@@ -253,13 +255,11 @@ struct DeviceCase::State {
   }
 
   void require_unchanged(const Buffer& buffer) const {
-    std::vector<unsigned char> seen(
-        static_cast<std::size_t>(std::min(kTransferBytes, buffer.memory.bytes())));
     std::size_t block = 0;
     for (std::int64_t at = 0; at < buffer.memory.bytes(); at += kTransferBytes, ++block) {
       const std::int64_t n = std::min(kTransferBytes, buffer.memory.bytes() - at);
-      device.download(seen.data(), buffer.memory.payload<char>() + at, n);
-      if (fingerprint(seen.data(), n) != buffer.fingerprints.at(block)) {
+      const char* const bytes = buffer.memory.payload<char>() + at;
+      if (device.fingerprint(bytes, n) != buffer.fingerprints.at(block)) {
         throw Error(ErrorKind::device_failure,
                     "the input '" + buffer.name + "' was written to (within bytes " +
                         std::to_string(at) + ".." + std::to_string(at + n - 1) + ")");

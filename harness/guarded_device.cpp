@@ -58,24 +58,6 @@ void GuardedBuffer::check(Device& device, const std::string& name) const {
   }
 }
 
-std::uint64_t fingerprint(const unsigned char* data, std::int64_t bytes) {
-  std::uint64_t lanes[4] = {1, 2, 3, 4};
-  const auto step = [](std::uint64_t lane, std::uint64_t word) {
-    lane = (lane ^ word) * 0x9E3779B97F4A7C15ull;
-    return lane ^ (lane >> 29);
-  };
-  std::int64_t at = 0;
-  for (; at + 32 <= bytes; at += 32) {
-    for (int i = 0; i < 4; ++i) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, data + at + 8 * i, 8);
-      lanes[i] = step(lanes[i], word);
-    }
-  }
-  for (; at < bytes; ++at) lanes[0] = step(lanes[0], data[at]);
-  return step(step(step(lanes[0], lanes[1]), lanes[2]), lanes[3]);
-}
-
 DeviceBuffer GuardedDevice::allocate(std::int64_t bytes) {
   GuardedBuffer buffer(inner_, bytes);
   void* data = buffer.data();

@@ -43,9 +43,6 @@ class GuardedBuffer {
 /// read past the end only without them.
 void use_exact_buffers(bool exact);
 
-/// 64 bits of everything in a block, to see whether an input changed.
-std::uint64_t fingerprint(const unsigned char* data, std::int64_t bytes);
-
 /// A device whose allocations are poisoned and guarded: what plans allocate their workspaces from
 /// in a verified run.
 class GuardedDevice final : public ForwardingDevice {

@@ -289,7 +289,7 @@ double verification_work(const Problem& problem, const VerifyOptions& options,
 }
 
 std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes) {
-  constexpr double kCases = 6;  // with their outputs: itself, another's, parts, what is compared
+  constexpr double kCases = 12;  // with their outputs: itself, another's, parts, what is compared
   const double bytes = kCases * static_cast<double>(host_bytes_needed(problem)) +
                        2 * static_cast<double>(workspace_bytes);
   return static_cast<std::int64_t>(std::min(bytes, 9e18));

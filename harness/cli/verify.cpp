@@ -166,7 +166,7 @@ class Verify : public Command {
         ->group(how);
     app.add_option("--jobs", jobs_,
                    "problems verified side by side, each on a stream of its own (default: on a "
-                   "GPU as many as processors, 16 at most; else 1)")
+                   "GPU half the processors, 12 at most; else 1)")
         ->check(CLI::PositiveNumber)
         ->group(how);
     app.add_option("--largest", largest_,
@@ -315,7 +315,7 @@ class Verify : public Command {
   int jobs_for(const DeviceInfo& info) const {
     if (jobs_ > 0) return jobs_;
     const bool gpu = info.backend == "cuda" || info.backend == "hip";
-    return gpu ? std::min(processors(), kMostJobs) : 1;
+    return gpu ? std::clamp(processors() / 2, 1, kMostJobs) : 1;
   }
 
   static std::int64_t memory_for_jobs(const DeviceInfo& info) {
@@ -490,7 +490,7 @@ class Verify : public Command {
     return failed + limits_gone_ > 0 ? 1 : 0;
   }
 
-  static constexpr int kMostJobs = 16;
+  static constexpr int kMostJobs = 12;
 
   AxisOptions axes_;
   VerifyOptions options_ = VerifyOptions::all_invariances();

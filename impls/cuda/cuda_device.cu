@@ -11,6 +11,8 @@
 #include "cuda/ceilings.h"
 #include "cuda/check.h"
 #include "cuda/cuda_device.h"
+#include "cuda/fingerprint.h"
+#include "cuda/staging.h"
 #include "cuda/stream_timer.h"
 #include "cuda/telemetry.h"
 #include "interface/error.h"
@@ -100,6 +102,7 @@ class CudaDevice final : public Device {
     cudaSetDevice(index_);
     timer_.reset();
     if (flush_buffer_ != nullptr) release(flush_buffer_);
+    if (fingerprint_ != nullptr) release(fingerprint_);
     cudaStreamDestroy(stream_);
   }
 
@@ -122,15 +125,26 @@ class CudaDevice final : public Device {
   }
 
   void upload(void* destination, const void* source, std::int64_t bytes) override {
-    copy(destination, source, bytes, cudaMemcpyHostToDevice);
-    synchronize();
+    activate();
+    staging_.upload(destination, source, bytes, stream_);
   }
   void download(void* destination, const void* source, std::int64_t bytes) override {
-    copy(destination, source, bytes, cudaMemcpyDeviceToHost);
-    synchronize();
+    activate();
+    staging_.download(destination, source, bytes, stream_);
+  }
+  std::uint64_t fingerprint(const void* data, std::int64_t bytes) override {
+    activate();
+    if (fingerprint_ == nullptr) fingerprint_ = allocate_raw(sizeof(std::uint64_t));
+    enqueue_fingerprint(data, bytes, static_cast<std::uint64_t*>(fingerprint_), stream_);
+    std::uint64_t sum = 0;
+    download(&sum, fingerprint_, sizeof sum);
+    return sum;
   }
   void copy_async(void* destination, const void* source, std::int64_t bytes) override {
-    copy(destination, source, bytes, cudaMemcpyDeviceToDevice);
+    if (bytes == 0) return;
+    activate();
+    GDN_CUDA_CHECK(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes),
+                                   cudaMemcpyDeviceToDevice, stream_));
   }
 
   void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
@@ -250,19 +264,14 @@ class CudaDevice final : public Device {
     return data;
   }
 
-  void copy(void* destination, const void* source, std::int64_t bytes, cudaMemcpyKind kind) {
-    if (bytes == 0) return;
-    activate();
-    GDN_CUDA_CHECK(
-        cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), kind, stream_));
-  }
-
   int index_;
   DeviceInfo info_;
   std::string pci_bus_id_;
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;  // of the process; null where the device has none
   void* flush_buffer_ = nullptr;
+  void* fingerprint_ = nullptr;
+  Staging staging_;
   std::unique_ptr<StreamTimer> timer_;
 };
 

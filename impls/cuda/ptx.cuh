@@ -43,8 +43,10 @@ __device__ __forceinline__ void wait_copies() {
 
 // ---- barriers for warps of different roles, which pass them from different places in the code
 
-/// Of the whole block.
-__device__ __forceinline__ void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
+/// Of the whole block, counted: __syncthreads() would have to be one and the same for all warps.
+__device__ __forceinline__ void block_barrier() {
+  asm volatile("bar.sync 0, %0;" ::"r"(blockDim.x) : "memory");
+}
 
 /// Of `num_threads` threads of whole warps; `name` is 1 .. 15.
 template <int name>

@@ -79,9 +79,13 @@ class Device {
   /// Throws Error(out_of_memory) naming the bytes asked for and free. `bytes` may be 0.
   virtual DeviceBuffer allocate(std::int64_t bytes) = 0;
   virtual std::int64_t free_memory_bytes() const = 0;
-  /// Ordered after everything enqueued before; returns when the copy is done.
+  /// Ordered after everything enqueued before. upload() returns when `source` may change again,
+  /// which may be before what is enqueued after it can begin; download() when the copy is done.
   virtual void upload(void* destination, const void* source, std::int64_t bytes) = 0;
   virtual void download(void* destination, const void* source, std::int64_t bytes) = 0;
+  /// fingerprint_of() these bytes of device memory (at a multiple of 8), after everything enqueued
+  /// before. As it is here it downloads them.
+  virtual std::uint64_t fingerprint(const void* data, std::int64_t bytes);
   /// Stream-ordered, asynchronous.
   virtual void copy_async(void* destination, const void* source, std::int64_t bytes) = 0;
   virtual void fill_async(void* destination, unsigned char byte, std::int64_t bytes) = 0;

@@ -19,6 +19,9 @@ class ForwardingDevice : public Device {
   void download(void* destination, const void* source, std::int64_t bytes) override {
     inner_.download(destination, source, bytes);
   }
+  std::uint64_t fingerprint(const void* data, std::int64_t bytes) override {
+    return inner_.fingerprint(data, bytes);
+  }
   void copy_async(void* destination, const void* source, std::int64_t bytes) override {
     inner_.copy_async(destination, source, bytes);
   }

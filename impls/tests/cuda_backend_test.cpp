@@ -2,6 +2,7 @@
 // device interface, the float64 recurrence on the GPU, and what needs sizes or strides of its own.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "harness/product_time.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
+#include "interface/fingerprint.h"
 #include "reference/reference.h"
 
 namespace gdn {
@@ -87,6 +89,40 @@ TEST_F(OnCuda, CopiesAndFillsAreOrdered) {
   EXPECT_TRUE(same_bits(back, values));
   device().download(back.data(), a.data(), bytes);
   EXPECT_TRUE(same_bits(back, std::vector<float>(values.size(), 0.0f)));
+}
+
+std::vector<unsigned char> counted_bytes(std::int64_t count) {
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<unsigned char>(i ^ (i >> 8) ^ (i >> 16));
+  }
+  return bytes;
+}
+
+// What is staged goes in blocks of 1 MiB; the source may change as soon as upload() returns.
+TEST_F(OnCuda, CopiesOfAnySizeArriveWhole) {
+  constexpr std::int64_t kBlock = std::int64_t{1} << 20;
+  for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{7}, kBlock - 1,
+                                   kBlock, kBlock + 1, 2 * kBlock + 5, 7 * kBlock}) {
+    const std::vector<unsigned char> values = counted_bytes(count);
+    std::vector<unsigned char> source = values;
+    const DeviceBuffer buffer = device().allocate(count);
+    device().upload(buffer.data(), source.data(), count);
+    std::fill(source.begin(), source.end(), static_cast<unsigned char>(0xee));
+    std::vector<unsigned char> back(values.size());
+    device().download(back.data(), buffer.data(), count);
+    EXPECT_EQ(back == values, true) << count << " bytes";
+  }
+}
+
+TEST_F(OnCuda, FingerprintsAreThoseOfTheHost) {
+  for (const std::int64_t count : {1, 7, 8, 9, 64, 2047, 4096, 1'000'003, 9'000'001}) {
+    std::vector<unsigned char> values = counted_bytes(count);
+    const DeviceBuffer buffer = device().allocate(count);
+    device().upload(buffer.data(), values.data(), count);
+    EXPECT_EQ(device().fingerprint(buffer.data(), count), fingerprint_of(values.data(), count))
+        << count << " bytes";
+  }
 }
 
 TEST_F(OnCuda, OutOfMemoryNamesBytesAskedAndFree) {

@@ -396,7 +396,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
         preparation.prepare(i, static_cast<int>(i % 2));
         __syncwarp();
       }
-      __syncthreads();
+      block_barrier();
     }
     return;
   }
@@ -417,7 +417,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
   const int own_column = first_column + group.own_column();
   const bool stores = group.holds_output() && work.column + own_column < p.value_head_dim;
 
-  __syncthreads();  // tile 0 is prepared
+  block_barrier();  // tile 0 is prepared
   for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
     const int buffer = static_cast<int>(tile % 2);
     const std::int64_t first = tile * kTile;
@@ -449,7 +449,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
             p.output_dtype, fmaf(scalars.decayed, sum, scalars.query_key * column_correction));
       }
     }
-    __syncthreads();
+    block_barrier();
   }
 #pragma unroll
   for (int w = 0; w < kWidth; ++w) {
