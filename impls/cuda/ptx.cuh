@@ -43,12 +43,12 @@ __device__ __forceinline__ void wait_copies() {
 
 // ---- barriers for warps of different roles, which pass them from different places in the code
 
-/// Of the whole block, counted: __syncthreads() would have to be one and the same for all warps.
-__device__ __forceinline__ void block_barrier() {
-  asm volatile("bar.sync 0, %0;" ::"r"(blockDim.x) : "memory");
-}
+/// Of the whole block. Not bar.sync, which is barrier.sync.aligned: all threads that meet would
+/// have to execute one and the same instruction (PTX ISA, "barrier"; compute-sanitizer's
+/// synccheck).
+__device__ __forceinline__ void block_barrier() { asm volatile("barrier.sync 0;" ::: "memory"); }
 
-/// Of `num_threads` threads of whole warps; `name` is 1 .. 15.
+/// Of `num_threads` threads of whole warps, all at the same place in the code; `name` is 1 .. 15.
 template <int name>
 __device__ __forceinline__ void named_barrier(int num_threads) {
   asm volatile("bar.sync %0, %1;" ::"n"(name), "r"(num_threads) : "memory");

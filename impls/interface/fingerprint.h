@@ -22,6 +22,7 @@ GDN_HOST_AND_DEVICE inline std::uint64_t mixed_word(std::uint64_t word, std::uin
 }
 
 /// The sum of mixed_word over `bytes` bytes at any alignment, the last word filled up with zeros.
-std::uint64_t fingerprint_of(const void* data, std::int64_t bytes);
+/// Of parts whose words are counted on from `first_word`, the sum is the fingerprint of the whole.
+std::uint64_t fingerprint_of(const void* data, std::int64_t bytes, std::int64_t first_word = 0);
 
 }  // namespace gdn

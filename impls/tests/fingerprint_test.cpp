@@ -36,6 +36,14 @@ TEST(Fingerprint, WordsThatChangePlacesShow) {
   EXPECT_NE(fingerprint_of(words.data(), 32), before);
 }
 
+TEST(Fingerprint, PartsAddUpToTheWhole) {
+  std::vector<unsigned char> bytes(45);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(3 * i + 1);
+  EXPECT_EQ(fingerprint_of(bytes.data(), 45), fingerprint_of(bytes.data(), 16) +
+                                                  fingerprint_of(bytes.data() + 16, 24, 2) +
+                                                  fingerprint_of(bytes.data() + 40, 5, 5));
+}
+
 TEST(Fingerprint, ReadsAtAnyAlignmentAndNoFurther) {
   std::vector<unsigned char> bytes(40, 9);
   const std::uint64_t before = fingerprint_of(bytes.data() + 3, 29);
