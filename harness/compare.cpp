@@ -190,19 +190,19 @@ void judge_time(const Side& a, const Side& b, const CompareOptions& options, Row
   row.b_ms = interval_of(b, &Run::times_ms);
   const bool untimed = row.mode == kVerifyMode;
   if (untimed && a.first_ok() != nullptr && b.first_ok() != nullptr) {
-    row.verdict = Verdict::untimed;
+    row.verdict = SpeedVerdict::untimed;
     row.reason = "not timed; errors compared";
     return;
   }
   if (row.a_ms.count == 0 || row.b_ms.count == 0) {
-    row.verdict = Verdict::missing;
+    row.verdict = SpeedVerdict::missing;
     row.reason = row.b_ms.count == 0 || b.first_ok() == nullptr ? missing_reason("B", b)
                                                                 : missing_reason("A", a);
     row.inconclusive = a.first_ok() != nullptr;
     return;
   }
   if (modelled(a) != modelled(b)) {
-    row.verdict = Verdict::ambiguous;
+    row.verdict = SpeedVerdict::ambiguous;
     row.inconclusive = true;
     row.reason = fmt::format("{} is modelled and {} measured: they are not compared",
                              modelled(a) ? "A" : "B", modelled(a) ? "B" : "A");
@@ -214,7 +214,7 @@ void judge_time(const Side& a, const Side& b, const CompareOptions& options, Row
   row.change_low = change.low;
   row.change_high = change.high;
 
-  row.verdict = Verdict::ambiguous;
+  row.verdict = SpeedVerdict::ambiguous;
   row.inconclusive = true;
   if (std::isnan(change.low)) {
     row.reason = options.paired
@@ -236,7 +236,7 @@ void judge_time(const Side& a, const Side& b, const CompareOptions& options, Row
   if (!slower && !faster) {
     const bool same = change.low >= -tolerance && change.high <= tolerance;
     if (same) {
-      row.verdict = Verdict::same;
+      row.verdict = SpeedVerdict::same;
       row.inconclusive = false;
       row.reason = fmt::format("{}, within {:g} %", range_text(change), 100 * tolerance);
     } else {
@@ -257,7 +257,7 @@ void judge_time(const Side& a, const Side& b, const CompareOptions& options, Row
                              range_text(change), range_text(cycles));
     return;
   }
-  row.verdict = slower ? Verdict::slower : Verdict::faster;
+  row.verdict = slower ? SpeedVerdict::slower : SpeedVerdict::faster;
   row.inconclusive = false;
   row.reason = fmt::format("{}, beyond {:g} %{}", range_text(change), 100 * tolerance,
                            clocks_known ? ", in clock cycles too" : "");
@@ -343,22 +343,22 @@ void require_common_device(const std::vector<StoredRows>& a, const std::vector<S
 
 }  // namespace
 
-std::string to_string(Verdict verdict) {
+std::string to_string(SpeedVerdict verdict) {
   switch (verdict) {
-    case Verdict::same:
+    case SpeedVerdict::same:
       return "same";
-    case Verdict::faster:
+    case SpeedVerdict::faster:
       return "faster";
-    case Verdict::slower:
+    case SpeedVerdict::slower:
       return "slower";
-    case Verdict::ambiguous:
+    case SpeedVerdict::ambiguous:
       return "ambiguous";
-    case Verdict::missing:
+    case SpeedVerdict::missing:
       return "missing";
-    case Verdict::untimed:
+    case SpeedVerdict::untimed:
       return "untimed";
   }
-  throw_bad_input("Verdict holds a value without a name");
+  throw_bad_input("SpeedVerdict holds a value without a name");
 }
 
 MedianInterval median_interval(std::vector<double> samples, bool exact) {
@@ -383,7 +383,7 @@ MedianInterval median_interval(std::vector<double> samples, bool exact) {
   return interval;
 }
 
-std::int64_t CompareResult::count(Verdict verdict) const {
+std::int64_t CompareResult::count(SpeedVerdict verdict) const {
   return std::count_if(rows.begin(), rows.end(),
                        [&](const RowComparison& row) { return row.verdict == verdict; });
 }
@@ -393,7 +393,7 @@ int CompareResult::exit_code() const {
   if (any([](const RowComparison& row) { return row.numeric_regression; })) {
     return kExitNumericRegression;
   }
-  if (count(Verdict::slower) > 0) return kExitSpeedRegression;
+  if (count(SpeedVerdict::slower) > 0) return kExitSpeedRegression;
   if (any([](const RowComparison& row) { return row.inconclusive; })) return kExitInconclusive;
   return 0;
 }

@@ -57,7 +57,7 @@ struct MedianInterval {
 /// No samples: not known(). Throws Error(bad_input) naming a sample that is not finite.
 MedianInterval median_interval(std::vector<double> samples, bool exact = false);
 
-enum class Verdict {
+enum class SpeedVerdict {
   same,
   faster,
   slower,
@@ -65,7 +65,7 @@ enum class Verdict {
   missing,  ///< one side has no such row, or no time for it
   untimed   ///< verified on both sides and timed on neither: only errors are compared
 };
-std::string to_string(Verdict verdict);
+std::string to_string(SpeedVerdict verdict);
 
 struct CompareOptions {
   double tolerance = 0.015;     ///< relative; 0.015 is 1.5 %
@@ -80,7 +80,7 @@ struct RowComparison {
   std::string mode;
   std::string device;
 
-  Verdict verdict = Verdict::missing;
+  SpeedVerdict verdict = SpeedVerdict::missing;
   std::string reason;  ///< in words
   MedianInterval a_ms;
   MedianInterval b_ms;
@@ -97,7 +97,7 @@ struct RowComparison {
 struct CompareResult {
   std::vector<RowComparison> rows;  ///< in A's order, rows that only B has last
   std::vector<std::string> notes;   ///< what else differs: sources, driver, host threads, devices
-  std::int64_t count(Verdict verdict) const;
+  std::int64_t count(SpeedVerdict verdict) const;
   /// 1 a numeric regression; else 4 a row is slower; else 5 a row is inconclusive; else 0.
   int exit_code() const;
 };

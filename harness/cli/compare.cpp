@@ -143,13 +143,14 @@ class Compare : public Command {
 
   bool is_listed(const RowComparison& row) const {
     return !changed_ || row.numeric_regression ||
-           (row.verdict != Verdict::same && row.verdict != Verdict::untimed);
+           (row.verdict != SpeedVerdict::same && row.verdict != SpeedVerdict::untimed);
   }
 
   std::string summary(const CompareResult& result) const {
     std::string text;
-    for (const Verdict verdict : {Verdict::same, Verdict::faster, Verdict::slower,
-                                  Verdict::ambiguous, Verdict::missing, Verdict::untimed}) {
+    for (const SpeedVerdict verdict :
+         {SpeedVerdict::same, SpeedVerdict::faster, SpeedVerdict::slower, SpeedVerdict::ambiguous,
+          SpeedVerdict::missing, SpeedVerdict::untimed}) {
       if (result.count(verdict) == 0) continue;
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", result.count(verdict),
                           to_string(verdict));

@@ -63,7 +63,7 @@ struct Case {
 // What the stopping rule leaves: few quiet samples, or many noisy ones.
 const std::vector<Case> kCases = {{0.002, 10}, {0.004, 32}, {0.01, 100}, {0.02, 400}};
 
-int count_verdicts(Verdict wanted, double slowdown, int repeats) {
+int count_verdicts(SpeedVerdict wanted, double slowdown, int repeats) {
   std::mt19937_64 generator(kSeed);
   StoredRows a;
   StoredRows b;
@@ -80,30 +80,31 @@ int count_verdicts(Verdict wanted, double slowdown, int repeats) {
 
 TEST(Compare, RepeatedDrawsOfOneDistributionAreTheSameInAtLeast95Percent) {
   const int total = 4 * 250;
-  EXPECT_GE(count_verdicts(Verdict::same, 1.0, 250), total * 95 / 100) << "seed " << kSeed;
-  EXPECT_EQ(count_verdicts(Verdict::slower, 1.0, 250), 0) << "seed " << kSeed;
-  EXPECT_EQ(count_verdicts(Verdict::faster, 1.0, 250), 0) << "seed " << kSeed;
+  EXPECT_GE(count_verdicts(SpeedVerdict::same, 1.0, 250), total * 95 / 100) << "seed " << kSeed;
+  EXPECT_EQ(count_verdicts(SpeedVerdict::slower, 1.0, 250), 0) << "seed " << kSeed;
+  EXPECT_EQ(count_verdicts(SpeedVerdict::faster, 1.0, 250), 0) << "seed " << kSeed;
 }
 
 TEST(Compare, APlantedSlowdownOfThreePercentIsFound) {
   const int total = 4 * 250;
-  EXPECT_GE(count_verdicts(Verdict::slower, 1.03, 250), total * 95 / 100) << "seed " << kSeed;
-  EXPECT_EQ(count_verdicts(Verdict::same, 1.03, 250), 0) << "seed " << kSeed;
-  EXPECT_GE(count_verdicts(Verdict::faster, 1 / 1.03, 250), total * 95 / 100) << "seed " << kSeed;
+  EXPECT_GE(count_verdicts(SpeedVerdict::slower, 1.03, 250), total * 95 / 100) << "seed " << kSeed;
+  EXPECT_EQ(count_verdicts(SpeedVerdict::same, 1.03, 250), 0) << "seed " << kSeed;
+  EXPECT_GE(count_verdicts(SpeedVerdict::faster, 1 / 1.03, 250), total * 95 / 100)
+      << "seed " << kSeed;
 }
 
 TEST(Compare, ScatteredSamplesAreAmbiguousNotTheSame) {
   std::mt19937_64 generator(kSeed);
   const RowComparison row =
       compare_one(one_row(draw(generator, 1, 0.2, 12)), one_row(draw(generator, 1, 0.2, 12)));
-  EXPECT_EQ(row.verdict, Verdict::ambiguous) << row.reason;
+  EXPECT_EQ(row.verdict, SpeedVerdict::ambiguous) << row.reason;
   EXPECT_NE(row.reason.find("more samples"), std::string::npos) << row.reason;
 }
 
 TEST(Compare, FewSamplesThatScatterOverAllSizesAreAmbiguous) {
   const StoredRows a = one_row({{0.1, 0}, {9, 0}, {0.2, 0}});
   const RowComparison row = compare_one(a, a);
-  EXPECT_EQ(row.verdict, Verdict::ambiguous);
+  EXPECT_EQ(row.verdict, SpeedVerdict::ambiguous);
   EXPECT_NE(row.reason.find("too scattered"), std::string::npos) << row.reason;
   const StoredRows zero = one_row({{0, 0}, {0, 0}, {0, 0}});
   EXPECT_NE(compare_one(zero, zero).reason.find("too coarse"), std::string::npos);
@@ -156,10 +157,11 @@ TEST(MedianInterval, ASingleSampleHasNoneUnlessItIsExact) {
 TEST(Compare, ModelledTimesAreExact) {
   Row row = timed_row("p");
   row.modelled_time = 1;
-  EXPECT_EQ(compare_one(one_row({{1, 0}}, row), one_row({{1, 0}}, row)).verdict, Verdict::same);
+  EXPECT_EQ(compare_one(one_row({{1, 0}}, row), one_row({{1, 0}}, row)).verdict,
+            SpeedVerdict::same);
   EXPECT_EQ(compare_one(one_row({{1, 0}}, row), one_row({{1.03, 0}}, row)).verdict,
-            Verdict::slower);
-  EXPECT_EQ(compare_one(one_row({{1, 0}}), one_row({{1, 0}})).verdict, Verdict::ambiguous);
+            SpeedVerdict::slower);
+  EXPECT_EQ(compare_one(one_row({{1, 0}}), one_row({{1, 0}})).verdict, SpeedVerdict::ambiguous);
 }
 
 TEST(Compare, AModelledTimeIsNotComparedWithAMeasuredOne) {
@@ -172,7 +174,7 @@ TEST(Compare, AModelledTimeIsNotComparedWithAMeasuredOne) {
   options.across_devices = true;
   for (const double time_ms : {0.5, 1.0, 2.0}) {
     const RowComparison row = compare_one(measured, one_row({{time_ms, 0}}, modelled), options);
-    EXPECT_EQ(row.verdict, Verdict::ambiguous) << time_ms;
+    EXPECT_EQ(row.verdict, SpeedVerdict::ambiguous) << time_ms;
     EXPECT_TRUE(row.inconclusive) << time_ms;
     EXPECT_NE(row.reason.find("B is modelled and A measured"), std::string::npos) << row.reason;
   }
@@ -183,10 +185,10 @@ TEST(Compare, ALowerClockIsNoSlowdown) {
   const StoredRows a = one_row(draw(generator, 1, 0.002, 50, 1980));
   const RowComparison clock =
       compare_one(a, one_row(draw(generator, 1.05, 0.002, 50, 1980 / 1.05)));
-  EXPECT_EQ(clock.verdict, Verdict::ambiguous) << clock.reason;
+  EXPECT_EQ(clock.verdict, SpeedVerdict::ambiguous) << clock.reason;
   EXPECT_NE(clock.reason.find("clock differed"), std::string::npos) << clock.reason;
   const RowComparison kernel = compare_one(a, one_row(draw(generator, 1.05, 0.002, 50, 1980)));
-  EXPECT_EQ(kernel.verdict, Verdict::slower) << kernel.reason;
+  EXPECT_EQ(kernel.verdict, SpeedVerdict::slower) << kernel.reason;
 }
 
 TEST(Compare, ProcessesAreTheSamplesWhereThereAreSeveral) {
@@ -201,11 +203,11 @@ TEST(Compare, ProcessesAreTheSamplesWhereThereAreSeveral) {
   };
   const CompareResult scattered =
       compare(processes({1.0, 1.04, 0.98}), processes({1.05, 1.0, 1.07}));
-  EXPECT_EQ(scattered.rows.at(0).verdict, Verdict::ambiguous) << scattered.rows.at(0).reason;
+  EXPECT_EQ(scattered.rows.at(0).verdict, SpeedVerdict::ambiguous) << scattered.rows.at(0).reason;
   EXPECT_EQ(scattered.rows.at(0).a_ms.count, 3);
   const CompareResult quiet =
       compare(processes({1.0, 1.001, 0.999}), processes({1.03, 1.031, 1.0295}));
-  EXPECT_EQ(quiet.rows.at(0).verdict, Verdict::slower) << quiet.rows.at(0).reason;
+  EXPECT_EQ(quiet.rows.at(0).verdict, SpeedVerdict::slower) << quiet.rows.at(0).reason;
 }
 
 TEST(Compare, GrownErrorsAndFailedChecksAreNumericRegressions) {
@@ -246,10 +248,10 @@ TEST(Compare, RowsOfOneSideAreMissing) {
   const StoredRows one = both;
   both.add(timed_row("q"), draw(generator, 1, 0.002, 50));
   const CompareResult gone = compare({both}, {one});
-  EXPECT_EQ(gone.count(Verdict::missing), 1);
+  EXPECT_EQ(gone.count(SpeedVerdict::missing), 1);
   EXPECT_EQ(gone.exit_code(), kExitInconclusive) << "what was measured no longer is";
   const CompareResult added = compare({one}, {both});
-  EXPECT_EQ(added.count(Verdict::missing), 1);
+  EXPECT_EQ(added.count(SpeedVerdict::missing), 1);
   EXPECT_EQ(added.exit_code(), 0);
   EXPECT_THROW(compare({one}, {one_row({}, timed_row("r"))}), Error) << "no row in common";
 }
@@ -257,7 +259,7 @@ TEST(Compare, RowsOfOneSideAreMissing) {
 TEST(Compare, VerifiedRowsCompareErrorsAlone) {
   Row row = timed_row("p");
   row.mode = kVerifyMode;
-  EXPECT_EQ(compare_one(one_row({}, row), one_row({}, row)).verdict, Verdict::untimed);
+  EXPECT_EQ(compare_one(one_row({}, row), one_row({}, row)).verdict, SpeedVerdict::untimed);
   Row grown = row;
   grown.state_relative_l2 = 1e-4;
   EXPECT_TRUE(compare_one(one_row({}, row), one_row({}, grown)).numeric_regression);
@@ -278,7 +280,7 @@ TEST(Compare, DifferentDevicesAreRefusedUnlessAskedFor) {
   CompareOptions options;
   options.across_devices = true;
   const CompareResult result = compare({a}, {b}, options);
-  EXPECT_EQ(result.rows.at(0).verdict, Verdict::same);
+  EXPECT_EQ(result.rows.at(0).verdict, SpeedVerdict::same);
   EXPECT_NE(result.notes.at(0).find("DEVICES DIFFER"), std::string::npos) << result.notes.at(0);
 }
 
@@ -288,7 +290,7 @@ TEST(Compare, TheLatestRowOfAFileCounts) {
   Row later = timed_row("p");
   later.date = "2026-01-02T00:00:00Z";
   again.add(later, draw(generator, 1, 0.002, 50));
-  EXPECT_EQ(compare_one(one_row(draw(generator, 1, 0.002, 50)), again).verdict, Verdict::same);
+  EXPECT_EQ(compare_one(one_row(draw(generator, 1, 0.002, 50)), again).verdict, SpeedVerdict::same);
 }
 
 }  // namespace

@@ -118,17 +118,18 @@ TEST(Paired, RunsBothBuildsAlternatelyWithTheSameSweep) {
 
 TEST(Paired, OneBuildTwiceIsTheSameInAtLeast95Percent) {
   const CompareResult result = judged(run_fakes(8, 1.0));
-  EXPECT_GE(result.count(Verdict::same), kRows * 95 / 100) << "seed " << kSeed;
-  EXPECT_EQ(result.count(Verdict::slower) + result.count(Verdict::faster), 0) << "seed " << kSeed;
+  EXPECT_GE(result.count(SpeedVerdict::same), kRows * 95 / 100) << "seed " << kSeed;
+  EXPECT_EQ(result.count(SpeedVerdict::slower) + result.count(SpeedVerdict::faster), 0)
+      << "seed " << kSeed;
 }
 
 TEST(Paired, APlantedSlowdownOfThreePercentIsFoundUnderDrift) {
   const PairedRuns runs = run_fakes(8, 1.03);
   const CompareResult result = judged(runs);
-  EXPECT_GE(result.count(Verdict::slower), kRows * 95 / 100) << "seed " << kSeed;
+  EXPECT_GE(result.count(SpeedVerdict::slower), kRows * 95 / 100) << "seed " << kSeed;
   EXPECT_EQ(result.exit_code(), kExitSpeedRegression);
   // Not paired, the drift between the turns leaves nothing to say.
-  EXPECT_EQ(compare(runs.a, runs.b).count(Verdict::ambiguous), kRows);
+  EXPECT_EQ(compare(runs.a, runs.b).count(SpeedVerdict::ambiguous), kRows);
 }
 
 TEST(Paired, SidesOfDifferentLengthAreRefused) {
@@ -142,7 +143,7 @@ TEST(Paired, APairWithoutARowIsNoSample) {
   PairedRuns runs = run_fakes(2, 1.0);
   runs.b[1].rows.clear();
   const CompareResult result = judged(runs);
-  EXPECT_EQ(result.count(Verdict::ambiguous), kRows);
+  EXPECT_EQ(result.count(SpeedVerdict::ambiguous), kRows);
   EXPECT_NE(result.rows.at(0).reason.find("fewer than two pairs"), std::string::npos)
       << result.rows.at(0).reason;
 }

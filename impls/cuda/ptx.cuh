@@ -43,10 +43,11 @@ __device__ __forceinline__ void wait_copies() {
 
 // ---- barriers for warps of different roles, which pass them from different places in the code
 
-/// Of the whole block. Not bar.sync, which is barrier.sync.aligned: all threads that meet would
-/// have to execute one and the same instruction (PTX ISA, "barrier"; compute-sanitizer's
-/// synccheck).
-__device__ __forceinline__ void block_barrier() { asm volatile("barrier.sync 0;" ::: "memory"); }
+/// Of the whole block: the threads of a warp pass it at one place, warps at several (PTX ISA,
+/// "barrier": .aligned, as bar.sync is, speaks of a warp). compute-sanitizer's synccheck asks for
+/// one place for all warps and reports it. The unaligned barrier.sync, which it accepts, costs
+/// recurrent_staged spills.
+__device__ __forceinline__ void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 /// Of `num_threads` threads of whole warps, all at the same place in the code; `name` is 1 .. 15.
 template <int name>
