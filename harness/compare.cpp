@@ -62,7 +62,8 @@ struct Side {
   }
 };
 
-Run run_of(const StoredRows& stored, const Row& row, std::size_t process) {
+// Times and cycles `times_longer` what they were.
+Run run_of(const StoredRows& stored, const Row& row, std::size_t process, double times_longer) {
   Run run{&row, process, {}, {}};
   if (!row.ok()) return run;  // times of wrong outputs are no times
   const std::vector<TimeSample> samples = stored.samples_of(row);
@@ -77,6 +78,8 @@ Run run_of(const StoredRows& stored, const Row& row, std::size_t process) {
     }
     run.cycles.push_back(samples[i].time_ms * samples[i].clock_mhz * 1e3);
   }
+  for (double& time_ms : run.times_ms) time_ms *= times_longer;
+  for (double& cycles : run.cycles) cycles *= times_longer;
   return run;
 }
 
@@ -89,7 +92,8 @@ struct Sides {
   std::map<std::string, Side> sides;
 };
 
-Sides gather(const std::vector<StoredRows>& processes, bool across_devices) {
+Sides gather(const std::vector<StoredRows>& processes, bool across_devices,
+             double times_longer = 1) {
   Sides result;
   for (std::size_t process = 0; process < processes.size(); ++process) {
     const StoredRows& stored = processes[process];
@@ -112,7 +116,7 @@ Sides gather(const std::vector<StoredRows>& processes, bool across_devices) {
     for (const std::string& name : order) {
       const auto [side, inserted] = result.sides.try_emplace(name);
       if (inserted) result.order.push_back(name);
-      side->second.runs.push_back(run_of(stored, *latest.at(name), process));
+      side->second.runs.push_back(run_of(stored, *latest.at(name), process, times_longer));
     }
   }
   return result;
@@ -406,7 +410,7 @@ CompareResult compare(const std::vector<StoredRows>& a, const std::vector<Stored
   }
   if (!options.across_devices) require_common_device(a, b);
   const Sides of_a = gather(a, options.across_devices);
-  const Sides of_b = gather(b, options.across_devices);
+  const Sides of_b = gather(b, options.across_devices, 1 + options.planted_slowdown);
 
   CompareResult result;
   bool common = false;

@@ -72,6 +72,7 @@ struct CompareOptions {
   double error_growth = 2.0;    ///< an error of B may be this many times A's
   bool across_devices = false;  ///< compare rows of different devices
   bool paired = false;          ///< process i of A and of B ran one after the other
+  double planted_slowdown = 0;  ///< B is judged as if it took this much longer; 0.03 is 3 %
 };
 
 struct RowComparison {

@@ -44,8 +44,10 @@ for name in "${wanted[@]}"; do
     estimate) part estimate estimate "${how[@]}" --quiet ;;
     repeats)
       sweep="${how[*]} --min-samples 20 --heads 16/16 --dim 128 --seq 1x2048,4x1024 --dtype bf16 --h0 normal"
-      part repeats compare --paired 3 "$gdnbench" "$gdnbench" --quiet --sweep "$sweep"
-      printf '\nCommand: gdnbench compare --paired 3 build/gdnbench build/gdnbench --sweep "%s"\n' "$sweep" >>repeats.md ;;
+      rm -rf pairs && mkdir pairs
+      part repeats compare --paired 8 "$gdnbench" "$gdnbench" --quiet --keep pairs --sweep "$sweep"
+      printf '\nCommand: gdnbench compare --paired 8 build/gdnbench build/gdnbench --keep pairs --sweep "%s"\n' "$sweep" >>repeats.md
+      part planted compare "$(printf '%s\n' pairs/a-*.h5 | paste -sd,)" "$(printf '%s\n' pairs/b-*.h5 | paste -sd,)" --planted 3 ;;
     report)
       "$gdnbench" rows rows-*.h5 --out rows.h5 --quiet
       "$gdnbench" report rows.h5 --out report.html --quiet ;;
@@ -63,12 +65,13 @@ title() {
     errors) echo "Numeric error in units of the rounding floor" ;;
     estimate) echo "A whole model, estimated" ;;
     repeats) echo "One build compared with itself" ;;
+    planted) echo "The same measurements with a slowdown of 3 % planted" ;;
   esac
 }
 {
   echo "# Measured"
   echo
-  for name in throughput speedup chunk updates steps errors estimate repeats; do
+  for name in throughput speedup chunk updates steps errors estimate repeats planted; do
     [ -f "$name.md" ] || continue
     printf '## %s\n\n' "$(title "$name")"
     cat "$name.md"

@@ -104,6 +104,10 @@ class Compare : public Command {
     app.add_option("--tolerance", tolerance_percent_, "percent that runs of one build may differ")
         ->capture_default_str()
         ->check(CLI::Range(0.0, 100.0));
+    app.add_option("--planted", planted_percent_,
+                   "judge B as if it were this many percent slower: would these measurements show "
+                   "it?")
+        ->check(CLI::Range(-50.0, 100.0));
     app.add_option("--growth", options_.error_growth, "an error of B may be this many times A's")
         ->capture_default_str()
         ->check(CLI::Range(1.0, 100.0));
@@ -118,6 +122,7 @@ class Compare : public Command {
   int run() override {
     const TableFormat format = parse_table_format(format_);
     options_.tolerance = tolerance_percent_ / 100;
+    options_.planted_slowdown = planted_percent_ / 100;
     const CompareResult result =
         pairs_ > 0 ? compare_binaries() : compare(read_side("A", a_), read_side("B", b_), options_);
     if (json_) {
@@ -176,6 +181,10 @@ class Compare : public Command {
     }
     table.notes = result.notes;
     table.notes.push_back("A: " + a_ + ". B: " + b_);
+    if (planted_percent_ != 0) {
+      table.notes.push_back(fmt::format(
+          "B's times are taken {:g} % longer than measured (--planted)", planted_percent_));
+    }
     return table;
   }
 
@@ -211,6 +220,7 @@ class Compare : public Command {
     }
     fmt::print("{}\n", json_object({{"exit_code", std::to_string(result.exit_code())},
                                     {"tolerance", json_number(options_.tolerance)},
+                                    {"planted_slowdown", json_number(options_.planted_slowdown)},
                                     {"notes", "[" + notes + "]"},
                                     {"rows", "[" + rows + "]"}}));
   }
@@ -219,6 +229,7 @@ class Compare : public Command {
   std::string b_;
   CompareOptions options_;
   double tolerance_percent_ = 1.5;
+  double planted_percent_ = 0;
   int pairs_ = 0;  ///< 0: A and B are rows files
   std::string sweep_;
   std::string keep_;

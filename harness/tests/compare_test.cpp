@@ -191,6 +191,24 @@ TEST(Compare, ALowerClockIsNoSlowdown) {
   EXPECT_EQ(kernel.verdict, SpeedVerdict::slower) << kernel.reason;
 }
 
+// What a comparison could have shown: its own measurements, B's longer by so much.
+TEST(Compare, APlantedSlowdownIsJudgedAsOneMeasured) {
+  std::mt19937_64 generator(kSeed);
+  const StoredRows a = one_row(draw(generator, 1, 0.002, 50, 1980));
+  const StoredRows b = one_row(draw(generator, 1, 0.002, 50, 1980));
+  CompareOptions options;
+  EXPECT_EQ(compare({a}, {b}, options).rows.at(0).verdict, SpeedVerdict::same);
+  options.planted_slowdown = 0.03;
+  const RowComparison slower = compare({a}, {b}, options).rows.at(0);
+  EXPECT_EQ(slower.verdict, SpeedVerdict::slower) << slower.reason;
+  EXPECT_NEAR(slower.change, 0.03, 0.003);
+  options.planted_slowdown = 0.015;
+  EXPECT_EQ(compare({a}, {b}, options).rows.at(0).verdict, SpeedVerdict::ambiguous);
+  options.planted_slowdown = 0.03;
+  const StoredRows scattered = one_row(draw(generator, 1, 0.1, 12, 1980));
+  EXPECT_EQ(compare({a}, {scattered}, options).rows.at(0).verdict, SpeedVerdict::ambiguous);
+}
+
 TEST(Compare, ProcessesAreTheSamplesWhereThereAreSeveral) {
   std::mt19937_64 generator(kSeed);
   // Quiet within a process, 4 % between processes: no verdict from one of each, none from three.
