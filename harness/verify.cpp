@@ -201,6 +201,21 @@ VerifyOptions VerifyOptions::all_invariances() {
   return options;
 }
 
+bool VerifyOptions::runs_other_cases() const {
+  return alone || duplicates || continuation || permuted || refilled || replay || streams ||
+         isolation || every_split || token_by_token;
+}
+
+VerifyOptions VerifyOptions::of_suite_problem(const Problem& problem) const {
+  constexpr double kMostBytesOfEveryCheck = 2.5e9;
+  if (static_cast<double>(host_bytes_needed(problem)) <= kMostBytesOfEveryCheck) return *this;
+  VerifyOptions options = *this;
+  options.alone = options.duplicates = options.continuation = options.permuted = false;
+  options.refilled = options.replay = options.streams = options.isolation = false;
+  options.every_split = options.token_by_token = false;
+  return options;
+}
+
 CheckedReference::CheckedReference(const Case& inputs, const VerifyOptions& options)
     : inputs_(&inputs), options_(options) {
   validate(inputs);
@@ -272,12 +287,12 @@ VerifyResult verify(const Implementation& implementation, const Case& inputs, De
 double verification_work(const Problem& problem, const VerifyOptions& options,
                          std::int64_t implementations) {
   constexpr double kOfEveryImplementation = 1e8;  // allocations, launches and small copies
-  constexpr double kRuns = 20;                    // of all invariances but the last two
-  constexpr double kInputs = 5;                   // making and judging them, beside the reference
+  const double runs = options.runs_other_cases() ? 20 : 3;  // without the last two
+  constexpr double kInputs = 5;  // making and judging them, beside the reference
   const auto bytes = static_cast<double>(host_bytes_needed(problem));
   const double shared = kInputs * bytes + std::min(reference::evaluation_flops(problem),
                                                    options.most_reference_flops);
-  double each = kOfEveryImplementation + kRuns * bytes;
+  double each = kOfEveryImplementation + runs * bytes;
   if (options.every_split) each += 128 * bytes;
   if (options.token_by_token) {
     Problem step = problem;
@@ -288,9 +303,11 @@ double verification_work(const Problem& problem, const VerifyOptions& options,
   return shared + static_cast<double>(implementations) * each;
 }
 
-std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes) {
-  constexpr double kCases = 12;  // with their outputs: itself, another's, parts, what is compared
-  const double bytes = kCases * static_cast<double>(host_bytes_needed(problem)) +
+std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes,
+                                 const VerifyOptions& options) {
+  // With their outputs: itself, another's, parts, what is compared.
+  const double cases = options.runs_other_cases() ? 12 : 2;
+  const double bytes = cases * static_cast<double>(host_bytes_needed(problem)) +
                        2 * static_cast<double>(workspace_bytes);
   return static_cast<std::int64_t>(std::min(bytes, 9e18));
 }

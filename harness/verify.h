@@ -43,6 +43,12 @@ struct VerifyOptions {
   bool token_by_token = false;  ///< as many runs as tokens in the longest sequence
   /// Every check but the last two, which cost many runs.
   static VerifyOptions all_invariances();
+  /// Whether a check runs other cases than the one judged (all but "errors" and "repeat").
+  bool runs_other_cases() const;
+  /// As these, for a problem of a suite: where its arrays take more than 2.5 GB only "errors" and
+  /// "repeat". A batch so large is in a suite for its size (offsets, grids); what the other checks
+  /// look for does not grow with it, but their twenty runs and copies do.
+  VerifyOptions of_suite_problem(const Problem& problem) const;
   /// Reference work above which a random sample of (sequence, head) pairs is checked instead of all
   /// (the sample holds the longest sequence's first and last head; drawn with sample_seed).
   double most_reference_flops = 4e10;
@@ -117,8 +123,9 @@ double verification_work(const Problem& problem, const VerifyOptions& options,
                          std::int64_t implementations);
 
 /// Bytes that verifying implementations of such a workspace holds at most, on the host or on the
-/// device: the case, its outputs, and those of the checks that run other cases beside it.
-std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes);
+/// device: the case, its outputs twice, and what checks that run other cases hold beside them.
+std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes,
+                                 const VerifyOptions& options);
 
 /// Judges outputs made elsewhere: the "errors" check alone.
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs);

@@ -238,7 +238,7 @@ class Verify : public Command {
     VerifyOptions options = options_;
     options.every_split |= entry.every_split && !errors_only_;
     options.token_by_token |= entry.token_by_token && !errors_only_;
-    return options;
+    return suite_.empty() ? options : options.of_suite_problem(entry.problem);
   }
 
   // Of a problem that is not left out (--largest).
@@ -258,6 +258,9 @@ class Verify : public Command {
       return fmt::format("{:.1e} operations, more than {:.1e} (--largest)", operations,
                          most_operations(device.info()));
     }
+    const std::string no_room = exceeds_host_memory(problem, device.info(), host_memory());
+    if (!no_room.empty() && suite_.empty()) throw Error(ErrorKind::out_of_memory, no_room);
+    if (!no_room.empty()) return no_room;
     for (const Implementation* implementation : implementations) {
       try {
         require_memory(problem, implementation->workspace_bytes(problem), device);
@@ -314,13 +317,16 @@ class Verify : public Command {
   // A GPU waits for the host's work on each problem; on a CPU the kernels take all processors.
   int jobs_for(const DeviceInfo& info) const {
     if (jobs_ > 0) return jobs_;
-    const bool gpu = info.backend == "cuda" || info.backend == "hip";
-    return gpu ? std::clamp(processors() / 2, 1, kMostJobs) : 1;
+    return has_memory_of_its_own(info) ? std::clamp(processors() / 2, 1, kMostJobs) : 1;
   }
 
   static std::int64_t memory_for_jobs(const DeviceInfo& info) {
-    const std::int64_t host = open_device("cpu")->info().memory_bytes;
-    return std::min(host, info.memory_bytes) / 10 * 7;  // the rest: the process, and the estimate
+    return std::min(host_memory(), info.memory_bytes) / 10 * 7;  // the rest: the process, estimates
+  }
+
+  static std::int64_t host_memory() {
+    static const std::int64_t bytes = open_device("cpu")->info().memory_bytes;
+    return bytes;
   }
 
   std::int64_t memory_of(const VerificationTask& task) const {
@@ -328,7 +334,8 @@ class Verify : public Command {
     for (const Implementation* implementation : task.implementations) {
       const Problem& problem = task.entry.problem;
       if (!implementation->supports(problem)) continue;
-      most = std::max(most, verification_memory(problem, implementation->workspace_bytes(problem)));
+      most = std::max(most, verification_memory(problem, implementation->workspace_bytes(problem),
+                                                options_for(task.entry)));
     }
     return most;
   }

@@ -318,6 +318,34 @@ TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
   EXPECT_FALSE(is_left_out(fits, device, any));
 }
 
+// Of the memory of the machine a card sits in, to the byte.
+TEST(Verification, NeedsTheHostsMemoryToo) {
+  const Problem problem = Problem::parse("gated_delta:heads=2/4,dim=64,seq=5x70,h0=normal");
+  const std::int64_t least = 2 * host_bytes_needed(problem);
+  DeviceInfo device;
+  device.backend = "cuda";
+  EXPECT_EQ(exceeds_host_memory(problem, device, least), "");
+  const std::string reason = exceeds_host_memory(problem, device, least - 1);
+  EXPECT_NE(reason.find(problem.to_string()), std::string::npos) << reason;
+  EXPECT_NE(reason.find("host's memory"), std::string::npos) << reason;
+  device.backend = "cpu";  // whose own check counts the host's side
+  EXPECT_EQ(exceeds_host_memory(problem, device, least - 1), "");
+}
+
+// A batch as large as that is run twice and judged; smaller ones see every check asked for.
+TEST(Verification, OfALargeSuiteProblemIsErrorsAndRepeat) {
+  const VerifyOptions all = VerifyOptions::all_invariances();
+  const Problem small = Problem::parse("gated_delta:heads=16/32,dim=128,seq=4x8192,dtype=bf16");
+  EXPECT_TRUE(all.of_suite_problem(small).replay);
+  EXPECT_TRUE(all.of_suite_problem(small).runs_other_cases());
+  const Problem large = Problem::parse("gated_delta:heads=16/64,dim=128,seq=1x75529,dtype=bf16");
+  const VerifyOptions few = all.of_suite_problem(large);
+  EXPECT_TRUE(few.repeat);
+  EXPECT_FALSE(few.runs_other_cases());
+  EXPECT_LT(verification_memory(large, 0, few), verification_memory(large, 0, all));
+  EXPECT_LT(verification_work(large, few, 1), verification_work(large, all, 1));
+}
+
 TEST(Shards, ParseAndRefuse) {
   EXPECT_EQ(Shard::parse("2/8").index, 2);
   EXPECT_EQ(Shard::parse("2/8").count, 8);
