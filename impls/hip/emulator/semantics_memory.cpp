@@ -31,8 +31,8 @@ void load_lane(Wave& wave, const MemoryForm& form, int first, int lane,
     for (int i = 0; i < form.dwords; ++i) std::memcpy(&wave.v[first + i][lane], memory + 4 * i, 4);
     return;
   }
-  u32 value = 0;
-  std::memcpy(&value, memory, form.bytes);
+  u32 value = *memory;
+  if (form.bytes == 2) value |= u32{memory[1]} << 8;
   if (form.sign_extend) {
     const int shift = 32 - 8 * form.bytes;
     value = static_cast<u32>(static_cast<std::int32_t>(value << shift) >> shift);
@@ -49,7 +49,8 @@ void store_lane(const Wave& wave, const MemoryForm& form, int first, int lane,
     return;
   }
   const u32 value = wave.v[first][lane] >> (form.half == 2 ? 16 : 0);
-  std::memcpy(memory, &value, form.bytes);
+  memory[0] = static_cast<std::uint8_t>(value);
+  if (form.bytes == 2) memory[1] = static_cast<std::uint8_t>(value >> 8);
 }
 void mark_loaded(Wave& wave, const MemoryForm& form, int first, u64 exec, u64 defined) {
   for (int i = 0; i < register_count(form); ++i) {
@@ -65,21 +66,21 @@ void mark_loaded(Wave& wave, const MemoryForm& form, int first, u64 exec, u64 de
 void count_banks(Context& context, const u32* addresses, u64 active, int dwords) {
   const int group = dwords <= 1 ? 32 : dwords == 2 ? 16 : 8;
   for (int first = 0; first < kLanes; first += group) {
-    u32 words[32 * 4];
-    int count = 0;
+    u32 served[32][32];  // of each bank, the dwords asked for so far
+    int banks[32] = {};
+    int cycles = 0;
     for (int lane = first; lane < first + group; ++lane) {
       if (!bit(active, lane)) continue;
       for (int i = 0; i < std::max(dwords, 1); ++i) {
-        words[count++] = addresses[lane] / 4 + static_cast<u32>(i);
+        const u32 word = addresses[lane] / 4 + static_cast<u32>(i);
+        u32* const of_bank = served[word & 31];
+        int& count = banks[word & 31];
+        if (std::find(of_bank, of_bank + count, word) != of_bank + count) continue;
+        of_bank[count++] = word;
+        cycles = std::max(cycles, count);
       }
     }
-    if (count == 0) continue;
-    std::sort(words, words + count);
-    const u32* end = std::unique(words, words + count);
-    int banks[32] = {};
-    int cycles = 1;
-    for (const u32* word = words; word != end; ++word)
-      cycles = std::max(cycles, ++banks[*word & 31]);
+    if (cycles == 0) continue;
     context.counters.lds_cycles += static_cast<u64>(cycles);
     context.counters.lds_conflict_cycles += static_cast<u64>(cycles - 1);
   }
@@ -243,11 +244,23 @@ void global_addresses(Context& context, const Wave& wave, const Instruction& in,
   for (int lane = 0; lane < kLanes; ++lane) {
     addresses[lane] = base + low[lane] + (scalar_base ? 0 : u64{high[lane]} << 32);
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
+  const auto require_range = [&](int lane) {
     const u64 address = addresses[lane];
     if (bit(exec, lane) && !context.last_range.holds(address, address + size)) {
       find_range(context, wave, in, address, size);
     }
+  };
+  // All lanes are commonly, active or not, in the range of the first active one: one by one only
+  // where they are not.
+  require_range(std::countr_zero(exec) % kLanes);
+  const MemoryRange range = context.last_range;
+  u64 farthest = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    farthest = std::max(farthest, addresses[lane] - range.first);
+  }
+  const u64 room = range.last - range.first;
+  if (!(size <= room && farthest <= room - size)) {
+    for (int lane = 0; lane < kLanes; ++lane) require_range(lane);
   }
   if (context.options.profile) count_lines(context, wave, addresses, exec, size, is_write);
 }

@@ -1,6 +1,11 @@
 // VALU: float16, packed float16, mixed precision and the dot product. A product of two float16 is
 // exact in float32 and a sum of two products in float64, so each result is rounded once.
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -14,6 +19,16 @@ using u64 = std::uint64_t;
 
 Half round_to_half(double x) { return static_cast<Half>(x); }
 
+/// Exact. One instruction by way of float32 where the processor has it; a conversion straight to
+/// float64, which GCC also makes of two casts, is a library call.
+double to_double(Half x) {
+#ifdef __F16C__
+  return _cvtsh_ss(std::bit_cast<std::uint16_t>(x));
+#else
+  return static_cast<double>(x);
+#endif
+}
+
 /// Truncation instead of rounding to nearest: v_cvt_pkrtz.
 u32 half_bits_toward_zero(float x) {
   const Half nearest = static_cast<Half>(x);
@@ -24,8 +39,7 @@ u32 half_bits_toward_zero(float x) {
 /// Half `high` of operand k of a VOP3P instruction, with its selection and negation.
 double packed_value(const Instruction& in, u32 bits, int k, bool high) {
   const bool upper = ((high ? in.op_sel_hi : in.op_sel) >> k & 1) != 0;
-  // By way of float32, which is exact and an instruction; straight to float64 is a library call.
-  const double value = static_cast<float>(from_bits<Half>(upper ? bits >> 16 : bits));
+  const double value = to_double(from_bits<Half>(upper ? bits >> 16 : bits));
   const bool negate = ((high ? in.neg_hi : in.neg_lo) >> k & 1) != 0;
   return negate ? -value : value;
 }
@@ -155,21 +169,25 @@ void packed(OpcodeTable& table, const char* name, F) {
 }  // namespace
 
 void add_vector_half(OpcodeTable& table) {
-  table.vector("v_add_f16", [](Half a, Half b) { return round_to_half(double{a} + double{b}); });
-  table.vector("v_sub_f16", [](Half a, Half b) { return round_to_half(double{a} - double{b}); });
-  table.vector("v_subrev_f16", [](Half a, Half b) { return round_to_half(double{b} - double{a}); });
-  table.vector("v_mul_f16", [](Half a, Half b) { return round_to_half(double{a} * double{b}); });
+  table.vector("v_add_f16",
+               [](Half a, Half b) { return round_to_half(to_double(a) + to_double(b)); });
+  table.vector("v_sub_f16",
+               [](Half a, Half b) { return round_to_half(to_double(a) - to_double(b)); });
+  table.vector("v_subrev_f16",
+               [](Half a, Half b) { return round_to_half(to_double(b) - to_double(a)); });
+  table.vector("v_mul_f16",
+               [](Half a, Half b) { return round_to_half(to_double(a) * to_double(b)); });
   table.vector("v_max_f16",
-               [](Half a, Half b) { return round_to_half(std::fmax(double{a}, double{b})); });
+               [](Half a, Half b) { return round_to_half(std::fmax(to_double(a), to_double(b))); });
   table.vector("v_min_f16",
-               [](Half a, Half b) { return round_to_half(std::fmin(double{a}, double{b})); });
+               [](Half a, Half b) { return round_to_half(std::fmin(to_double(a), to_double(b))); });
   table.vector("v_fma_f16", [](Half a, Half b, Half c) {
-    return round_to_half(std::fma(double{a}, double{b}, double{c}));
+    return round_to_half(std::fma(to_double(a), to_double(b), to_double(c)));
   });
-  table.vector("v_rndne_f16", [](Half a) { return round_to_half(std::nearbyint(double{a})); });
-  table.vector("v_floor_f16", [](Half a) { return round_to_half(std::floor(double{a})); });
-  table.vector("v_ceil_f16", [](Half a) { return round_to_half(std::ceil(double{a})); });
-  table.vector("v_trunc_f16", [](Half a) { return round_to_half(std::trunc(double{a})); });
+  table.vector("v_rndne_f16", [](Half a) { return round_to_half(std::nearbyint(to_double(a))); });
+  table.vector("v_floor_f16", [](Half a) { return round_to_half(std::floor(to_double(a))); });
+  table.vector("v_ceil_f16", [](Half a) { return round_to_half(std::ceil(to_double(a))); });
+  table.vector("v_trunc_f16", [](Half a) { return round_to_half(std::trunc(to_double(a))); });
   table.vector("v_cvt_f16_f32", [](float a) { return static_cast<Half>(a); });
   table.vector("v_cvt_f32_f16", [](Half a) { return static_cast<float>(a); });
   table.vector("v_cvt_pkrtz_f16_f32", [](float a, float b) {
