@@ -1,6 +1,7 @@
 #include "harness/verification_share.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "harness/execute.h"
 
@@ -81,10 +82,16 @@ Tasks share_of(const Tasks& tasks, const Shard& shard, const Work& work) {
 
 Tasks for_workers(const Tasks& tasks, int workers, const Work& work) {
   if (workers == 1) return tasks;
-  Tasks all = with_large_ones_split(tasks, workers, work);
-  std::stable_sort(
-      all.begin(), all.end(),
-      [&](const VerificationTask& a, const VerificationTask& b) { return work(a) > work(b); });
+  std::vector<std::pair<double, VerificationTask>> weighed;
+  Tasks split = with_large_ones_split(tasks, workers, work);
+  for (VerificationTask& task : split) {
+    const double own = work(task);  // once each: it asks every implementation
+    weighed.emplace_back(own, std::move(task));
+  }
+  std::stable_sort(weighed.begin(), weighed.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  Tasks all;
+  for (auto& [own, task] : weighed) all.push_back(std::move(task));
   return all;
 }
 
