@@ -44,9 +44,8 @@ __device__ __forceinline__ void wait_copies() {
 // ---- barriers for warps of different roles, which pass them from different places in the code
 
 /// Of the whole block: the threads of a warp pass it at one place, warps at several (PTX ISA,
-/// "barrier": .aligned, as bar.sync is, speaks of a warp). compute-sanitizer's synccheck asks for
-/// one place for all warps and reports it. The unaligned barrier.sync, which it accepts, costs
-/// recurrent_staged spills.
+/// "barrier": .aligned, as bar.sync is, speaks of a warp). compute-sanitizer's synccheck reports
+/// it as divergence within the block. The unaligned barrier.sync makes recurrent_staged spill.
 __device__ __forceinline__ void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 /// Of `num_threads` threads of whole warps, all at the same place in the code; `name` is 1 .. 15.
