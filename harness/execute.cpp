@@ -499,16 +499,6 @@ bool has_memory_of_its_own(const DeviceInfo& device) {
   return device.backend == "cuda" || device.backend == "hip";
 }
 
-std::string exceeds_host_memory(const Problem& problem, const DeviceInfo& device,
-                                std::int64_t host_memory_bytes) {
-  const long double needed = 2 * static_cast<long double>(host_bytes_needed(problem));
-  if (!has_memory_of_its_own(device) || needed <= static_cast<long double>(host_memory_bytes)) {
-    return "";
-  }
-  return problem.to_string() + ": to verify it takes " + in_gib(saturated(needed)) +
-         " of the host's memory, which has " + in_gib(host_memory_bytes);
-}
-
 bool exceeds_memory(const Problem& problem, std::int64_t workspace_bytes,
                     const DeviceInfo& device) {
   return memory_needed(problem, workspace_bytes, device).total() >

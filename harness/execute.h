@@ -63,11 +63,6 @@ bool exceeds_memory(const Problem& problem, std::int64_t workspace_bytes, const 
 /// Whether the device's memory is not the host's.
 bool has_memory_of_its_own(const DeviceInfo& device);
 
-/// Empty, or why a host of so much memory cannot verify the problem on a device that has memory of
-/// its own (else require_memory counts both sides): the case, its outputs and a second run's.
-std::string exceeds_host_memory(const Problem& problem, const DeviceInfo& device,
-                                std::int64_t host_memory_bytes);
-
 /// One plan over one case's buffers, with guarded workspaces, run as often as wanted: what a server
 /// does with a plan.
 class PlannedCase {

@@ -11,37 +11,46 @@
 namespace gdn {
 namespace {
 
-// What the threads share: which item is next, how much memory is taken, what waits to be handed
+// What the threads share: which items are left, how much memory is taken, what waits to be handed
 // over.
 class Queue {
  public:
-  Queue(const SideBySide& how, std::int64_t count, int threads)
-      : how_(how), count_(count), working_(threads), items_(static_cast<std::size_t>(count)) {}
-
-  // The next item, once there is memory for it; -1 if there is none.
-  std::int64_t take(const std::function<std::int64_t(std::int64_t)>& memory_of) {
-    std::unique_lock lock(mutex_);
-    if (failure_ || next_ == count_) return -1;
-    const std::int64_t item = next_++;
-    const std::int64_t bytes = memory_of(item);
-    const std::int64_t turn = item;  // who came first gets memory first
-    changed_.wait(lock, [&] {
-      const bool fits = under_way_ == 0 || bytes <= how_.memory_bytes - taken_bytes_;
-      return failure_ || (turn == turn_ && fits);
-    });
-    if (failure_) return -1;
-    ++turn_;
-    ++under_way_;
-    taken_bytes_ += bytes;
-    changed_.notify_all();
-    return item;
+  Queue(const SideBySide& how, std::int64_t count, int threads,
+        const std::function<std::int64_t(std::int64_t)>& memory_of)
+      : how_(how), working_(threads), items_(static_cast<std::size_t>(count)) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      items_[static_cast<std::size_t>(i)].bytes = memory_of(i);
+    }
   }
 
-  void finished(std::int64_t item, std::int64_t bytes) {
+  // The first item left that there is memory for, once there is one; -1 if none is left.
+  std::int64_t take() {
+    std::unique_lock lock(mutex_);
+    auto item = items_.end();
+    changed_.wait(lock, [&] {
+      if (failure_) return true;
+      const auto is_left = [](const Item& one) { return !one.taken; };
+      first_left_ =
+          std::find_if(items_.begin() + first_left_, items_.end(), is_left) - items_.begin();
+      if (first_left_ == std::ssize(items_)) return true;
+      item = std::find_if(items_.begin() + first_left_, items_.end(), [&](const Item& one) {
+        return is_left(one) && (under_way_ == 0 || one.bytes <= how_.memory_bytes - taken_bytes_);
+      });
+      return item != items_.end();
+    });
+    if (failure_ || item == items_.end()) return -1;
+    item->taken = true;
+    ++under_way_;
+    taken_bytes_ += item->bytes;
+    return item - items_.begin();
+  }
+
+  void finished(std::int64_t number) {
     const std::lock_guard lock(mutex_);
+    Item& item = items_[static_cast<std::size_t>(number)];
     --under_way_;
-    taken_bytes_ -= bytes;
-    items_[static_cast<std::size_t>(item)].done = true;
+    taken_bytes_ -= item.bytes;
+    item.done = true;
     changed_.notify_all();
   }
 
@@ -93,16 +102,16 @@ class Queue {
 
  private:
   struct Item {
+    std::int64_t bytes = 0;
     std::vector<HandOver> results;
+    bool taken = false;
     bool done = false;
   };
 
   const SideBySide& how_;
-  const std::int64_t count_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int64_t next_ = 0;
-  std::int64_t turn_ = 0;
+  std::int64_t first_left_ = 0;  // none before it is left
   std::int64_t under_way_ = 0;
   std::int64_t taken_bytes_ = 0;
   int working_;
@@ -124,15 +133,15 @@ void run_side_by_side(const SideBySide& how, std::int64_t count,
     }
     return;
   }
-  Queue queue(how, count, threads);
+  Queue queue(how, count, threads, memory_of);
   std::vector<std::jthread> workers;
   for (int i = 0; i < threads; ++i) {
     workers.emplace_back([&] {
       try {
         const Worker worker = make_worker();
-        for (std::int64_t item; (item = queue.take(memory_of)) >= 0;) {
+        for (std::int64_t item; (item = queue.take()) >= 0;) {
           worker(item, [&](HandOver result) { queue.emit(item, std::move(result)); });
-          queue.finished(item, memory_of(item));
+          queue.finished(item);
         }
       } catch (...) {
         queue.failed(std::current_exception());

@@ -21,9 +21,10 @@ struct SideBySide {
   bool in_order = true;
 };
 
-/// Does items 0..count-1, handed out in that order. `memory_of(item)` is what an item holds at
-/// most. `make_worker` is called once on each thread. The first exception of a worker or a
-/// hand-over is rethrown once every thread has stopped; what was emitted before it is handed over.
+/// Does items 0..count-1, handed out in that order; an item that there is no memory for waits, and
+/// those after it that fit go ahead. `memory_of(item)` is what an item holds at most. `make_worker`
+/// is called once on each thread. The first exception of a worker or a hand-over is rethrown once
+/// every thread has stopped; what was emitted before it is handed over.
 void run_side_by_side(const SideBySide& how, std::int64_t count,
                       const std::function<std::int64_t(std::int64_t)>& memory_of,
                       const std::function<Worker()>& make_worker);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
 #include "harness/invariances.h"
@@ -305,11 +306,33 @@ double verification_work(const Problem& problem, const VerifyOptions& options,
 
 std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes,
                                  const VerifyOptions& options) {
-  // With their outputs: itself, another's, parts, what is compared.
-  const double cases = options.runs_other_cases() ? 12 : 2;
+  // With their outputs: itself, its reference in float64, a second run's; then others and parts.
+  const double cases = options.runs_other_cases() ? 12 : 3;
   const double bytes = cases * static_cast<double>(host_bytes_needed(problem)) +
                        2 * static_cast<double>(workspace_bytes);
   return static_cast<std::int64_t>(std::min(bytes, 9e18));
+}
+
+std::string exceeds_host_memory(const Problem& problem, const VerifyOptions& options,
+                                const DeviceInfo& device, std::int64_t host_memory_bytes) {
+  const auto on_device =
+      static_cast<double>(has_memory_of_its_own(device) ? 0 : DeviceCase::bytes_needed(problem));
+  const auto needed = [&](const VerifyOptions& checks) {
+    return on_device + static_cast<double>(verification_memory(problem, 0, checks));
+  };
+  const auto gib = [](double bytes) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.2f GiB", bytes / (1 << 30));
+    return std::string(text);
+  };
+  if (needed(options) <= static_cast<double>(host_memory_bytes)) return "";
+  std::string why = problem.to_string() + ": to verify it takes " + gib(needed(options)) +
+                    " of the host's memory, which has " +
+                    gib(static_cast<double>(host_memory_bytes));
+  VerifyOptions few;
+  few.repeat = few.alone = few.duplicates = few.continuation = false;
+  if (options.runs_other_cases()) why += " (errors alone take " + gib(needed(few)) + ")";
+  return why;
 }
 
 VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs) {

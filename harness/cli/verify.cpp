@@ -252,17 +252,15 @@ class Verify : public Command {
   }
 
   // Why a problem is left out on this device; empty if it is not.
-  std::string too_large(const Problem& problem,
+  std::string too_large(const SuiteProblem& entry,
                         const std::vector<const Implementation*>& implementations,
                         const Device& device) const {
+    const Problem& problem = entry.problem;
     const double operations = reference::evaluation_flops(problem);
     if (operations > most_operations(device.info())) {
       return fmt::format("{:.1e} operations, more than {:.1e} (--largest)", operations,
                          most_operations(device.info()));
     }
-    const std::string no_room = exceeds_host_memory(problem, device.info(), host_memory());
-    if (!no_room.empty() && suite_.empty()) throw Error(ErrorKind::out_of_memory, no_room);
-    if (!no_room.empty()) return no_room;
     for (const Implementation* implementation : implementations) {
       try {
         require_memory(problem, implementation->workspace_bytes(problem), device);
@@ -272,7 +270,10 @@ class Verify : public Command {
         return error.what();
       }
     }
-    return "";
+    const std::string no_room =
+        exceeds_host_memory(problem, options_for(entry), device.info(), host_memory());
+    if (!no_room.empty() && suite_.empty()) throw Error(ErrorKind::out_of_memory, no_room);
+    return no_room;
   }
 
   int verify_implementations() {
@@ -369,7 +370,7 @@ class Verify : public Command {
     }
     if (able.empty()) return;
     // Before a byte is generated: does the problem fit the device, and its inputs this machine?
-    const std::string why_not = too_large(entry.problem, able, device);
+    const std::string why_not = too_large(entry, able, device);
     if (!why_not.empty()) {
       for (const Implementation* implementation : able) {
         VerifyResult result;

@@ -95,6 +95,29 @@ TEST(SideBySide, ItemsUnderWayStayWithinTheMemoryOrRunAlone) {
   EXPECT_GT(most_together, 1) << "nothing ran side by side";
 }
 
+// One large item after another would else leave every other thread without work.
+TEST(SideBySide, ItemsThatFitGoAheadOfOneThatDoesNot) {
+  const std::vector<std::int64_t> bytes = {90, 90, 200, 10, 10};
+  std::promise<void> small_are_done;
+  const std::shared_future<void> seen = small_are_done.get_future().share();
+  std::atomic<int> small = 0;
+  std::atomic<bool> in_time = true;
+  std::vector<std::int64_t> order;
+  run_side_by_side(
+      {2, 100, false}, static_cast<std::int64_t>(bytes.size()),
+      [&](std::int64_t i) { return bytes[static_cast<std::size_t>(i)]; },
+      [&]() -> Worker {
+        return [&](std::int64_t i, const Emit& emit) {
+          if (i == 0)
+            in_time = seen.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+          emit([&order, i] { order.push_back(i); });
+          if (i >= 3 && ++small == 2) small_are_done.set_value();
+        };
+      });
+  EXPECT_TRUE(in_time) << "items 3 and 4 waited for item 1, which has no memory beside item 0";
+  EXPECT_EQ(order, (std::vector<std::int64_t>{3, 4, 0, 1, 2}));
+}
+
 TEST(SideBySide, TheFirstFailureIsRethrownAfterWhatCameBefore) {
   for (const int threads : {1, 4}) {
     std::vector<std::int64_t> seen;

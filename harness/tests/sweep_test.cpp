@@ -318,18 +318,24 @@ TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
   EXPECT_FALSE(is_left_out(fits, device, any));
 }
 
-// Of the memory of the machine a card sits in, to the byte.
-TEST(Verification, NeedsTheHostsMemoryToo) {
+// The host's share, to the byte; a device without memory of its own takes its share of it, too.
+TEST(Verification, NeedsTheHostsMemory) {
   const Problem problem = Problem::parse("gated_delta:heads=2/4,dim=64,seq=5x70,h0=normal");
-  const std::int64_t least = 2 * host_bytes_needed(problem);
-  DeviceInfo device;
-  device.backend = "cuda";
-  EXPECT_EQ(exceeds_host_memory(problem, device, least), "");
-  const std::string reason = exceeds_host_memory(problem, device, least - 1);
-  EXPECT_NE(reason.find(problem.to_string()), std::string::npos) << reason;
-  EXPECT_NE(reason.find("host's memory"), std::string::npos) << reason;
-  device.backend = "cpu";  // whose own check counts the host's side
-  EXPECT_EQ(exceeds_host_memory(problem, device, least - 1), "");
+  VerifyOptions few;
+  few.alone = few.duplicates = few.continuation = false;
+  for (const VerifyOptions& options : {few, VerifyOptions::all_invariances()}) {
+    for (const char* backend : {"cuda", "cpu"}) {
+      DeviceInfo device;
+      device.backend = backend;
+      std::int64_t least = verification_memory(problem, 0, options);
+      if (device.backend == "cpu") least += DeviceCase::bytes_needed(problem);
+      EXPECT_EQ(exceeds_host_memory(problem, options, device, least), "");
+      const std::string reason = exceeds_host_memory(problem, options, device, least - 1);
+      EXPECT_NE(reason.find(problem.to_string()), std::string::npos) << reason;
+      EXPECT_NE(reason.find("host's memory"), std::string::npos) << reason;
+      EXPECT_EQ(reason.find("errors alone") != std::string::npos, options.runs_other_cases());
+    }
+  }
 }
 
 // A batch as large as that is run twice and judged; smaller ones see every check asked for.
