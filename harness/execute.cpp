@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
 #include "harness/guarded_device.h"
 #include "interface/error.h"
 #include "interface/fingerprint.h"
+#include "reference/parallel.h"
 
 namespace gdn {
 namespace {
@@ -18,6 +20,19 @@ namespace {
 // Bytes converted and copied at a time: what a core's own cache holds beside the values they are
 // made of, so that a block is read again from there.
 constexpr std::int64_t kTransferBytes = std::int64_t{1} << 20;
+
+// Calls body(at, n) for every block of `count` elements, on several threads if there are many.
+template <typename Body>
+void for_blocks(std::int64_t count, std::int64_t block, const Body& body) {
+  constexpr std::int64_t kBlocksOfOneThread = 64;
+  constexpr int kMostThreads = 8;
+  const std::int64_t blocks = (count + block - 1) / block;
+  const int threads =
+      static_cast<int>(std::clamp<std::int64_t>(blocks / kBlocksOfOneThread, 1, kMostThreads));
+  reference::parallel_for(blocks, threads, [&](std::int64_t i) {
+    body(i * block, std::min(block, count - i * block));
+  });
+}
 
 std::int64_t saturated(long double value) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -117,6 +132,7 @@ struct DeviceCase::State {
   };
 
   Device& device;
+  mutable std::mutex copying;  // a device's copies, one thread at a time
   std::vector<std::unique_ptr<Buffer>> buffers;
   Buffer* output = nullptr;
   Buffer* state_pool = nullptr;
@@ -202,14 +218,19 @@ struct DeviceCase::State {
     const std::int64_t width = static_cast<std::int64_t>(size_of(dtype));
     const std::int64_t block = kTransferBytes / width;
     const std::int64_t count = runs.count * runs.room;
-    std::vector<unsigned char> encoded(static_cast<std::size_t>(std::min(block, count) * width));
-    for (std::int64_t at = 0; at < count; at += block) {
-      const std::int64_t n = std::min(block, count - at);
-      encode_part(dtype, values.data(), runs, at, n, encoded.data());
-      device.upload(destination + at * width, encoded.data(), n * width);
-      if (fingerprints != nullptr)
-        fingerprints->push_back(fingerprint_of(encoded.data(), n * width, at * width / 8));
+    if (fingerprints != nullptr) {
+      fingerprints->resize(static_cast<std::size_t>((count + block - 1) / block));
     }
+    for_blocks(count, block, [&](std::int64_t at, std::int64_t n) {
+      std::vector<unsigned char> encoded(static_cast<std::size_t>(n * width));
+      encode_part(dtype, values.data(), runs, at, n, encoded.data());
+      if (fingerprints != nullptr) {
+        (*fingerprints)[static_cast<std::size_t>(at / block)] =
+            fingerprint_of(encoded.data(), n * width, at * width / 8);
+      }
+      const std::lock_guard lock(copying);
+      device.upload(destination + at * width, encoded.data(), n * width);
+    });
   }
 
   // Elements at .. at + n - 1 of the runs and the NaN behind each.
@@ -234,18 +255,15 @@ struct DeviceCase::State {
   std::vector<float> read(const Buffer* buffer) const {
     if (buffer == nullptr) return {};
     const std::int64_t width = static_cast<std::int64_t>(size_of(buffer->dtype));
-    const std::int64_t block = kTransferBytes / width;
-    const std::int64_t most = std::min(block, buffer->count);
-    std::vector<unsigned char> encoded(static_cast<std::size_t>(most * width));
-    std::vector<float> decoded(static_cast<std::size_t>(most));
-    std::vector<float> values;  // appended to: filling them twice would cost as much as decoding
-    values.reserve(static_cast<std::size_t>(buffer->count));
-    for (std::int64_t at = 0; at < buffer->count; at += block) {
-      const std::int64_t n = std::min(block, buffer->count - at);
-      device.download(encoded.data(), buffer->memory.payload<char>() + at * width, n * width);
-      decode(buffer->dtype, encoded.data(), decoded.data(), n);
-      values.insert(values.end(), decoded.begin(), decoded.begin() + n);
-    }
+    std::vector<float> values(static_cast<std::size_t>(buffer->count));
+    for_blocks(buffer->count, kTransferBytes / width, [&](std::int64_t at, std::int64_t n) {
+      std::vector<unsigned char> encoded(static_cast<std::size_t>(n * width));
+      {
+        const std::lock_guard lock(copying);
+        device.download(encoded.data(), buffer->memory.payload<char>() + at * width, n * width);
+      }
+      decode(buffer->dtype, encoded.data(), values.data() + at, n);
+    });
     return values;
   }
   // The same of an output with a row per token, of the tokens there are.

@@ -26,6 +26,7 @@
 
 #include "harness/counter_random.h"
 #include "interface/error.h"
+#include "reference/parallel.h"
 
 namespace gdn {
 
@@ -61,12 +62,9 @@ void parallel_ranges(std::int64_t count, std::int64_t values_per_item, const Bod
   const std::int64_t hardware = std::max(1u, std::thread::hardware_concurrency());
   const std::int64_t threads =
       std::clamp<std::int64_t>(count * values_per_item / kValuesWorthAThread, 1, hardware);
-  std::vector<std::thread> others;
-  for (std::int64_t i = 1; i < threads; ++i) {
-    others.emplace_back([&, i] { body(count * i / threads, count * (i + 1) / threads); });
-  }
-  body(0, count / threads);
-  for (std::thread& thread : others) thread.join();
+  reference::parallel_for(threads, static_cast<int>(threads), [&](std::int64_t i) {
+    body(count * i / threads, count * (i + 1) / threads);
+  });
 }
 
 void round_in_place(DType dtype, float* values, std::int64_t count) {

@@ -254,15 +254,17 @@ class Comparison {
     for (std::int64_t n = 0; p_.final_state && n < p_.num_sequences(); ++n) {
       if (slot(n) >= 0 && length(n) > 0) written[static_cast<std::size_t>(slot(n))] = true;
     }
-    for (std::int64_t row = 0; row < rows; ++row) {
+    parallel_for(rows, options_.threads, [&](std::int64_t row) {
       const std::int64_t begin = row * stride + (written[static_cast<std::size_t>(row)] ? used : 0);
+      std::int64_t changed = 0;
       for (std::int64_t i = begin; i < (row + 1) * stride; ++i) {
         const auto at = static_cast<std::size_t>(i);
-        if (!same_bits(p_.state_dtype, inputs_.state_pool[at], outputs_.state_pool[at])) {
-          ++report_.untouched_changed;
-        }
+        if (!same_bits(p_.state_dtype, inputs_.state_pool[at], outputs_.state_pool[at])) ++changed;
       }
-    }
+      if (changed == 0) return;
+      const std::lock_guard lock(mutex_);
+      report_.untouched_changed += changed;
+    });
   }
 
   // ---- the convolution: outputs per sequence, windows

@@ -149,7 +149,7 @@ class Verify : public Command {
     for (const std::string& name : suite_names()) names += (names.empty() ? "" : " | ") + name;
     const std::string how = "How to verify";
     app.add_option("--suite", suite_,
-                   names + " (quick if no problem is named); of more than 2.5 GB: errors, repeat")
+                   names + " (quick if no problem is named); of very large ones: errors, repeat")
         ->group(how);
     app.add_option("--impl", implementations_, "only these; default: all that run here")
         ->delimiter(',')
@@ -240,6 +240,8 @@ class Verify : public Command {
     VerifyOptions options = options_;
     options.every_split |= entry.every_split && !errors_only_;
     options.token_by_token |= entry.token_by_token && !errors_only_;
+    // Few of these are under way together.
+    if (host_bytes_needed(entry.problem) > kWorthEveryProcessor) options.threads = 0;
     return suite_.empty() ? options : options.of_suite_problem(entry.problem);
   }
 
@@ -381,8 +383,8 @@ class Verify : public Command {
       return;
     }
     const Case inputs = make_case(entry.problem);
-    const CheckedReference reference(inputs, options_);
     const VerifyOptions options = options_for(entry);
+    const CheckedReference reference(inputs, options);
     for (const Implementation* implementation : able) {
       VerifyResult result = verify(*implementation, reference, device, options);
       const std::string& name = implementation->description().name;
@@ -501,6 +503,7 @@ class Verify : public Command {
   }
 
   static constexpr int kMostJobs = 12;
+  static constexpr std::int64_t kWorthEveryProcessor = std::int64_t{1} << 29;  // bytes
 
   AxisOptions axes_;
   VerifyOptions options_ = VerifyOptions::all_invariances();
