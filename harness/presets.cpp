@@ -101,6 +101,15 @@ std::vector<Preset> make_presets() {
         {"dtype", {"bf16"}},
         {"h0", {"normal"}},
         {"gates", {"none", "weak", "strong"}}}});
+  all.push_back({"uneven-grid",
+                 "what divides badly among 132 multiprocessors: 34 to 45, 45 to 65 and 67 to 91 "
+                 "sequence-heads, and one long sequence among short ones",
+                 {{"heads", {"9/36", "10/40", "12/48", "14/56", "18/72", "20/80", "22/88"}},
+                  {"dim", {"128x128"}},
+                  {"seq", {"1x8192", "1x32768", "1x16384+15x512"}},
+                  {"dtype", {"bf16"}},
+                  {"h0", {"normal"}},
+                  {"gates", {"none", "weak", "strong"}}}});
   return all;
 }
 
