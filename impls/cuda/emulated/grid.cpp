@@ -132,6 +132,8 @@ class Block {
   void step(int thread);  // runs a fibre until it waits or ends
   [[noreturn]] void start(Fibre& fibre);
   bool run_warp(int warp, bool to_the_end);
+  void become(int thread);
+  int next_in_turn() const;
   void yield();
   void end_thread();
   void release_if_complete(int name);
@@ -178,14 +180,35 @@ void Block::main_loop() {
   }
 }
 
+// To the lane that the scheduler would take next, without the way there and back, or to it.
 void Block::yield() {
-  if (__builtin_setjmp(current().resume) == 0) jump(scheduler_);
+  Fibre& fibre = current();
+  const int next = next_in_turn();
+  if (__builtin_setjmp(fibre.resume) != 0) return;
+  if (next < 0) jump(scheduler_);
+  become(next);
+  jump(current().resume);
 }
 
-void Block::step(int thread) {
+// The warp's next ready lane of a turn in the order forward, if it has begun; else -1.
+int Block::next_in_turn() const {
+  if (g_options.order != ThreadOrder::forward || thrown_ != nullptr) return -1;
+  const int end = std::min(current_ / 32 * 32 + 32, threads_);
+  for (int thread = current_ + 1; thread < end; ++thread) {
+    if (state_of(thread) != State::ready) continue;
+    return fibres_[static_cast<std::size_t>(thread)].started ? thread : -1;
+  }
+  return -1;
+}
+
+void Block::become(int thread) {
   current_ = thread;
   threadIdx = {static_cast<unsigned int>(thread), 0, 0};
   running_lane = thread % 32;
+}
+
+void Block::step(int thread) {
+  become(thread);
   Fibre& fibre = current();
   if (__builtin_setjmp(scheduler_) != 0) return;
   if (fibre.started) jump(fibre.resume);
