@@ -133,6 +133,7 @@ class Block {
   [[noreturn]] void start(Fibre& fibre);
   bool run_warp(int warp, bool to_the_end);
   void become(int thread);
+  int lane_in_turn(int i, int size) const;
   int next_in_turn() const;
   void yield();
   void end_thread();
@@ -158,6 +159,7 @@ class Block {
   int threads_ = 0;
   int live_ = 0;
   int current_ = 0;
+  int first_in_turn_ = 0;  // lane of the warp under way
   std::string fault_;
   std::exception_ptr thrown_;
   std::mt19937_64 random_;
@@ -190,11 +192,21 @@ void Block::yield() {
   jump(current().resume);
 }
 
-// The warp's next ready lane of a turn in the order forward, if it has begun; else -1.
+// The lane in place i of a warp's turn.
+int Block::lane_in_turn(int i, int size) const {
+  if (g_options.order == ThreadOrder::reverse) return size - 1 - i;
+  return i + first_in_turn_ < size ? i + first_in_turn_ : i + first_in_turn_ - size;
+}
+
+// The thread that this turn of the warp comes to next, if it has begun; else -1.
 int Block::next_in_turn() const {
-  if (g_options.order != ThreadOrder::forward || thrown_ != nullptr) return -1;
-  const int end = std::min(current_ / 32 * 32 + 32, threads_);
-  for (int thread = current_ + 1; thread < end; ++thread) {
+  if (thrown_ != nullptr) return -1;
+  const int first = current_ / 32 * 32;
+  const int size = std::min(32, threads_ - first);
+  int i = g_options.order == ThreadOrder::reverse ? size - 1 - (current_ - first)
+                                                  : current_ - first - first_in_turn_;
+  for (i = (i < 0 ? i + size : i) + 1; i < size; ++i) {
+    const int thread = first + lane_in_turn(i, size);
     if (state_of(thread) != State::ready) continue;
     return fibres_[static_cast<std::size_t>(thread)].started ? thread : -1;
   }
@@ -358,12 +370,11 @@ bool Block::run_warp(int warp, bool to_the_end) {
   bool progress = false;
   for (bool again = true; again;) {
     again = false;
-    const int turn = g_options.order == ThreadOrder::random
+    first_in_turn_ = g_options.order == ThreadOrder::random
                          ? static_cast<int>(random_() % static_cast<unsigned int>(size))
                          : 0;
     for (int i = 0; i < size; ++i) {
-      int lane = i + turn < size ? i + turn : i + turn - size;
-      if (g_options.order == ThreadOrder::reverse) lane = size - 1 - i;
+      const int lane = lane_in_turn(i, size);
       if (state_of(first + lane) != State::ready) continue;
       step(first + lane);
       if (!fault_.empty() || thrown_ != nullptr) return true;
