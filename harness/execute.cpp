@@ -39,12 +39,6 @@ std::int64_t saturated(long double value) {
   return value >= static_cast<long double>(kMost) ? kMost : static_cast<std::int64_t>(value);
 }
 
-std::string in_gib(std::int64_t bytes) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
-  return text;
-}
-
 // Element counts of a problem's arrays, in a type that no valid problem overflows.
 struct ElementCounts {
   long double query_and_key = 0, value = 0, gates = 0, state_pool = 0, qkv = 0, conv_weights = 0,
@@ -412,11 +406,11 @@ void require_free(const Problem& problem, const MemoryNeeded& needed, const Devi
   const std::int64_t available = device.free_memory_bytes();
   if (needed.total() <= static_cast<long double>(available)) return;
   throw Error(ErrorKind::out_of_memory,
-              problem.to_string() + ": needs " + in_gib(saturated(needed.total())) + " on " +
-                  device.info().name + " (" + std::to_string(needed.arrays) +
+              problem.to_string() + ": needs " + in_gib(static_cast<double>(needed.total())) +
+                  " on " + device.info().name + " (" + std::to_string(needed.arrays) +
                   " bytes of inputs and outputs, " + std::to_string(needed.workspace) +
                   " of workspace, " + std::to_string(needed.host) + " on the host's side), " +
-                  in_gib(available) + " are free");
+                  in_gib(static_cast<double>(available)) + " are free");
 }
 
 }  // namespace
@@ -500,6 +494,12 @@ void DeviceCase::check_guards(CheckInputs inputs) const {
 
 // ---- memory and execution
 // -------------------------------------------------------------------------
+
+std::string in_gib(double bytes) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f GiB", bytes / (1 << 30));
+  return text;
+}
 
 std::int64_t host_bytes_needed(const Problem& p) {
   const ElementCounts n = element_counts(p);

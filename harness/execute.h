@@ -48,6 +48,9 @@ class DeviceCase {
   std::unique_ptr<State> state_;
 };
 
+/// As "1.50 GiB".
+std::string in_gib(double bytes);
+
 /// Host bytes of a Case of the problem and of its Outputs (float32 throughout).
 std::int64_t host_bytes_needed(const Problem& problem);
 
