@@ -31,7 +31,7 @@ struct Suite {
 /// nightly    full, stress, and batches that fill a large device (suites/nightly.tsv)
 /// gpu        the first part of full, and batches large enough to fill a GPU
 /// sanitizer  few and small, for compute-sanitizer
-/// Of very large problems VerifyOptions::of_suite_problem says what is checked.
+/// Of problems of more than 2.5 GB VerifyOptions::of_suite_problem says what is checked.
 /// Throws Error(bad_input) with the nearest name.
 Suite find_suite(const std::string& name);
 std::vector<std::string> suite_names();

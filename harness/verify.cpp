@@ -208,11 +208,7 @@ bool VerifyOptions::runs_other_cases() const {
 
 VerifyOptions VerifyOptions::of_suite_problem(const Problem& problem) const {
   constexpr double kMostBytesOfEveryCheck = 2.5e9;
-  constexpr std::int64_t kMostTokensOfEveryCheck = std::int64_t{1} << 18;  // one after the other
-  if (static_cast<double>(host_bytes_needed(problem)) <= kMostBytesOfEveryCheck &&
-      problem.sequences.longest() <= kMostTokensOfEveryCheck) {
-    return *this;
-  }
+  if (static_cast<double>(host_bytes_needed(problem)) <= kMostBytesOfEveryCheck) return *this;
   VerifyOptions options = *this;
   options.alone = options.duplicates = options.continuation = options.permuted = false;
   options.refilled = options.replay = options.streams = options.isolation = false;

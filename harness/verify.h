@@ -45,10 +45,9 @@ struct VerifyOptions {
   static VerifyOptions all_invariances();
   /// Whether a check runs other cases than the one judged (all but "errors" and "repeat").
   bool runs_other_cases() const;
-  /// As these, for a problem of a suite: where its arrays take more than 2.5 GB, or a sequence more
-  /// than 2^18 tokens, only "errors" and "repeat". Such a batch is in a suite for its size
-  /// (offsets, grids, what adds up); what the other checks look for does not grow with it, but
-  /// their twenty runs and copies do.
+  /// As these, for a problem of a suite: where its arrays take more than 2.5 GB only "errors" and
+  /// "repeat". A batch so large is in a suite for its size (offsets, grids); what the other checks
+  /// look for does not grow with it, but their twenty runs and copies do.
   VerifyOptions of_suite_problem(const Problem& problem) const;
   /// Reference work above which a random sample of (sequence, head) pairs is checked instead of all
   /// (the sample holds the longest sequence's first and last head; drawn with sample_seed).

@@ -1,7 +1,7 @@
 // Large blocks of memory on huge pages, touched by several threads at once. Verification fills and
 // drops vectors of gigabytes, and where they are touched first is most of its time: a virtual
 // machine gets memory that it has not used for a while from its host, page by page, at 3 s per GB
-// on one thread (10 GB, two cores: 28 s by one thread, 17 s by two, 1 to 2 s when used just
+// on one thread (10 GB, two cores: 28 s by one thread, 17 s by two, 1 to 5 s when used just
 // before).
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these bring their own
 

@@ -149,7 +149,7 @@ class Verify : public Command {
     for (const std::string& name : suite_names()) names += (names.empty() ? "" : " | ") + name;
     const std::string how = "How to verify";
     app.add_option("--suite", suite_,
-                   names + " (quick if no problem is named); of very large ones: errors, repeat")
+                   names + " (quick if no problem is named); of more than 2.5 GB: errors, repeat")
         ->group(how);
     app.add_option("--impl", implementations_, "only these; default: all that run here")
         ->delimiter(',')

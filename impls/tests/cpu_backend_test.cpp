@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <variant>
 
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
@@ -228,6 +229,23 @@ TEST(CpuInstructionSets, RefuseUnknownNames) {
   const ScopedVariable variable("GDN_CPU_ISA", "avx1024");
   EXPECT_EQ(kind_of_error([] { cpu::instruction_set(); }, &message), ErrorKind::bad_input);
   EXPECT_NE(message.find("avx512"), std::string::npos) << message;
+}
+
+// More than 128 MiB, which several threads convert block by block: every block where it belongs.
+TEST(DeviceCase, LargeArraysArriveAndReturnAsTheyAre) {
+  const auto device = open_device("cpu");
+  const Case batch = generate_case(Problem::parse(
+      "causal_conv1d:heads=1/1,dim=64,seq=1x180000,dtype=f32"));  // [180000, 192] channels
+  {
+    const DeviceCase on_device(batch, *device);
+    const void* input = std::get<CausalConv1dArguments>(on_device.arguments()).input;
+    EXPECT_EQ(std::memcmp(input, batch.qkv.data(), batch.qkv.size() * sizeof(float)), 0);
+    on_device.check_guards();  // the device's fingerprint is the host's
+  }
+  const Case states =
+      generate_case(Problem::parse("gated_delta:heads=1/1,dim=64,seq=8200x1,dtype=f32,h0=normal"));
+  const DeviceCase on_device(states, *device);
+  EXPECT_EQ(on_device.download().state_pool, states.state_pool);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ class GatedDeltaStages : public ImplementationTest {
   Case make(const std::string& text) const { return generate_case(Problem::parse(text)); }
   bool supported(const Case& inputs) const { return implementation().supports(inputs.problem).ok; }
   /// Sequences of one token: each another gate, beta, key and query.
-  std::int64_t single_tokens() const { return emulated() ? 6 : 40; }
+  std::int64_t single_tokens() const { return emulated() ? 10 : 40; }
   std::string single_token_sequences() const {
     return "seq=" + std::to_string(single_tokens()) + "x1";
   }
