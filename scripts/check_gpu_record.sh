@@ -18,14 +18,17 @@ record = json.load(open(sys.argv[1]))
 kernels, harness = sys.argv[2:]
 where = f"{record['device']}, driver {record['driver']}, {record['date']}"
 not_reached = record.get("not_reached", 0)
-counts = f"{record['passed']} passed, {record['failed']} failed"
+counts = (f"{record['passed']} passed, {record['failed']} failed "
+          f"(tests and the suites {', '.join(record['suites'])})")
 if not_reached:
     counts += f", {not_reached} results not reached"
 if record["kernels_sha256"] == kernels:
-    same = "and harness " if record["harness_sha256"] == harness else ""
+    parts = {"tests": record, **record["suites"]}
+    older = [name for name, part in parts.items() if part["harness_sha256"] != harness]
+    same = "" if older else "and harness "
     print(f"GPU record: the kernel {same}sources at hand were checked on {where}: {counts}")
     if same == "":
-        print("GPU record: the harness changed since; its GPU results predate that change")
+        print(f"GPU record: the harness changed since these were run: {', '.join(older)}")
     sys.exit(1 if record["failed"] or not_reached else 0)
 reason = record.get("pending", "")
 print(f"GPU record: kernel sources changed since the check on {where} ({counts})")

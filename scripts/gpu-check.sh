@@ -13,6 +13,10 @@
 #   sanitizer  compute-sanitizer memcheck and racecheck on a small grid, synccheck on the Hopper kernels
 #   table      every implementation, verified and timed, at 16/32 heads
 #   record     writes gpu-record.json from what the steps above left in --out
+#   add        puts the suites stress and full that --out has into the record that is there, of the same
+#              kernel sources: not by default
+# The last two need no GPU: --out may have come from another machine. Its results are of the sources that
+# were in this folder when its first step began; with others another --out is asked for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +31,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --largest) largest=(--largest "$2"); shift 2 ;;
-    tests|verify|stress|full|sanitizer|table|record) steps+=("$1"); shift ;;
+    tests|verify|stress|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
 done
@@ -38,12 +42,26 @@ for program in gdnbench "${tests[@]}"; do
   [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
 done
 # Without a GPU the tests would run the kernels on the CPU, which is no GPU check.
-absent=$("$programs/gdnbench" info | sed -n 's/^cuda  *absent: //p')
-if [ -n "$absent" ] && [ "${steps[*]}" != record ]; then
-  echo "gpu-check: no CUDA device: $absent" >&2
-  exit 3
-fi
-mkdir -p "$out"
+case "${steps[*]}" in
+  record | add) ;;
+  *)
+    absent=$("$programs/gdnbench" info | sed -n 's/^cuda  *absent: //p')
+    if [ -n "$absent" ]; then
+      echo "gpu-check: no CUDA device: $absent" >&2
+      exit 3
+    fi
+    mkdir -p "$out"
+    hashes=$(printf '%s\n' "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)")
+    if [ ! -f "$out/sources" ]; then
+      echo "$hashes" >"$out/sources"
+    elif [ "$(cat "$out/sources")" != "$hashes" ]; then
+      echo "gpu-check: $out holds results of other sources; remove it, or name another --out" >&2
+      exit 2
+    fi
+    "$programs/gdnbench" info --json >"$out/device.json"
+    date -u +%F >"$out/date"
+    ;;
+esac
 
 run_tests() {
   local test shard
@@ -64,13 +82,15 @@ run_tests() {
 verify_suite() {
   local suite=$1 result=$2
   shift 2
-  rm -f "$out/$result.json" "$out/$result".*.part
+  rm -f "$out/$result.json" "$out/$result".*.part "$out/$result".*.again
   timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" --json-lines "$@" \
     >"$out/$result.1.part" 2>"$out/$result.1.log" || true  # what failed is in the record
   merge_shards "$result"
 }
 merge_shards() {
-  python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part
+  local again=()
+  if compgen -G "$out/$1.*.again" >/dev/null; then again=(--again "$out/$1".*.again); fi
+  python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part "${again[@]}"
 }
 run_verify() { verify_suite gpu verify; }
 run_full() { verify_suite full full; }
@@ -113,21 +133,29 @@ run_table() {
   )
 }
 
-write_record() {
-  local result test shard test_results=()
-  for result in verify stress full; do  # of a step that was itself cut, too
+merge_all() {  # of a step that was itself cut, too
+  local result
+  for result in "$@"; do
     if compgen -G "$out/$result.*.part" >/dev/null; then merge_shards "$result"; fi
   done
+}
+write_record() {
+  local test shard test_results=()
+  merge_all verify stress full
   for test in "${tests[@]}"; do
     for ((shard = 0; shard < test_shards; ++shard)); do test_results+=("$test.$shard.json"); done
   done
-  python3 scripts/write_gpu_record.py "$out" "$programs/gdnbench" data/gpu-record.json \
-    "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)" "${test_results[@]}"
+  python3 scripts/write_gpu_record.py "$out" data/gpu-record.json "${test_results[@]}"
+}
+add_to_record() {
+  merge_all stress full
+  python3 scripts/write_gpu_record.py --add "$out" data/gpu-record.json
 }
 
 for step in "${steps[@]}"; do
   case "$step" in
     record) write_record ;;
+    add) add_to_record ;;
     *) "run_$step" ;;
   esac
 done

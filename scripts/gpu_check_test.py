@@ -93,11 +93,11 @@ class GpuCheck(unittest.TestCase):
         for (name, shards), seen in ran.items():
             self.assertEqual(seen, set(range(shards)), name)
         tests = sum(len(seen) for seen in ran.values())
-        self.assertEqual(record["tests"], {"passed": tests, "failed": 0, "skipped": tests})
+        self.assertEqual(record["tests"], {"passed": tests, "failed": 0, "skipped": tests, "failures": []})
         results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress
         self.assertGreater(results, 0)
         self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (tests + results, 0, 0))
-        self.assertEqual(record["worst"]["gpu"]["cuda/x bf16"]["output_error_over_limit"], 0.5)
+        self.assertEqual(record["suites"]["gpu"]["worst"]["cuda/x bf16"]["output_error_over_limit"], 0.5)
 
     def test_without_a_shard_that_crashed_there_is_no_record(self):
         self.assertEqual(self.check()[0], 0)  # whose results must not stand for it
@@ -120,7 +120,8 @@ class GpuCheck(unittest.TestCase):
         failed = record["suites"]["gpu"]["failed"] + record["suites"]["stress"]["failed"]
         self.assertGreater(failed, 0)
         self.assertEqual(record["failed"], 1 + failed + 1)
-        self.assertEqual(len(record["failures"]), 1 + failed)
+        self.assertEqual(len(record["tests"]["failures"]), 1)
+        self.assertEqual(sum(len(suite["failures"]) for suite in record["suites"].values()), failed)
         self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log",
                                                        "synccheck": "clean"})
 
@@ -129,6 +130,48 @@ class GpuCheck(unittest.TestCase):
         passed = sum(suite["passed"] for suite in record["suites"].values())
         self.assertEqual(record["not_reached"], 2 * passed)
         self.assertGreater(record["not_reached"], 0)
+
+    def test_what_a_cut_shard_did_not_reach_may_be_run_again_by_name(self):
+        status, errors, _ = self.check(CUT="1")
+        self.assertEqual(status, 0, errors)
+        reached = (self.out / "stress.1.part").read_text().splitlines()[1]
+        other = reached.replace("seq=1,", "seq=2,")
+        (self.out / "stress.1.again").write_text("\n".join(['{"results_ahead": 2}', reached, other]))
+        _, _, record = self.check("record")
+        stress = record["suites"]["stress"]
+        self.assertEqual((stress["passed"], stress["not_reached"]), (2, 1))  # of three; the one reached counts once
+
+    def test_a_suite_that_was_run_later_joins_the_record_of_the_same_kernels(self):
+        self.assertEqual(self.check("tests", "verify", "sanitizer", "table", "record")[0], 0)
+        (self.tree / "harness/x.cpp").write_text("changed")
+        status, errors, _ = self.check("full")
+        self.assertEqual(status, 2)
+        self.assertIn("holds results of other sources", errors)
+        shutil.rmtree(self.out)
+        status, errors, record = self.check("full", "add", VERDICT="failed")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(set(record["suites"]), {"gpu", "full"})
+        self.assertNotEqual(record["suites"]["full"]["harness_sha256"], record["harness_sha256"])
+        self.assertEqual(record["suites"]["gpu"]["harness_sha256"], record["harness_sha256"])
+        self.assertEqual(record["failed"], record["suites"]["full"]["failed"])
+        self.assertGreater(record["failed"], 0)
+
+    def test_a_suite_of_other_kernels_does_not_join(self):
+        self.assertEqual(self.check("tests", "verify", "sanitizer", "table", "record")[0], 0)
+        shutil.rmtree(self.out)
+        (self.tree / "impls/cuda/x.cu").write_text("changed")
+        status, errors, record = self.check("full", "add")
+        self.assertEqual(status, 1)
+        self.assertIn("speaks of other kernel sources", errors)
+        self.assertEqual(set(record["suites"]), {"gpu"})
+
+    def test_a_record_can_be_written_where_there_is_no_gpu(self):
+        self.assertEqual(self.check("tests", "verify", "sanitizer", "table")[0], 0)
+        self.program("build/gdnbench", "#!/bin/sh\necho 'cuda  absent: no driver'\n")
+        status, errors, record = self.check("record")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual((record["device"], record["driver"]), ("x", "1"))
+        self.assertEqual(self.check("verify")[0], 3)
 
 
 if __name__ == "__main__":

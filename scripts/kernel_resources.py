@@ -5,9 +5,10 @@
 
 keep_ptxas_output.sh leaves OBJECT.cu.o.ptxas beside each object; objects of other languages are
 passed over. Prints, per kernel: registers a thread, static shared memory, stack and spilled bytes.
-Exit status 1 when a kernel spills and no line of FILE names it, or when a line of FILE names no
-kernel that spills; 2 when a file cannot be read. Lines of FILE are kernel names as printed here, '#'
-starts a comment.
+Exit status 1 when a kernel spills and no line of FILE names it, when a line of FILE names no kernel
+that spills, or when ptxas gave up speed in a kernel (matrix products one after the other, a register
+limit ignored) where the source asks for it; 2 when a file cannot be read. Lines of FILE are kernel
+names as printed here, '#' starts a comment.
 """
 import argparse
 import re
@@ -19,6 +20,9 @@ PROPERTIES = re.compile(r"Function properties for (\S+)")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
+# As C7510 to C7514: wgmma products are serialized when registers run short or when products of
+# different shapes share accumulators. The results stay right, so no test would notice.
+LOSS = re.compile(r"(Potential Performance Loss: .*?)(?: (?:in|for) the function '(\S+)')?\.?$")
 
 
 def read_kernels(path):
@@ -46,6 +50,12 @@ def read_kernels(path):
                 shared = SHARED.search(line)
                 current["shared"] = int(shared[1]) if shared else 0
     return kernels
+
+
+def read_losses(path):
+    """(what ptxas says, mangled name or empty) of one .ptxas file."""
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        return [(match[1], match[2] or "") for line in lines if (match := LOSS.search(line.rstrip()))]
 
 
 def matching_angle(text, at):
@@ -101,8 +111,9 @@ def main():
     arguments = parser.parse_args()
     try:
         declared = read_declared(arguments.declared_spills)
-        kernels = [kernel for path in arguments.objects if path.endswith(".cu.o")
-                   for kernel in read_kernels(path + ".ptxas")]
+        printed = [path + ".ptxas" for path in arguments.objects if path.endswith(".cu.o")]
+        kernels = [kernel for path in printed for kernel in read_kernels(path)]
+        losses = sorted({loss for path in printed for loss in read_losses(path)})
     except OSError as error:
         print(f"kernel_resources: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
@@ -125,7 +136,9 @@ def main():
     for name in stale:
         print(f"kernel_resources: {arguments.declared_spills}: {name} does not spill (or is not "
               "built); remove the line", file=sys.stderr)
-    if undeclared or stale:
+    for (text, _), demangled in zip(losses, demangle([mangled for _, mangled in losses])):
+        print(f"kernel_resources: {short_name(demangled) or 'a kernel'}: {text}", file=sys.stderr)
+    if undeclared or stale or losses:
         print("\n".join(table))
         return 1
     if arguments.output:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Join what the shards of one `gdnbench verify --json-lines` printed, shards that were cut included.
 
-    scripts/merge_verify_shards.py MERGED PART...
+    scripts/merge_verify_shards.py MERGED PART... [--again PART...]
 
 A part's first line says how many results the shard has ahead of it, one per problem and implementation;
 each further line is one of them. A last line cut in the middle is left out. MERGED holds the results, and
-how many were not reached: nobody reading it can take a cut run for a whole one.
+how many were not reached: nobody reading it can take a cut run for a whole one. Parts after --again are
+runs of some problems by name: of their results those count that no shard reached.
 """
 import json
 import pathlib
@@ -26,13 +27,25 @@ def read_part(path):
     return lines[0]["results_ahead"], lines[1:]
 
 
-def main(merged, parts):
+def name(result):
+    return result["problem"], result["implementation"]
+
+
+def main(merged, parts, again=()):
     whole = {"shards": len(parts), "cut_shards": 0, "not_reached": 0, "results": []}
     for part in parts:
         ahead, results = read_part(pathlib.Path(part))
         whole["cut_shards"] += len(results) < ahead
         whole["not_reached"] += ahead - len(results)
         whole["results"] += results
+    reached = {name(result) for result in whole["results"]}
+    for part in again:
+        for result in read_part(pathlib.Path(part))[1]:
+            if name(result) in reached or whole["not_reached"] == 0:
+                continue
+            reached.add(name(result))
+            whole["results"].append(result)
+            whole["not_reached"] -= 1
     pathlib.Path(merged).write_text(json.dumps(whole))
     print(f"{merged}: {len(whole['results'])} results, {whole['not_reached']} not reached "
           f"({whole['cut_shards']} of {whole['shards']} shards were cut)")
@@ -41,4 +54,6 @@ def main(merged, parts):
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2:])
+    arguments = sys.argv[2:]
+    shards = arguments.index("--again") if "--again" in arguments else len(arguments)
+    main(sys.argv[1], arguments[:shards], arguments[shards + 1:])
