@@ -91,7 +91,9 @@ function showSummary() {
         `memory clock ${significant(best("memory_clock_mhz"), 4)} MHz` : "");
     say("Times", here.some((row) => row.modelled_time) ? "from a model, not from a clock" : "", "bad");
     say("Sources", distinct(here.map((row) => row.source_hash.slice(0, 12))).join(", "));
-    for (const command of distinct(here.map((row) => row.command)).slice(0, 6)) say("Command", command);
+    const commands = distinct(here.map((row) => row.command));
+    for (const command of commands.slice(0, 12)) say("Command", command);
+    if (commands.length > 12) say("Command", `and ${commands.length - 12} more, in the rows' column "command"`);
   }
 }
 

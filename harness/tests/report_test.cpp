@@ -135,6 +135,10 @@ const looks = (chosen) =>
   new Set([...document.querySelectorAll(`#plot-throughput .mark${chosen}`)].map(look)).size;
 seen.push("legend-looks=" + looks(".legend"), "looks=" + looks(":not(.legend)"));
 seen.push("rows=" + lines());
+const commands = [...document.querySelectorAll("dt")].filter((term) => term.textContent === "Command");
+if (commands.length > 0)
+  seen.push("commands=" + commands.length,
+            "last-command=" + commands.at(-1).nextElementSibling.textContent.split(",")[0].replaceAll(" ", "_"));
 const select = document.getElementById("filter-implementation");
 select.value = "2";
 select.dispatchEvent(new Event("change"));
@@ -254,6 +258,21 @@ TEST(ReportInBrowser, VariantsArePlottedApart) {
   }
   const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
   for (const char* expected : {" throughput=14 ", " error-length=14 ", " rows=21 ", " errors=0 "}) {
+    EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
+  }
+}
+
+// More commands than the summary has room for are counted, never left out without a word.
+TEST(ReportInBrowser, CommandsThatAreNotListedAreCounted) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  std::vector<Row> rows = example_rows();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].command = "gdnbench sweep --part " + std::to_string(i);
+  }
+  ASSERT_EQ(rows.size(), 15u);
+  const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
+  for (const char* expected : {" commands=13 ", " last-command=and_3_more ", " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
 }
