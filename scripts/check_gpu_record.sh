@@ -16,14 +16,21 @@ import sys
 
 record = json.load(open(sys.argv[1]))
 kernels, harness = sys.argv[2:]
-where = f"{record['device']}, driver {record['driver']}, {record['date']}"
+def whose(part):
+    return f"{part['device']}, driver {part['driver']}, {part['date']}"
+
+
+where = whose(record)
+elsewhere = [f"{name} on {whose(suite)}" for name, suite in record["suites"].items() if whose(suite) != where]
 not_reached = record.get("not_reached", 0)
 counts = (f"{record['passed']} passed, {record['failed']} failed "
-          f"(tests and the suites {', '.join(record['suites'])})")
+          f"(tests, compute-sanitizer, the suites {', '.join(record['suites'])})")
+if elsewhere:
+    counts += "; of these " + ", ".join(elsewhere)
 if not_reached:
     counts += f", {not_reached} results not reached"
 if record["kernels_sha256"] == kernels:
-    parts = {"tests": record, **record["suites"]}
+    parts = {"tests": record, "compute-sanitizer": record, **record["suites"]}
     older = [name for name, part in parts.items() if part["harness_sha256"] != harness]
     same = "" if older else "and harness "
     print(f"GPU record: the kernel {same}sources at hand were checked on {where}: {counts}")

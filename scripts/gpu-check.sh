@@ -15,8 +15,10 @@
 #   record     writes gpu-record.json from what the steps above left in --out
 #   add        puts the suites stress and full that --out has into the record that is there, of the same
 #              kernel sources: not by default
-# The last two need no GPU: --out may have come from another machine. Its results are of the sources that
-# were in this folder when its first step began; with others another --out is asked for.
+# The last two need neither GPU nor programs: --out may have come from another machine. An --out is of one
+# state of the sources and one card, kept in its file `origin`; for others another is asked for. Of stress and
+# full (and verify), results that a cut run did not reach may be made by name (gdnbench verify --device cuda
+# --problem P --impl I --json-lines) and put into --out as stress.ANY.again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,30 +40,50 @@ done
 [ ${#steps[@]} -gt 0 ] || steps=(tests verify stress sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests)
 test_shards=2  # of each of them
-for program in gdnbench "${tests[@]}"; do
-  [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
-done
-# Without a GPU the tests would run the kernels on the CPU, which is no GPU check.
-case "${steps[*]}" in
-  record | add) ;;
-  *)
-    absent=$("$programs/gdnbench" info | sed -n 's/^cuda  *absent: //p')
-    if [ -n "$absent" ]; then
-      echo "gpu-check: no CUDA device: $absent" >&2
-      exit 3
-    fi
-    mkdir -p "$out"
-    hashes=$(printf '%s\n' "$(scripts/source_hash.sh kernels)" "$(scripts/source_hash.sh harness)")
-    if [ ! -f "$out/sources" ]; then
-      echo "$hashes" >"$out/sources"
-    elif [ "$(cat "$out/sources")" != "$hashes" ]; then
-      echo "gpu-check: $out holds results of other sources; remove it, or name another --out" >&2
+
+# What the results are of. Without a GPU the tests would run the kernels on the CPU, which is no GPU check.
+begin_gpu_steps() {
+  local program absent kernels harness built here origin
+  for program in gdnbench "${tests[@]}"; do
+    [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
+  done
+  absent=$("$programs/gdnbench" info | sed -n 's/^cuda  *absent: //p')
+  if [ -n "$absent" ]; then
+    echo "gpu-check: no CUDA device: $absent" >&2
+    exit 3
+  fi
+  if command -v cmake >/dev/null; then
+    built=$("$programs/gdnbench" info --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["sources"])')
+    here=$(cmake -P cmake/GdnSourceHash.cmake 2>&1)
+    if [ "$built" != "$here" ]; then
+      echo "gpu-check: $programs/gdnbench is built of other sources than are here; build again" >&2
       exit 2
     fi
-    "$programs/gdnbench" info --json >"$out/device.json"
-    date -u +%F >"$out/date"
-    ;;
-esac
+  fi
+  kernels=$(scripts/source_hash.sh kernels)
+  harness=$(scripts/source_hash.sh harness)
+  origin=$("$programs/gdnbench" info --json | python3 scripts/write_gpu_record.py --origin "$kernels" "$harness")
+  if [ -f "$out/origin" ]; then
+    if [ "$(cat "$out/origin")" != "$origin" ]; then
+      echo "gpu-check: $out holds results of other sources or another card; remove it, or name another --out" >&2
+      exit 2
+    fi
+  elif [ -n "$(ls -A "$out" 2>/dev/null)" ]; then
+    echo "gpu-check: $out is not empty and does not say whose results it holds; name another --out" >&2
+    exit 2
+  else
+    mkdir -p "$out"
+    echo "$origin" >"$out/origin"
+  fi
+}
+gpu_steps=no
+for step in "${steps[@]}"; do
+  case "$step" in
+    record | add) ;;
+    *) gpu_steps=yes ;;
+  esac
+done
+if [ "$gpu_steps" = yes ]; then begin_gpu_steps; fi  # not as a condition: that would switch off set -e in it
 
 run_tests() {
   local test shard
@@ -156,6 +178,9 @@ for step in "${steps[@]}"; do
   case "$step" in
     record) write_record ;;
     add) add_to_record ;;
-    *) "run_$step" ;;
+    *)
+      date -u +%F >"$out/$step.date"
+      "run_$step"
+      ;;
   esac
 done

@@ -35,8 +35,9 @@ result() {
 }
 case "$*" in
   "info --json")
-    echo '{"backends": [{"backend": "cuda", "available": true, "device": "x", "driver": "1",'
-    echo '"toolkit": "2"}]}' ;;
+    sources=${STALE:-$(cmake -P "$(dirname "$0")/../cmake/GdnSourceHash.cmake" 2>&1)}
+    echo "{\"sources\": \"$sources\", \"backends\": [{\"backend\": \"cuda\", \"available\": true,"
+    echo "\"device\": \"${CARD:-x}\", \"driver\": \"1\", \"toolkit\": \"2\"}]}" ;;
   *--json-lines*)
     echo '{"results_ahead": 3}'
     result passed
@@ -64,6 +65,7 @@ class GpuCheck(unittest.TestCase):
             (self.tree / hashed).write_text("")
         for script in ("gpu-check.sh", "write_gpu_record.py", "merge_verify_shards.py", "source_hash.sh"):
             shutil.copy(SCRIPTS / script, self.tree / "scripts")
+        shutil.copy(SCRIPTS.parent / "cmake/GdnSourceHash.cmake", self.tree / "cmake")
         for test in TESTS:
             self.program(f"build/{test}", TEST_PROGRAM)
         self.program("build/gdnbench", GDNBENCH)
@@ -132,14 +134,39 @@ class GpuCheck(unittest.TestCase):
         self.assertGreater(record["not_reached"], 0)
 
     def test_what_a_cut_shard_did_not_reach_may_be_run_again_by_name(self):
-        status, errors, _ = self.check(CUT="1")
-        self.assertEqual(status, 0, errors)
-        reached = (self.out / "stress.1.part").read_text().splitlines()[1]
-        other = reached.replace("seq=1,", "seq=2,")
-        (self.out / "stress.1.again").write_text("\n".join(['{"results_ahead": 2}', reached, other]))
+        self.assertEqual(self.check(CUT="1")[0], 0)
+
+        def result(problem, implementation):
+            return json.dumps({"problem": f"gated_delta:seq={problem},dtype=bf16", "implementation": implementation,
+                               "verdict": "unsupported", "reason": ""})
+
+        part, again = self.out / "stress.1.part", self.out / "stress.1.again"
+        part.write_text("\n".join(['{"results_ahead": 4}', result(1, "cuda/x"), result(1, "cuda/y"), result(2, "cuda/x")]))
+        again.write_text("\n".join(['{"results_ahead": 2}', result(2, "cuda/x"), result(2, "cuda/y")]))
         _, _, record = self.check("record")
         stress = record["suites"]["stress"]
-        self.assertEqual((stress["passed"], stress["not_reached"]), (2, 1))  # of three; the one reached counts once
+        self.assertEqual((stress["unsupported"], stress["not_reached"]), (4, 0))  # the one reached counts once
+        for foreign in (result(3, "cuda/x"), result(2, "cpu/x")):
+            again.write_text("\n".join(['{"results_ahead": 1}', foreign]))
+            status, errors, _ = self.check("record")
+            self.assertEqual(status, 1)
+            self.assertIn("is it of another suite?", errors)
+
+    def test_a_folder_is_of_one_state_of_the_sources_and_one_card(self):
+        self.assertEqual(self.check("verify")[0], 0)
+        status, errors, _ = self.check("stress", CARD="y")
+        self.assertEqual(status, 2)
+        self.assertIn("another card", errors)
+        (self.out / "origin").unlink()
+        status, errors, _ = self.check("stress")
+        self.assertEqual(status, 2)
+        self.assertIn("does not say whose results", errors)
+
+    def test_programs_of_other_sources_are_refused(self):
+        status, errors, record = self.check(STALE="0123")
+        self.assertEqual(status, 2)
+        self.assertIn("built of other sources", errors)
+        self.assertIsNone(record)
 
     def test_a_suite_that_was_run_later_joins_the_record_of_the_same_kernels(self):
         self.assertEqual(self.check("tests", "verify", "sanitizer", "table", "record")[0], 0)
@@ -166,12 +193,44 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(set(record["suites"]), {"gpu"})
 
     def test_a_record_can_be_written_where_there_is_no_gpu(self):
-        self.assertEqual(self.check("tests", "verify", "sanitizer", "table")[0], 0)
-        self.program("build/gdnbench", "#!/bin/sh\necho 'cuda  absent: no driver'\n")
-        status, errors, record = self.check("record")
+        self.assertEqual(self.check("tests", "verify", "stress", "sanitizer", "table")[0], 0)
+        shutil.rmtree(self.tree / "build")
+        status, errors, record = self.check("record", "add")
         self.assertEqual(status, 0, errors)
         self.assertEqual((record["device"], record["driver"]), ("x", "1"))
-        self.assertEqual(self.check("verify")[0], 3)
+        self.assertEqual(self.check("verify")[0], 2)
+        for program in ("gdnbench", *TESTS):
+            (self.tree / "build").mkdir(exist_ok=True)
+            self.program(f"build/{program}", "#!/bin/sh\necho 'cuda  absent: no driver'\n")
+        status, errors, _ = self.check("verify")
+        self.assertEqual(status, 3)
+        self.assertIn("no driver", errors)
+
+    def test_a_suite_that_reached_less_does_not_replace_one_that_reached_more(self):
+        self.assertEqual(self.check()[0], 0)
+        self.assertEqual(self.check("stress", CUT="1")[0], 0)
+        status, errors, record = self.check("add")
+        self.assertEqual(status, 1)
+        self.assertIn("reached less", errors)
+        self.assertEqual(record["not_reached"], 0)
+
+    def test_what_is_said_of_a_record(self):
+        shutil.copy(SCRIPTS / "check_gpu_record.sh", self.tree / "scripts")
+        check = [self.tree / "scripts/check_gpu_record.sh"]
+        self.assertEqual(self.check("tests", "verify", "sanitizer", "table", "record")[0], 0)
+        said = subprocess.run(check, capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0, said.stdout)
+        self.assertIn("kernel and harness sources at hand were checked on x", said.stdout)
+        (self.tree / "harness/x.cpp").write_text("changed")
+        shutil.rmtree(self.out)
+        self.assertEqual(self.check("full", "add", CARD="y")[0], 0)
+        said = subprocess.run(check, capture_output=True, text=True)
+        self.assertIn("of these full on y", said.stdout)
+        self.assertIn("changed since these were run: tests, compute-sanitizer, gpu", said.stdout)
+        (self.tree / "impls/cuda/x.cu").write_text("changed")
+        said = subprocess.run(check, capture_output=True, text=True)
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("stale", said.stderr)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,12 @@ class KernelResources(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("one: Potential Performance Loss: wgmma.mma_async instructions are serialized", result.stderr)
 
+    def test_a_register_limit_that_ptxas_ignores_is_refused(self):
+        result = self.run_on("ptxas info    : (C7507) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum "
+                             "register requirements.\n" + KERNEL.format(stack=0, stores=0, loads=0))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("a kernel: Potential Performance Loss: 'setmaxnreg' ignored", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -6,7 +6,8 @@
 A part's first line says how many results the shard has ahead of it, one per problem and implementation;
 each further line is one of them. A last line cut in the middle is left out. MERGED holds the results, and
 how many were not reached: nobody reading it can take a cut run for a whole one. Parts after --again are
-runs of some problems by name: of their results those count that no shard reached.
+runs of some problems by name: of their results those count that no shard reached. They are refused where no
+shard has a result of the problem and one of the implementation: the suite may not have them.
 """
 import json
 import pathlib
@@ -23,7 +24,8 @@ def read_part(path):
             break  # cut while it was written
     if not lines or "results_ahead" not in lines[0]:
         sys.exit(f"merge_verify_shards: {path} does not say how many results its shard has ahead: it was cut before "
-                 "it began, so that the whole cannot be told from a part; run the step again")
+                 "it began, so that the whole cannot be told from a part; run the step again"
+                 + (", or remove the file" if path.suffix == ".again" else ""))
     return lines[0]["results_ahead"], lines[1:]
 
 
@@ -39,8 +41,12 @@ def main(merged, parts, again=()):
         whole["not_reached"] += ahead - len(results)
         whole["results"] += results
     reached = {name(result) for result in whole["results"]}
+    problems, implementations = {each for each, _ in reached}, {each for _, each in reached}
     for part in again:
         for result in read_part(pathlib.Path(part))[1]:
+            if result["problem"] not in problems or result["implementation"] not in implementations:
+                sys.exit(f"merge_verify_shards: {part}: {result['implementation']} on {result['problem']}: no shard has "
+                         "a result of this problem, or of this implementation; is it of another suite?")
             if name(result) in reached or whole["not_reached"] == 0:
                 continue
             reached.add(name(result))

@@ -3,21 +3,21 @@
 
     scripts/write_gpu_record.py FOLDER RECORD TEST_RESULT...
     scripts/write_gpu_record.py --add FOLDER RECORD
+    gdnbench info --json | scripts/write_gpu_record.py --origin KERNELS_SHA256 HARNESS_SHA256
 
 TEST_RESULT: the JSON file in FOLDER of each shard of each test program. Each of them, and the result of
 every step but stress and full, must be there: a crashed shard leaves none, and a record of a partial check is
 refused. Results (a problem and an implementation) that a shard cut by a time limit did not reach are
-counted in it. FOLDER says of itself: device.json, what `gdnbench info --json` said there; sources, the hashes
-of kernels and harness; date. --add: the record stays, which must be of the same kernel sources, and takes the
-suites stress and full that FOLDER has; each suite says where, when and with which harness it was run.
+counted in it. FOLDER/origin is what --origin printed: sources and card of its results; FOLDER/STEP.date the day of
+each step. --add: the record stays, which must be of the same kernel sources, and takes the suites stress and full
+that FOLDER has; each suite says where, when and with which harness it was run.
 """
-import datetime
 import json
 import pathlib
 import sys
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
-ADDED = (("stress", "stress.json"), ("full", "full.json"))  # suites that a record may be without
+ADDED = (("stress", "stress"), ("full", "full"))  # suites that a record may be without, and their steps
 
 
 def count_tests(paths):
@@ -66,27 +66,35 @@ def ratio(tensor, limit):
     return error / limit if error is not None and limit else None
 
 
-def origin_of(folder):
-    """Kernel sources of the results in a folder; where, when and with which harness they were made."""
-    missing = [name for name in ("device.json", "sources", "date") if not (folder / name).exists()]
-    if missing:
-        sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run a step of gpu-check.sh with a GPU first")
-    info = json.loads((folder / "device.json").read_text())
+def print_origin(kernels, harness):
+    info = json.load(sys.stdin)
     cuda = next((b for b in info["backends"] if b["backend"] == "cuda"), {})
     if not cuda.get("available"):
-        sys.exit(f"write_gpu_record: {folder}/device.json has no CUDA device: {cuda.get('detail')}")
-    kernels, harness = (folder / "sources").read_text().split()
-    return kernels, {"harness_sha256": harness, **{key: cuda[key] for key in ("device", "driver", "toolkit")},
-                     "date": (folder / "date").read_text().strip()}
+        sys.exit(f"write_gpu_record: no CUDA device here: {cuda.get('detail')}")
+    print(json.dumps({"kernels_sha256": kernels, "harness_sha256": harness,
+                      **{key: cuda[key] for key in ("device", "driver", "toolkit")}}))
+
+
+def origin_of(folder):
+    """Kernel sources of the results in a folder; the rest of its file `origin`."""
+    if not (folder / "origin").exists():
+        sys.exit(f"write_gpu_record: {folder} lacks the file origin; run a step of gpu-check.sh with a GPU first")
+    origin = json.loads((folder / "origin").read_text())
+    return origin.pop("kernels_sha256"), origin
+
+
+def date_of(folder, *steps):
+    """The last day of these steps."""
+    return max((folder / f"{step}.date").read_text().strip() for step in steps)
 
 
 def suites_of(folder, suites, origin):
-    """{suite: counts, failures and worst errors} of those suites that were run."""
+    """{suite: counts, failures and worst errors} of those suites that were run; (suite, step)s."""
     found = {}
-    for suite, file in suites:
-        if (folder / file).exists():
-            counts, failures, worst = count_verdicts(folder / file)
-            found[suite] = {**counts, **origin, "failures": failures, "worst": worst}
+    for suite, step in suites:
+        if (folder / f"{step}.json").exists():
+            counts, failures, worst = count_verdicts(folder / f"{step}.json")
+            found[suite] = {**counts, **origin, "date": date_of(folder, step), "failures": failures, "worst": worst}
     return found
 
 
@@ -120,8 +128,9 @@ def main(folder, record, *test_results):
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
     kernels, origin = origin_of(folder)
     tests, failures = count_tests([folder / name for name in test_results])
-    suites = suites_of(folder, (("gpu", "verify.json"), *ADDED), origin)
+    suites = suites_of(folder, (("gpu", "verify"), *ADDED), origin)
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in SANITIZERS}
+    origin["date"] = date_of(folder, "tests", "sanitizer", "table")
     write(record, kernels, origin, {**tests, "failures": failures}, suites, sanitizer)
 
 
@@ -136,14 +145,20 @@ def add(folder, record):
     suites = suites_of(folder, ADDED, origin)
     if not suites:
         sys.exit(f"write_gpu_record: {folder} has neither stress.json nor full.json; run one of those steps first")
-    write(record, kernels, {key: before[key] for key in origin}, before["tests"], {**before["suites"], **suites},
-          before["compute_sanitizer"])
+    for name, suite in suites.items():
+        known = before["suites"].get(name, suite)
+        if suite["not_reached"] > known["not_reached"]:
+            sys.exit(f"write_gpu_record: suite {name} in {folder} reached less than the record has; finish it first")
+    own = {key: before[key] for key in (*origin, "date")}
+    write(record, kernels, own, before["tests"], {**before["suites"], **suites}, before["compute_sanitizer"])
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "--add":
         add(*sys.argv[2:])
-    elif len(sys.argv) > 3 and sys.argv[1] != "--add":
+    elif len(sys.argv) == 4 and sys.argv[1] == "--origin":
+        print_origin(*sys.argv[2:])
+    elif len(sys.argv) > 3 and not sys.argv[1].startswith("--"):
         main(*sys.argv[1:])
     else:
         sys.exit(__doc__)
