@@ -14,8 +14,8 @@
 
 #include "harness/build_info.h"
 #include "harness/cli/command.h"
+#include "harness/cli/usage.h"
 #include "interface/error.h"
-#include "interface/problem.h"
 
 namespace gdn::cli {
 namespace {
@@ -36,13 +36,13 @@ std::string explain_extras(const CLI::App& app, const std::vector<std::string>& 
     const std::vector<std::string> extras = used->remaining();
     if (extras.empty()) continue;
     const std::string flag = extras.front().substr(0, extras.front().find('='));
-    return fmt::format("{}: unknown argument '{}' (did you mean '{}'?)", used->get_name(),
-                       extras.front(), nearest_name(flag, known_flags(*used)));
+    return fmt::format("{}: unknown argument '{}'{}; see gdnbench {} --help", used->get_name(),
+                       extras.front(), suggestion(flag, known_flags(*used)), used->get_name());
   }
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return "no command given; see gdnbench --help";
-  return fmt::format("unknown command '{}' (did you mean '{}'?)", extras.front(),
-                     nearest_name(extras.front(), commands));
+  return fmt::format("unknown command '{}'{}; see gdnbench --help", extras.front(),
+                     suggestion(extras.front(), commands));
 }
 
 std::vector<std::unique_ptr<Command>> all_commands() {

@@ -63,6 +63,15 @@ TEST_F(CommandLine, UnknownCommandNamesTheNearest) {
   expect_error("verfy", 2, {"verfy", "did you mean 'verify'?"});
 }
 TEST_F(CommandLine, NoCommand) { expect_error("", 2, {"--help"}); }
+TEST_F(CommandLine, NothingNearIsNotSuggested) {
+  for (const char* arguments : {"frobnicate", "verify --frobnicate", "verify frobnicate", "x"}) {
+    const Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 2) << arguments;
+    EXPECT_EQ(finished.errors.find("did you mean"), std::string::npos) << finished.errors;
+    EXPECT_NE(finished.errors.find("--help"), std::string::npos) << finished.errors;
+  }
+  expect_error("lsit", 2, {"did you mean 'list'?"});
+}
 TEST_F(CommandLine, UnknownFlagNamesTheNearest) {
   expect_error("verify --head 2/4", 2, {"--head", "did you mean '--heads'?"});
   expect_error("run --problem gated_delta:dim=8 --imple cpu/naive --out x.h5", 2, {"--impl"});
