@@ -1,8 +1,12 @@
 #include "harness/explain.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "harness/hdf5_group.h"
 #include "harness/inputs.h"
 #include "harness/invariances.h"
+#include "interface/error.h"
 
 namespace gdn {
 namespace {
@@ -16,6 +20,16 @@ std::vector<T> without_padding(const std::vector<T>& pool, std::int64_t stride, 
     packed.insert(packed.end(), begin, begin + used);
   }
   return packed;
+}
+
+constexpr const char* kViolation = "violation";  // no file but one of tensors has it
+
+bool holds_tensors(const CasePath& path) {
+  try {
+    return GroupReader(path.file, path.group).has_attribute(kViolation);
+  } catch (const Error&) {  // not HDF5, or not this group
+    return false;
+  }
 }
 
 void write_tensor(GroupWriter& file, const std::string& name, const Shape& shape,
@@ -93,7 +107,7 @@ void write_tensors(const CheckedReference& reference, const Explanation& explana
   const CasePath target = CasePath::parse(path);
   GroupWriter file(target.file, target.group, GroupWriter::Mode::replace_file);
   file.attribute("problem", p.to_string());
-  file.attribute("violation", explanation.anatomy.violation);
+  file.attribute(kViolation, explanation.anatomy.violation);
   write_origin(file, origin);
   const Outputs& outputs = explanation.outputs;
   const auto& wide = reference.wide();
@@ -123,6 +137,18 @@ void write_tensors(const CheckedReference& reference, const Explanation& explana
         wide.conv_state, outputs.conv_state);
   }
   file.finish();
+}
+
+void require_tensors_or_absent(const std::string& path) {
+  const CasePath target = CasePath::parse(path);
+  std::error_code absent;
+  // An empty file, as mktemp makes it, holds nothing to lose.
+  if (!std::filesystem::is_regular_file(target.file, absent) ||
+      std::filesystem::file_size(target.file, absent) == 0 || holds_tensors(target)) {
+    return;
+  }
+  throw_bad_input(path + ": exists, was not made by explain --save and is not replaced; name " +
+                  "another output file");
 }
 
 }  // namespace gdn

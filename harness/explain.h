@@ -30,4 +30,7 @@ Explanation explain(const CheckedReference& reference, const Implementation& imp
 void write_tensors(const CheckedReference& reference, const Explanation& explanation,
                    const OutputsOrigin& origin, const std::string& path);
 
+/// Throws Error(bad_input) if write_tensors would replace a file that it did not write.
+void require_tensors_or_absent(const std::string& path);
+
 }  // namespace gdn

@@ -5,6 +5,7 @@
 
 #include "harness/build_info.h"
 #include "harness/cli/command.h"
+#include "harness/cli/usage.h"
 #include "harness/inputs.h"
 #include "harness/json.h"
 #include "interface/error.h"
@@ -54,6 +55,7 @@ class Explain : public Command {
            "  gdnbench explain --case case.h5 --outputs mine.h5 --chunk 64 --save tensors.h5";
   }
   void add_options(CLI::App& app) override {
+    app_ = &app;
     auto* from_file = app.add_option("--case", case_, "FILE.h5[:/group]");
     app.add_option("--problem", problem_, "a generated problem instead of a case file")
         ->excludes(from_file);
@@ -63,7 +65,9 @@ class Explain : public Command {
     app.add_option("--chunk", chunk_,
                    "tokens per chunk: for the implementation, or of what made the outputs")
         ->check(CLI::PositiveNumber);
-    app.add_option("--save", save_, "reference, outputs and differences go to this HDF5 file");
+    app.add_option("--save", save_,
+                   "reference, outputs and differences go to this HDF5 file; one that exists is "
+                   "replaced only if an earlier --save made it");
     app.add_flag("--whole", whole_, "evaluate the reference whole, however large the problem");
     app.add_flag("--json", json_, "machine-readable output");
   }
@@ -75,9 +79,15 @@ class Explain : public Command {
     if (outputs_.empty() && implementation_.empty()) {
       throw_bad_input("explain: --impl or --outputs is needed");
     }
+    if (!outputs_.empty()) {
+      require_only(*app_,
+                   {"--case", "--problem", "--outputs", "--chunk", "--save", "--whole", "--json"},
+                   "not with --outputs; nothing is run");
+    }
     Problem problem = case_.empty() ? resolve_problem(problem_)
                                     : case_problem(case_, read_case_problem(case_).operation);
     if (chunk_ > 0) problem.chunk = chunk_;
+    if (!save_.empty()) require_save_target(problem);
     VerifyOptions options;
     if (whole_) options.most_reference_flops = 1e300;
     return outputs_.empty() ? explain_implementation(problem, options)
@@ -85,6 +95,17 @@ class Explain : public Command {
   }
 
  private:
+  // Before the work whose result it takes.
+  void require_save_target(const Problem& problem) const {
+    const std::string target = CasePath::parse(save_).file;
+    std::vector<std::string> inputs;
+    for (const std::string& path : {problem.case_file, outputs_}) {
+      if (!path.empty()) inputs.push_back(CasePath::parse(path).file);
+    }
+    require_none_overwritten(target, inputs);
+    require_tensors_or_absent(save_);
+  }
+
   int explain_implementation(const Problem& problem, const VerifyOptions& options) {
     const Implementation& implementation = find_implementation(problem.operation, implementation_);
     require_supported(implementation, problem);
@@ -228,6 +249,7 @@ class Explain : public Command {
                      {"patterns", json_list(patterns)}}));
   }
 
+  const CLI::App* app_ = nullptr;
   std::string case_;
   std::string problem_;
   std::string outputs_;

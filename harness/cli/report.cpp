@@ -9,6 +9,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/outcome.h"
+#include "harness/cli/usage.h"
 #include "harness/json.h"
 #include "harness/pivot.h"
 #include "harness/row_store.h"
@@ -46,6 +47,9 @@ class Report : public Command {
   int run() override {
     std::vector<RowFilter> filters;
     for (const std::string& text : filters_) filters.push_back(parse_row_filter(text));
+    require_none_overwritten(path_, files_);
+    require_none_overwritten(path_, history_);
+    require_none_overwritten(path_, {baseline_});
     const std::vector<Row> all = merge_rows(files_).rows;
     const std::vector<Row> rows = filtered(all, filters);
     if (rows.empty()) {

@@ -12,6 +12,7 @@
 
 #include "harness/case_file.h"
 #include "harness/inputs.h"
+#include "harness/row_store.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/device.h"
 
@@ -199,6 +200,19 @@ TEST_F(CommandLine, RunThenVerifyOutputs) {
   const auto begin = at + before.size();
   const std::string explain = wrong.output.substr(begin, wrong.output.find('\n', at) - begin);
   const Finished explained = run(explain);
+TEST_F(CommandLine, ReportDoesNotReplaceWhatItReads) {
+  const std::string rows = std::string(GDN_SOURCE_DIR) + "/data/fixtures/rows_of_0.1.h5";
+  const std::string copy = folder_.file("rows.h5");
+  const std::string link = folder_.file("link.h5");
+  std::filesystem::copy_file(rows, copy);
+  std::filesystem::create_symlink(copy, link);
+  for (const std::string& read :
+       {copy, rows + " --baseline " + copy, rows + " --history " + copy}) {
+    expect_error("report " + read + " --out " + copy, 2, {copy, "not overwritten"});
+    expect_error("report " + read + " --out " + link, 2, {link, "not overwritten"});
+  }
+  EXPECT_EQ(read_rows(copy).rows.size(), 4u);
+}
   EXPECT_EQ(explained.code, 1) << explain << ": " << explained.errors;
   EXPECT_NE(explained.output.find("worst pair"), std::string::npos) << explained.output;
 }
@@ -285,3 +299,34 @@ TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
 
 }  // namespace
 }  // namespace gdn
+TEST_F(CommandLine, ExplainSavesOverNothingButItsOwnTensors) {
+  const std::string path = small_case();
+  const std::string out = folder_.file("o.h5");
+  ASSERT_EQ(run("run --case " + path + " --impl cpu/naive --out " + out).code, 0);
+  const std::string link = folder_.file("link.h5");
+  const std::string hard = folder_.file("hard.h5");
+  std::filesystem::create_symlink(path, link);
+  std::filesystem::create_hard_link(out, hard);
+  const std::string judge = "explain --case " + path + " --outputs " + out + " --save ";
+  for (const std::string& target :
+       {path, path + ":/other", out, link, hard,
+        std::filesystem::path(path).parent_path().string() + "/./case.h5"}) {
+    expect_error(judge + target, 2, {".h5: is read and not overwritten"});
+  }
+  expect_error("explain --problem gated_delta:case=" + path + " --impl cpu/naive --save " + link, 2,
+               {link, "not overwritten"});
+  const std::string rows = folder_.file("rows.h5");
+  std::filesystem::copy_file(std::string(GDN_SOURCE_DIR) + "/data/fixtures/rows_of_0.1.h5", rows);
+  const std::string notes = folder_.file("notes.txt");
+  std::ofstream(notes) << "hello";
+  expect_error(judge + rows, 2, {rows, "not made by explain --save"});
+  expect_error(judge + notes, 2, {notes, "not made by explain --save"});
+  EXPECT_EQ(read_rows(rows).rows.size(), 4u);
+  EXPECT_EQ(run("verify --case " + path + " --outputs " + out).code, 0) << "both are as they were";
+  // Its own, and an empty file, are replaced.
+  const std::string tensors = folder_.file("tensors.h5");
+  std::ofstream(tensors).close();
+  EXPECT_EQ(run(judge + tensors).code, 0);
+  const Finished again = run(judge + tensors);
+  EXPECT_EQ(again.code, 0) << again.errors;
+}
