@@ -1,5 +1,7 @@
 #include "harness/cli/axes.h"
 
+#include "interface/error.h"
+
 namespace gdn::cli {
 
 void AxisOptions::add_to(CLI::App& app) {
@@ -23,7 +25,8 @@ void AxisOptions::add_axes_to(CLI::App& app) {
     if (field.key == "case") continue;
     // --out names a file in several commands.
     const std::string flag = field.key == "out" ? "output-dtype" : field.key;
-    app.add_option("--" + flag, axes_[field.key], field.help)->group("Axes (comma lists)");
+    Axis& axis = axes_[field.key];
+    axis.option = app.add_option("--" + flag, axis.text, field.help)->group("Axes (comma lists)");
   }
 }
 
@@ -40,8 +43,14 @@ GridSpec AxisOptions::spec() const {
 
 std::map<std::string, std::vector<std::string>> AxisOptions::values() const {
   std::map<std::string, std::vector<std::string>> given;
-  for (const auto& [key, text] : axes_) {
-    if (!text.empty()) given[key] = split_values(key, text);
+  for (const auto& [key, axis] : axes_) {
+    if (axis.option->count() == 0) continue;
+    // Taken for an axis not given, an empty shell variable would run something else.
+    if (axis.text.empty()) {
+      throw_bad_input(axis.option->get_name() + ": is empty; expected " +
+                      axis.option->get_description());
+    }
+    given[key] = split_values(key, axis.text);
   }
   return given;
 }

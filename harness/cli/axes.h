@@ -27,7 +27,11 @@ class AxisOptions {
   std::vector<std::string> presets_;
   std::vector<std::string> problems_;
   std::vector<std::string> cases_;
-  std::map<std::string, std::string> axes_;  ///< field key -> comma list as typed
+  struct Axis {
+    std::string text;  ///< comma list as typed
+    const CLI::Option* option = nullptr;
+  };
+  std::map<std::string, Axis> axes_;  ///< by field key
 };
 
 }  // namespace gdn::cli

@@ -14,6 +14,7 @@
 #include "harness/case_file.h"
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
+#include "harness/cli/usage.h"
 #include "harness/guarded_device.h"
 #include "harness/inputs.h"
 #include "harness/json.h"
@@ -144,6 +145,7 @@ class Verify : public Command {
            "  gdnbench verify --case case.h5 --outputs mine.h5";
   }
   void add_options(CLI::App& app) override {
+    app_ = &app;
     axes_.add_to(app);
     std::string names;
     for (const std::string& name : suite_names()) names += (names.empty() ? "" : " | ") + name;
@@ -199,10 +201,16 @@ class Verify : public Command {
     }
     use_exact_buffers(exact_buffers_);
     if (whole_) options_.most_reference_flops = std::numeric_limits<double>::infinity();
-    if (json_) fmt::print("[\n");
-    const int code = outputs_.empty() ? verify_implementations() : judge_outputs();
-    if (json_) fmt::print("\n]\n");
-    return code;
+    if (!outputs_.empty()) require_flags_of_judging();
+    try {
+      const int code = outputs_.empty() ? verify_implementations() : judge_outputs();
+      if (json_) fmt::print("{}", first_ ? "[]\n" : "\n]\n");
+      return code;
+    } catch (...) {
+      // Results that were printed stay a list that can be read; without any, nothing is printed.
+      if (json_ && !first_) fmt::print("\n]\n");
+      throw;
+    }
   }
 
  private:
@@ -418,19 +426,31 @@ class Verify : public Command {
     }
   }
 
+  // Nothing is run with --outputs, and the case alone says what was computed.
+  void require_flags_of_judging() const {
+    const std::vector<std::string> of_running = {"--impl", "--device",  "--shard",
+                                                 "--jobs", "--largest", "--exact-buffers"};
+    std::vector<std::string> used = {"--case",        "--problem",   "--op",      "--outputs",
+                                     "--errors-only", "--whole",     "--verbose", "--quiet",
+                                     "--json",        "--json-lines"};
+    const std::vector<std::string> of_judging = used;
+    used.insert(used.end(), of_running.begin(), of_running.end());
+    require_only(*app_, used, "not with --outputs; the case says what was computed");
+    require_only(*app_, of_judging, "not with --outputs; nothing is run");
+  }
+
   int judge_outputs() {
     const GridSpec spec = axes_.spec();
-    const std::vector<Problem> all = expand(spec);
-    if (!spec.names_problems() || all.empty()) {
-      throw_bad_input("verify --outputs: name the case with --case or --problem");
+    const std::size_t named = spec.cases.size() + spec.problems.size();
+    if (named == 0) throw_bad_input("verify --outputs: name the case with --case or --problem");
+    if (named > 1) {
+      throw_bad_input("verify --outputs: one case or problem is expected, not " +
+                      std::to_string(named));
     }
     // A layer's file stands for its own operation first.
-    const Problem problem =
-        spec.cases.size() == 1 && !spec.operation_given ? resolve_case(spec.cases[0]) : all.front();
-    if (all.size() > 1 && spec.cases.size() != 1) {
-      throw_bad_input("verify --outputs: one case or problem is expected, not " +
-                      std::to_string(all.size()));
-    }
+    const Problem problem = spec.cases.size() == 1 && !spec.operation_given
+                                ? resolve_case(spec.cases[0])
+                                : expand(spec).front();
     const Case inputs = make_case(problem);
     const StoredOutputs stored = read_outputs(inputs, outputs_);
     const CheckedReference reference(inputs, options_);
@@ -448,9 +468,12 @@ class Verify : public Command {
   void report(const std::string& problem, const std::string& implementation,
               const std::string& coverage, const VerifyResult& result) {
     ++counts_[static_cast<std::size_t>(result.verdict)];
+    if (result.verdict == Verdict::too_large && why_too_large_.empty()) {
+      why_too_large_ = result.reason;
+    }
     if (json_lines_) return print_line(result_json(problem, implementation, result));
     if (json_) {
-      fmt::print("{}{}", first_ ? "" : ",\n", result_json(problem, implementation, result));
+      fmt::print("{}{}", first_ ? "[\n" : ",\n", result_json(problem, implementation, result));
       first_ = false;
       return;
     }
@@ -496,15 +519,24 @@ class Verify : public Command {
                  unsupported + too_large > 0 && !verbose_ ? " (-v says why)" : "");
     }
     if (nothing_verified && !others_may) {
-      throw Error(ErrorKind::unsupported,
-                  "verify: nothing was verified: no implementation here does these problems");
+      throw Error(ErrorKind::unsupported, "verify: nothing was verified: " + why_nothing());
     }
     return failed + limits_gone_ > 0 ? 1 : 0;
+  }
+
+  std::string why_nothing() const {
+    const std::int64_t too_large = count_of(Verdict::too_large);
+    if (too_large == 0) return "no implementation here does these problems";
+    const std::int64_t unsupported = count_of(Verdict::unsupported);
+    const std::string others =
+        unsupported == 0 ? "" : fmt::format("{} results are not supported, ", unsupported);
+    return fmt::format("{}{} too large: {}", others, too_large, why_too_large_);
   }
 
   static constexpr int kMostJobs = 12;
   static constexpr std::int64_t kWorthEveryProcessor = std::int64_t{1} << 29;  // bytes
 
+  const CLI::App* app_ = nullptr;
   AxisOptions axes_;
   VerifyOptions options_ = VerifyOptions::all_invariances();
   std::string suite_;
@@ -521,6 +553,7 @@ class Verify : public Command {
   bool first_ = true;
   std::int64_t counts_[5] = {0, 0, 0, 0, 0};  // per verdict
   std::int64_t limits_gone_ = 0;
+  std::string why_too_large_;  // of the first such result
   std::string shard_;
   double largest_ = 0;
   int jobs_ = 0;  // as jobs_for() says

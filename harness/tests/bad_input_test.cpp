@@ -63,7 +63,6 @@ class CommandLine : public ::testing::Test {
 TEST_F(CommandLine, UnknownCommandNamesTheNearest) {
   expect_error("verfy", 2, {"verfy", "did you mean 'verify'?"});
 }
-TEST_F(CommandLine, NoCommand) { expect_error("", 2, {"--help"}); }
 TEST_F(CommandLine, NothingNearIsNotSuggested) {
   for (const char* arguments : {"frobnicate", "verify --frobnicate", "verify frobnicate", "x"}) {
     const Finished finished = run(arguments);
@@ -73,6 +72,7 @@ TEST_F(CommandLine, NothingNearIsNotSuggested) {
   }
   expect_error("lsit", 2, {"did you mean 'list'?"});
 }
+TEST_F(CommandLine, NoCommand) { expect_error("", 2, {"--help"}); }
 TEST_F(CommandLine, UnknownFlagNamesTheNearest) {
   expect_error("verify --head 2/4", 2, {"--head", "did you mean '--heads'?"});
   expect_error("run --problem gated_delta:dim=8 --imple cpu/naive --out x.h5", 2, {"--impl"});
@@ -98,6 +98,31 @@ TEST_F(CommandLine, MalformedProblems) {
   expect_error(
       "gen --problem gated_delta:dim=8,betas=wide,beta=logit --out " + folder_.file("g.h5"), 2,
       {"beta=logit"});
+}
+// An empty shell variable is not an axis left out: that would run something else.
+TEST_F(CommandLine, EmptyAxis) {
+  const std::string problems = " --device cpu --impl cpu/naive --seq 3 --dim 8 ";
+  expect_error("verify" + problems + "--heads ''", 2, {"--heads: is empty; expected key/value"});
+  expect_error("verify" + problems + "--heads=", 2, {"--heads"});
+  expect_error("sweep" + problems + "--output-dtype '' --out " + folder_.file("s.h5"), 2,
+               {"--output-dtype: is empty; expected"});
+}
+TEST_F(CommandLine, TooLargeIsNotCalledUnsupported) {
+  const std::string verify = "verify --device cpu --impl cpu/naive --heads 1/1 --dim 16 --seq 9 ";
+  expect_error(verify + "--largest 1", 2, {"nothing was verified", "too large", "--largest"});
+  const Finished finished = run(verify + "--largest 1");
+  EXPECT_EQ(finished.errors.find("no implementation"), std::string::npos) << finished.errors;
+}
+TEST_F(CommandLine, JsonOfAVerificationIsAListOrNothing) {
+  const Finished bad = run("verify --json --problem gated_delta:hedas=1/2");
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_EQ(bad.output, "");
+  // Results, but none of them a verification.
+  const Finished none =
+      run("verify --json --device cpu --impl cpu/naive --heads 1/1 --dim 16 --seq 9 --largest 1");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.output.rfind("[\n{", 0), 0u) << none.output;
+  EXPECT_NE(none.output.find("}\n]\n"), std::string::npos) << none.output;
 }
 TEST_F(CommandLine, MissingForeignAndTruncatedCaseFiles) {
   const std::string none = folder_.file("none.h5");
@@ -175,6 +200,19 @@ TEST_F(CommandLine, CompareAndReportOfFilesThatAreNoRows) {
   expect_error("report " + errors + " --out " + folder_.file("nowhere/r.html"), 2,
                {"nowhere/r.html", "cannot be written"});
 }
+TEST_F(CommandLine, ReportDoesNotReplaceWhatItReads) {
+  const std::string rows = std::string(GDN_SOURCE_DIR) + "/data/fixtures/rows_of_0.1.h5";
+  const std::string copy = folder_.file("rows.h5");
+  const std::string link = folder_.file("link.h5");
+  std::filesystem::copy_file(rows, copy);
+  std::filesystem::create_symlink(copy, link);
+  for (const std::string& read :
+       {copy, rows + " --baseline " + copy, rows + " --history " + copy}) {
+    expect_error("report " + read + " --out " + copy, 2, {copy, "not overwritten"});
+    expect_error("report " + read + " --out " + link, 2, {link, "not overwritten"});
+  }
+  EXPECT_EQ(read_rows(copy).rows.size(), 4u);
+}
 TEST_F(CommandLine, CompareOfAFileWithItselfFindsNothing) {
   const std::string errors = std::string(GDN_SOURCE_DIR) + "/data/baselines/cpu.h5";
   const Finished finished = run("compare " + errors + " " + errors + " --json");
@@ -200,21 +238,30 @@ TEST_F(CommandLine, RunThenVerifyOutputs) {
   const auto begin = at + before.size();
   const std::string explain = wrong.output.substr(begin, wrong.output.find('\n', at) - begin);
   const Finished explained = run(explain);
-TEST_F(CommandLine, ReportDoesNotReplaceWhatItReads) {
-  const std::string rows = std::string(GDN_SOURCE_DIR) + "/data/fixtures/rows_of_0.1.h5";
-  const std::string copy = folder_.file("rows.h5");
-  const std::string link = folder_.file("link.h5");
-  std::filesystem::copy_file(rows, copy);
-  std::filesystem::create_symlink(copy, link);
-  for (const std::string& read :
-       {copy, rows + " --baseline " + copy, rows + " --history " + copy}) {
-    expect_error("report " + read + " --out " + copy, 2, {copy, "not overwritten"});
-    expect_error("report " + read + " --out " + link, 2, {link, "not overwritten"});
-  }
-  EXPECT_EQ(read_rows(copy).rows.size(), 4u);
-}
   EXPECT_EQ(explained.code, 1) << explain << ": " << explained.errors;
   EXPECT_NE(explained.output.find("worst pair"), std::string::npos) << explained.output;
+}
+
+// Without effect they would let a user believe that the outputs were judged as something else.
+TEST_F(CommandLine, JudgingOutputsTakesNoFlagsOfRunning) {
+  const std::string path = small_case();
+  const std::string out = folder_.file("o.h5");
+  ASSERT_EQ(run("run --case " + path + " --impl cpu/naive --out " + out).code, 0);
+  const std::string judge = " --case " + path + " --outputs " + out;
+  for (const char* flag : {"--heads 1/2", "--dtype bf16", "--state bf16", "--chunk 16",
+                           "--output-dtype f32", "--suite quick", "--preset qwen3-next"}) {
+    const std::string name = std::string(flag).substr(0, std::string(flag).find(' '));
+    expect_error("verify" + judge + " " + flag, 2,
+                 {name + ": not with --outputs; the case says what was computed"});
+  }
+  for (const char* flag : {"--impl cpu/naive", "--device cpu", "--shard 1/2", "--jobs 2"}) {
+    const std::string name = std::string(flag).substr(0, std::string(flag).find(' '));
+    expect_error("verify" + judge + " " + flag, 2, {name + ": not with --outputs; nothing is run"});
+  }
+  expect_error("verify" + judge + " --problem gated_delta:dim=8", 2, {"one case or problem", "2"});
+  expect_error("explain" + judge + " --device cpu", 2, {"--device: not with --outputs"});
+  EXPECT_EQ(run("verify" + judge + " --whole -v --json").code, 0);
+  EXPECT_EQ(run("verify --problem gated_delta:case=" + path + " --outputs " + out).code, 0);
 }
 
 TEST_F(CommandLine, ConvertBadUsage) {
@@ -255,6 +302,37 @@ TEST_F(CommandLine, ExplainNeedsACaseAndOutputs) {
   expect_error(
       "explain --case " + path + " --impl cpu/naive --save " + folder_.file("nowhere/t.h5"), 2,
       {"nowhere/t.h5"});
+}
+TEST_F(CommandLine, ExplainSavesOverNothingButItsOwnTensors) {
+  const std::string path = small_case();
+  const std::string out = folder_.file("o.h5");
+  ASSERT_EQ(run("run --case " + path + " --impl cpu/naive --out " + out).code, 0);
+  const std::string link = folder_.file("link.h5");
+  const std::string hard = folder_.file("hard.h5");
+  std::filesystem::create_symlink(path, link);
+  std::filesystem::create_hard_link(out, hard);
+  const std::string judge = "explain --case " + path + " --outputs " + out + " --save ";
+  for (const std::string& target :
+       {path, path + ":/other", out, link, hard,
+        std::filesystem::path(path).parent_path().string() + "/./case.h5"}) {
+    expect_error(judge + target, 2, {".h5: is read and not overwritten"});
+  }
+  expect_error("explain --problem gated_delta:case=" + path + " --impl cpu/naive --save " + link, 2,
+               {link, "not overwritten"});
+  const std::string rows = folder_.file("rows.h5");
+  std::filesystem::copy_file(std::string(GDN_SOURCE_DIR) + "/data/fixtures/rows_of_0.1.h5", rows);
+  const std::string notes = folder_.file("notes.txt");
+  std::ofstream(notes) << "hello";
+  expect_error(judge + rows, 2, {rows, "not made by explain --save"});
+  expect_error(judge + notes, 2, {notes, "not made by explain --save"});
+  EXPECT_EQ(read_rows(rows).rows.size(), 4u);
+  EXPECT_EQ(run("verify --case " + path + " --outputs " + out).code, 0) << "both are as they were";
+  // Its own, and an empty file, are replaced.
+  const std::string tensors = folder_.file("tensors.h5");
+  std::ofstream(tensors).close();
+  EXPECT_EQ(run(judge + tensors).code, 0);
+  const Finished again = run(judge + tensors);
+  EXPECT_EQ(again.code, 0) << again.errors;
 }
 TEST_F(CommandLine, ExplainOfRightOutputsIsASummary) {
   const Finished right = run("explain --case " + small_case() + " --impl cpu/recurrent");
@@ -299,34 +377,3 @@ TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
 
 }  // namespace
 }  // namespace gdn
-TEST_F(CommandLine, ExplainSavesOverNothingButItsOwnTensors) {
-  const std::string path = small_case();
-  const std::string out = folder_.file("o.h5");
-  ASSERT_EQ(run("run --case " + path + " --impl cpu/naive --out " + out).code, 0);
-  const std::string link = folder_.file("link.h5");
-  const std::string hard = folder_.file("hard.h5");
-  std::filesystem::create_symlink(path, link);
-  std::filesystem::create_hard_link(out, hard);
-  const std::string judge = "explain --case " + path + " --outputs " + out + " --save ";
-  for (const std::string& target :
-       {path, path + ":/other", out, link, hard,
-        std::filesystem::path(path).parent_path().string() + "/./case.h5"}) {
-    expect_error(judge + target, 2, {".h5: is read and not overwritten"});
-  }
-  expect_error("explain --problem gated_delta:case=" + path + " --impl cpu/naive --save " + link, 2,
-               {link, "not overwritten"});
-  const std::string rows = folder_.file("rows.h5");
-  std::filesystem::copy_file(std::string(GDN_SOURCE_DIR) + "/data/fixtures/rows_of_0.1.h5", rows);
-  const std::string notes = folder_.file("notes.txt");
-  std::ofstream(notes) << "hello";
-  expect_error(judge + rows, 2, {rows, "not made by explain --save"});
-  expect_error(judge + notes, 2, {notes, "not made by explain --save"});
-  EXPECT_EQ(read_rows(rows).rows.size(), 4u);
-  EXPECT_EQ(run("verify --case " + path + " --outputs " + out).code, 0) << "both are as they were";
-  // Its own, and an empty file, are replaced.
-  const std::string tensors = folder_.file("tensors.h5");
-  std::ofstream(tensors).close();
-  EXPECT_EQ(run(judge + tensors).code, 0);
-  const Finished again = run(judge + tensors);
-  EXPECT_EQ(again.code, 0) << again.errors;
-}
