@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <set>
 
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/measure_options.h"
 #include "harness/cli/progress.h"
+#include "harness/cli/usage.h"
 #include "harness/json.h"
 #include "harness/row_store.h"
 #include "interface/error.h"
@@ -30,6 +34,7 @@ class Sweep : public Command {
   }
 
   void add_options(CLI::App& app) override {
+    app_ = &app;
     axes_.add_to(app);
     measure_.add_to(app);
     app.add_option("--out", path_,
@@ -37,7 +42,9 @@ class Sweep : public Command {
                    "sources) are not made again")
         ->required();
     app.add_option("--shard", shard_, "INDEX/COUNT: this part of the problems, as 2/8");
-    app.add_option("--merge", merge_, "join these rows files into --out instead of measuring");
+    app.add_option(
+        "--merge", merge_,
+        "join these rows files into --out, beside the rows it holds, instead of measuring");
     app.add_flag("--full-verify", options_.full_verify,
                  "also the bitwise and continuation checks of gdnbench verify");
     app.add_flag("--no-time", no_time_, "verify only: rows of mode 'verify'");
@@ -58,18 +65,71 @@ class Sweep : public Command {
 
  private:
   int merge() const {
+    require_only(*app_, {"--merge", "--out", "--quiet", "--json"},
+                 "not with --merge; nothing is measured");
     require_appendable(path_);
-    const StoredRows merged = merge_rows(merge_);
+    std::vector<std::string> parts = merge_;
+    std::size_t before = 0;
+    if (std::filesystem::exists(path_)) {
+      parts.insert(parts.begin(), path_);
+      before = read_rows(path_).rows.size();
+    }
+    const StoredRows merged = merge_rows(parts);
     write_rows(path_, merged);
-    fmt::print("{} rows of {} files in {}\n", merged.rows.size(), merge_.size(), path_);
+    if (json_) {
+      fmt::print("{}\n", json_object({{"file", json_string(path_)},
+                                      {"rows", std::to_string(merged.rows.size())},
+                                      {"before", std::to_string(before)},
+                                      {"files", std::to_string(merge_.size())}}));
+    } else {
+      fmt::print("{} files merged; {} rows in {}, {} before\n", merge_.size(), merged.rows.size(),
+                 path_, before);
+    }
     return 0;
+  }
+
+  // --op by itself names no problems: of the default sweep those of that operation are meant.
+  std::vector<Problem> asked_problems(const DeviceInfo& device) const {
+    std::vector<Problem> problems = problems_of(axes_, device);
+    const GridSpec spec = axes_.spec();
+    if (!spec.operation_given || spec.names_problems()) return problems;
+    problems.erase(std::remove_if(problems.begin(), problems.end(),
+                                  [&](const Problem& p) { return p.operation != spec.operation; }),
+                   problems.end());
+    if (problems.empty()) {
+      throw_bad_input(
+          "--op " + to_string(spec.operation) +
+          ": the default sweep has no problem of it; name some with --heads, --seq, ...");
+    }
+    return problems;
+  }
+
+  // Of the whole grid: a shard may well be left without problems.
+  static void require_a_pair(const std::vector<Problem>& problems,
+                             const std::vector<const Implementation*>& implementations) {
+    std::set<Operation> done;
+    for (const Implementation* implementation : implementations) {
+      done.insert(implementation->description().operation);
+    }
+    std::set<std::string> asked;
+    for (const Problem& problem : problems) {
+      if (done.count(problem.operation) > 0) return;
+      asked.insert(to_string(problem.operation));
+    }
+    std::string operations;
+    for (const std::string& name : asked) operations += (operations.empty() ? "" : ", ") + name;
+    throw Error(ErrorKind::unsupported,
+                "sweep: no implementation does any of the problems: none of those chosen is of " +
+                    operations);
   }
 
   int measure_grid() {
     const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const auto device = open_device(measure_.device());
     const auto implementations = choose_implementations(measure_.implementations(), device->info());
-    const std::vector<Problem> problems = part_of(problems_of(axes_, device->info()), shard);
+    const std::vector<Problem> all = asked_problems(device->info());
+    require_a_pair(all, implementations);
+    const std::vector<Problem> problems = part_of(all, shard);
     options_.measure = measure_.options();
     options_.time = !no_time_;
     options_.command = command_line();
@@ -98,6 +158,7 @@ class Sweep : public Command {
         path_);
   }
 
+  const CLI::App* app_ = nullptr;
   AxisOptions axes_;
   MeasureCliOptions measure_;
   SweepOptions options_;

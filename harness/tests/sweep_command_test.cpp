@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -119,6 +120,63 @@ TEST(SweepCommand, ShardsMergeToTheWhole) {
   EXPECT_NE(table.text.find("cpu/recurrent"), std::string::npos) << table.text;
   const Finished csv = shell(kBinary + " table " + whole + " --form rows --format csv");
   EXPECT_NE(csv.text.find("problem,implementation,mode"), std::string::npos) << csv.text;
+}
+
+TEST(SweepCommand, MergingKeepsTheRowsOfOut) {
+  const TemporaryFolder folder;
+  const std::string all = folder.file("all.h5");
+  const std::string more = folder.file("more.h5");
+  ASSERT_EQ(shell(kBinary + " sweep" + kQuick + "--seq 1,2 --out " + all).code, 0);
+  ASSERT_EQ(shell(kBinary + " sweep" + kQuick + "--seq 2,3 --out " + more).code, 0);
+  StoredRows later = read_rows(more);
+  for (Row& row : later.rows) row.date = "2999-01-01T00:00:00Z";
+  write_rows(more, later);
+  const Finished merged = shell(kBinary + " sweep --merge " + more + " --json --out " + all);
+  EXPECT_EQ(merged.code, 0) << merged.text;
+  EXPECT_EQ(merged.text, "{\"file\": \"" + all + "\", \"rows\": 6, \"before\": 4, \"files\": 1}\n");
+  const std::vector<Row> rows = read_rows(all).rows;
+  EXPECT_EQ(keys_of(rows).size(), 6u);
+  const auto latest = std::count_if(rows.begin(), rows.end(),
+                                    [](const Row& row) { return row.date.rfind("2999", 0) == 0; });
+  EXPECT_EQ(latest, 4) << "of a row in both files the latest stays";
+}
+
+TEST(SweepCommand, MergingTakesNoFlagsOfMeasuring) {
+  const TemporaryFolder folder;
+  const std::string rows = GDN_SOURCE_DIR "/data/fixtures/rows_of_0.1.h5";
+  const std::string out = folder.file("out.h5");
+  for (const char* flag : {"--heads 1/1", "--device cpu", "--shard 1/2", "--impl cpu/naive",
+                           "--op gated_delta", "--retry-failed", "--hot"}) {
+    const std::string name = std::string(flag).substr(0, std::string(flag).find(' '));
+    const Finished finished =
+        shell(kBinary + " sweep --out " + out + " " + flag + " --merge " + rows);
+    EXPECT_EQ(finished.code, 2) << flag;
+    EXPECT_NE(finished.text.find(name + ": not with --merge"), std::string::npos) << finished.text;
+    EXPECT_FALSE(std::filesystem::exists(out)) << flag;
+  }
+}
+
+TEST(SweepCommand, NothingToDoIsNoSuccess) {
+  const TemporaryFolder folder;
+  const std::string out = folder.file("rows.h5");
+  const std::string sweep = kBinary + " sweep --impl cpu/naive --device cpu --hot --min-samples 3" +
+                            " --max-samples 3 --min-time 0 --heads 1/1 --dim 16 --seq 4 --out " +
+                            out;
+  const Finished none = shell(sweep + " --op causal_conv1d");
+  EXPECT_EQ(none.code, 2) << none.text;
+  EXPECT_NE(none.text.find("no implementation does any of the problems"), std::string::npos)
+      << none.text;
+  EXPECT_NE(none.text.find("causal_conv1d"), std::string::npos) << none.text;
+  EXPECT_FALSE(std::filesystem::exists(out));
+  const std::string of_default = " sweep --impl cpu/naive --device cpu --op causal_conv1d --out ";
+  const Finished none_of_default = shell(kBinary + of_default + out);
+  EXPECT_EQ(none_of_default.code, 2) << none_of_default.text;
+  EXPECT_NE(none_of_default.text.find("causal_conv1d"), std::string::npos) << none_of_default.text;
+  EXPECT_FALSE(std::filesystem::exists(out));
+  // Neither a shard without problems nor a sweep that was done before is an error.
+  EXPECT_EQ(shell(sweep + " --shard 2/2").code, 0);
+  EXPECT_EQ(shell(sweep).code, 0);
+  EXPECT_EQ(shell(sweep).code, 0);
 }
 
 TEST(SweepCommand, AFullDiskIsOneLineAndKeepsTheRows) {
