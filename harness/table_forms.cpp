@@ -188,12 +188,19 @@ std::vector<std::string> table_form_names() {
   return names;
 }
 
+void require_table_form(const std::string& form) {
+  const std::vector<std::string> names = table_form_names();
+  if (std::find(names.begin(), names.end(), form) != names.end()) return;
+  throw_bad_input("table form '" + form + "' is unknown (did you mean '" +
+                  nearest_name(form, names) + "'?)");
+}
+
 std::vector<Table> table_form(const std::string& form, const std::vector<Row>& rows) {
+  require_table_form(form);
   for (const auto& [name, function] : forms()) {
     if (name == form) return function(rows);
   }
-  throw_bad_input("table form '" + form + "' is unknown (did you mean '" +
-                  nearest_name(form, table_form_names()) + "'?)");
+  return {};
 }
 
 }  // namespace gdn

@@ -22,5 +22,7 @@ namespace gdn {
 /// Throws Error(bad_input) with the nearest name, or if no row fits the form.
 std::vector<Table> table_form(const std::string& form, const std::vector<Row>& rows);
 std::vector<std::string> table_form_names();
+/// Throws Error(bad_input) with the nearest name unless there is such a form.
+void require_table_form(const std::string& form);
 
 }  // namespace gdn

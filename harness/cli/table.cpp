@@ -10,6 +10,7 @@
 #include "harness/cli/measure_options.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/table_output.h"
+#include "harness/cli/usage.h"
 #include "harness/grid.h"
 #include "harness/pivot.h"
 #include "harness/row_store.h"
@@ -46,6 +47,7 @@ class TableCommand : public Command {
   }
 
   void add_options(CLI::App& app) override {
+    app_ = &app;
     app.add_option("files", files_, "rows files; several are merged first");
     std::vector<std::string> presets;
     for (const TablePreset& preset : table_presets()) presets.push_back(preset.name);
@@ -73,7 +75,14 @@ class TableCommand : public Command {
     if (files_.empty() == preset_.empty()) {
       throw_bad_input("table: expected rows files or --preset, one of the two");
     }
-    if (preset_.empty() && !path_.empty()) throw_bad_input("table: --out goes with --preset");
+    if (preset_.empty()) {
+      require_only(*app_,
+                   {"files", "--form", "--rows", "--columns", "--cell", "--where", "--title",
+                    "--format", "--quiet", "--json"},
+                   "goes with --preset; rows files are printed as they are");
+    }
+    const PivotOptions pivot_options = checked_pivot();
+    if (!form_.empty()) require_table_form(form_);
     std::vector<RowFilter> filters;
     for (const std::string& text : filters_) filters.push_back(parse_row_filter(text));
     bool failed = false;
@@ -83,17 +92,35 @@ class TableCommand : public Command {
       throw_bad_input(fmt::format("table: none of the {} rows of {} matches", all.size(),
                                   preset_.empty() ? files_[0] : preset_));
     }
-    if (rows_.empty() != columns_.empty()) {
-      throw_bad_input("table: --rows and --columns go together");
-    }
-    print_tables(rows_.empty() ? table_form(form_name(), rows)
-                               : pivot(rows, {title_, split_values("--rows", rows_),
-                                              split_values("--columns", columns_), cell_}),
-                 format, json_);
+    print_tables(rows_.empty() ? table_form(form_name(), rows) : pivot(rows, pivot_options), format,
+                 json_);
     return failed ? 1 : 0;
   }
 
  private:
+  // What --rows, --columns and --cell ask for, refused here where it cannot be had: a preset is
+  // measured for hours before its rows are put into a table. Empty without --rows.
+  PivotOptions checked_pivot() const {
+    if (rows_.empty() != columns_.empty()) {
+      throw_bad_input("table: --rows and --columns go together");
+    }
+    if (rows_.empty()) {
+      for (const std::string& name : options_given(*app_)) {
+        if (name == "--cell" || name == "--title") {
+          throw_bad_input(name +
+                          ": goes with --rows and --columns; without them a form is printed");
+        }
+      }
+      return {};
+    }
+    PivotOptions options{title_, split_values("--rows", rows_), split_values("--columns", columns_),
+                         cell_};
+    for (const std::string& name : options.row_labels) find_label(name);
+    for (const std::string& name : options.column_labels) find_label(name);
+    find_quantity(cell_);
+    return options;
+  }
+
   std::string form_name() const {
     if (!form_.empty()) return form_;
     return preset_.empty() ? "summary" : find_table_preset(preset_).form;
@@ -141,6 +168,7 @@ class TableCommand : public Command {
     return rows;
   }
 
+  const CLI::App* app_ = nullptr;
   std::vector<std::string> files_;
   std::vector<std::string> filters_;
   std::string preset_;

@@ -2,6 +2,7 @@
 // and manual page that know every command and flag the parser knows.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -71,6 +72,38 @@ TEST(TablePreset, FilesAndPresetExcludeEachOther) {
   const Finished unknown = gdnbench("table --preset thruput --device cpu");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(has(unknown.text, "did you mean 'throughput'")) << unknown.text;
+}
+
+// A sweep of hours is not made for a table that cannot be printed.
+TEST(TablePreset, WhatCannotBePrintedIsRefusedBeforeMeasuring) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  for (const auto& [flags, said] : std::vector<std::pair<std::string, std::string>>{
+           {"--form chnuk", "did you mean 'chunk'"},
+           {"--rows heads", "--rows and --columns go together"},
+           {"--rows heads --columns shap", "did you mean 'shape'"},
+           {"--rows hads --columns shape", "did you mean 'heads'"},
+           {"--rows heads --columns shape --cell time_m", "did you mean 'time_ms'"},
+           {"--rows heads, --columns shape", "--rows: an empty value"},
+           {"--cell time_ms", "--cell: goes with --rows and --columns"}}) {
+    const Finished finished = gdnbench(kQuickTable + flags + " --out " + path);
+    EXPECT_EQ(finished.code, 2) << flags;
+    EXPECT_TRUE(has(finished.text, said)) << finished.text;
+    EXPECT_FALSE(std::filesystem::exists(path)) << flags << ": measured first";
+  }
+}
+
+TEST(TableCommand, OfFilesTakesNoFlagsOfMeasuring) {
+  const std::string table = "table " GDN_SOURCE_DIR "/data/fixtures/rows_of_0.1.h5 ";
+  ASSERT_EQ(gdnbench(table + "--form rows --title x").code, 2);
+  ASSERT_EQ(gdnbench(table + "--form rows").code, 0);
+  for (const char* flag :
+       {"--device cpu", "--heads 1/1", "--impl cpu/naive", "--hot", "--out x.h5"}) {
+    const std::string name = std::string(flag).substr(0, std::string(flag).find(' '));
+    const Finished finished = gdnbench(table + flag);
+    EXPECT_EQ(finished.code, 2) << flag;
+    EXPECT_TRUE(has(finished.text, name + ": goes with --preset")) << finished.text;
+  }
 }
 
 TEST(Presets, AreListedInOnePlaceAndNotInEveryHelp) {
