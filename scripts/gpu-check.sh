@@ -29,6 +29,11 @@ largest=()
 steps=()
 while [ $# -gt 0 ]; do
   case "$1" in
+    -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+    --programs|--out|--seconds|--largest)
+      [ $# -gt 1 ] || { echo "gpu-check: $1 needs a value; see the head of $0" >&2; exit 2; } ;;
+  esac
+  case "$1" in
     --programs) programs=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
@@ -37,6 +42,9 @@ while [ $# -gt 0 ]; do
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
 done
+case "$seconds" in
+  '' | *[!0-9]*) echo "gpu-check: --seconds '$seconds': expected a whole number" >&2; exit 2 ;;
+esac
 [ ${#steps[@]} -gt 0 ] || steps=(tests verify stress sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests chunk_stages_tests)
 test_shards=2  # of each of them

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -151,6 +152,34 @@ class GpuCheck(unittest.TestCase):
             status, errors, _ = self.check("record")
             self.assertEqual(status, 1)
             self.assertIn("is it of another suite?", errors)
+
+    def test_parts_that_are_none_are_refused_in_a_line(self):
+        self.assertEqual(self.check("stress")[0], 0)
+        merge = [sys.executable, self.tree / "scripts/merge_verify_shards.py"]
+        good, bad = self.out / "stress.1.part", self.tree / "bad.part"
+        texts = [b"3\n", b"\xff\xfe", b'{"results_ahead": "many"}\n', b'{"results_ahead": 1}\n{"problem": "p"}\n', b""]
+        for text in texts:
+            bad.write_bytes(text)
+            done = subprocess.run([*merge, self.tree / "merged.json", bad], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual((done.stderr.count("\n"), done.stderr.count("bad.part")), (1, 1), done.stderr)
+        for arguments, said in (([self.tree / "m.json", self.tree / "none.part"], "none.part"),
+                                ([self.tree / "m.json", good, good], "named twice"),
+                                ([self.tree / "no/m.json", good], "m.json")):
+            done = subprocess.run([*merge, *arguments], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn(said, done.stderr)
+
+    def test_flags_without_a_value_and_help(self):
+        for flags, said in ((["--out"], "--out needs a value"), (["--seconds", "abc"], "expected a whole number"),
+                            (["--nope"], "'--nope' is unknown")):
+            done = subprocess.run([self.tree / "scripts/gpu-check.sh", *flags], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
+        done = subprocess.run([self.tree / "scripts/gpu-check.sh", "--help"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("sanitizer", done.stdout)
+        self.assertNotIn("set -euo", done.stdout)
 
     def test_a_folder_is_of_one_state_of_the_sources_and_one_card(self):
         self.assertEqual(self.check("verify")[0], 0)

@@ -117,6 +117,12 @@ def main():
     except OSError as error:
         print(f"kernel_resources: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
+    empty = [path for path in printed if not any(COMPILING.search(line) or "ptxas info" in line
+                                                 for line in open(path, encoding="utf-8", errors="replace"))]
+    for path in empty:
+        print(f"kernel_resources: {path}: no line of ptxas; build the object again", file=sys.stderr)
+    if empty:
+        return 2
     for kernel, demangled in zip(kernels, demangle([k["mangled"] for k in kernels])):
         kernel["name"] = short_name(demangled)
 

@@ -50,6 +50,11 @@ class KernelResources(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("one: Potential Performance Loss: wgmma.mma_async instructions are serialized", result.stderr)
 
+    def test_a_file_without_a_line_of_ptxas_is_no_empty_table(self):
+        result = self.run_on("nothing of the kind\n")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("no line of ptxas", result.stderr)
+
     def test_a_register_limit_that_ptxas_ignores_is_refused(self):
         result = self.run_on("ptxas info    : (C7507) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum "
                              "register requirements.\n" + KERNEL.format(stack=0, stores=0, loads=0))

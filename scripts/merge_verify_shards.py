@@ -14,18 +14,30 @@ import pathlib
 import sys
 
 
+def fail(message):
+    sys.exit(f"merge_verify_shards: {message}")
+
+
 def read_part(path):
     """(results ahead, results)"""
+    try:
+        texts = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{path}: {getattr(error, 'strerror', None) or 'is not text'}; expected what verify --json-lines printed")
     lines = []
-    for text in path.read_text().splitlines():
+    for text in texts:
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:
             break  # cut while it was written
-    if not lines or "results_ahead" not in lines[0]:
-        sys.exit(f"merge_verify_shards: {path} does not say how many results its shard has ahead: it was cut before "
-                 "it began, so that the whole cannot be told from a part; run the step again"
-                 + (", or remove the file" if path.suffix == ".again" else ""))
+    if any(not isinstance(line, dict) for line in lines):
+        fail(f"{path}: a line is no JSON object; expected what verify --json-lines printed")
+    if not lines or not isinstance(lines[0].get("results_ahead"), int):
+        fail(f"{path} does not say how many results its shard has ahead: it was cut before it began, so that the whole "
+             "cannot be told from a part; run the step again" + (", or remove the file" if path.suffix == ".again" else ""))
+    for result in lines[1:]:
+        if missing := {"problem", "implementation", "verdict"} - set(result):
+            fail(f"{path}: a result without {', '.join(sorted(missing))}")
     return lines[0]["results_ahead"], lines[1:]
 
 
@@ -34,6 +46,8 @@ def name(result):
 
 
 def main(merged, parts, again=()):
+    if len({pathlib.Path(part).resolve() for part in parts}) < len(parts):
+        fail("a part is named twice")
     whole = {"shards": len(parts), "cut_shards": 0, "not_reached": 0, "results": []}
     for part in parts:
         ahead, results = read_part(pathlib.Path(part))
@@ -45,14 +59,17 @@ def main(merged, parts, again=()):
     for part in again:
         for result in read_part(pathlib.Path(part))[1]:
             if result["problem"] not in problems or result["implementation"] not in implementations:
-                sys.exit(f"merge_verify_shards: {part}: {result['implementation']} on {result['problem']}: no shard has "
-                         "a result of this problem, or of this implementation; is it of another suite?")
+                fail(f"{part}: {result['implementation']} on {result['problem']}: no shard has a result of this "
+                     "problem, or of this implementation; is it of another suite?")
             if name(result) in reached or whole["not_reached"] == 0:
                 continue
             reached.add(name(result))
             whole["results"].append(result)
             whole["not_reached"] -= 1
-    pathlib.Path(merged).write_text(json.dumps(whole))
+    try:
+        pathlib.Path(merged).write_text(json.dumps(whole))
+    except OSError as error:
+        fail(f"{merged}: {error.strerror}")
     print(f"{merged}: {len(whole['results'])} results, {whole['not_reached']} not reached "
           f"({whole['cut_shards']} of {whole['shards']} shards were cut)")
 

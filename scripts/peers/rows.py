@@ -7,6 +7,7 @@ KEY = ("heads", "seq", "gates")
 COLUMNS = ("measured_at", *KEY, "contender", "status", "time_ms", "q1_ms", "q3_ms", "min_ms", "runs", "mode", "choice",
            "output_error", "output_worst_head", "state_error", "state_worst_head", "output_floor", "first_call_s",
            "reason")
+TIMED = ("time_ms", "output_error", "state_error", "output_floor")  # numbers in every row that is ok
 OK, WRONG, FAILED = "ok", "wrong", "failed"  # timed; outputs over the limit; threw
 
 
@@ -15,7 +16,8 @@ def key_of(line):
 
 
 def read(path):
-    """(comments, lines). Raises ValueError for a file of other columns. A last line cut short is left out."""
+    """(comments, lines). Raises ValueError for a file of other columns, or where a number of a timed row is none. A last
+    line cut short is left out."""
     comments, content = [], []
     with open(path, newline="") as file:
         for text in file:
@@ -27,6 +29,13 @@ def read(path):
     lines = list(reader)
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise ValueError(f"'{path}': columns are {reader.fieldnames}, expected {list(COLUMNS)}")
+    for line in lines:
+        for name in TIMED if line["status"] == OK else ():
+            try:
+                float(line[name])
+            except (TypeError, ValueError):
+                where = " ".join(str(line[each]) for each in (*KEY, "contender"))
+                raise ValueError(f"'{path}': {where}: {name} is '{line[name]}', expected a number") from None
     return comments, lines
 
 

@@ -126,6 +126,17 @@ class Table(InAFolder):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
+    def test_a_number_that_is_none_is_one_line_and_exit_2(self):
+        self.write(line("ours", 1.0), line("fla", 2.0, seq="1x65"))
+        with open(self.path) as file:
+            text = file.read()
+        with open(self.path, "w") as file:
+            file.write(text.replace("ok,2.0", "ok,quick").replace("ok,2,", "ok,quick,"))
+        done = run("table.py", self.path)
+        self.assertEqual((done.returncode, len(done.stderr.strip().splitlines())), (2, 1), done.stderr)
+        self.assertIn("2/8 1x65", done.stderr)
+        self.assertIn("time_ms is 'quick", done.stderr)
+
     def test_won_lost_and_the_geometric_mean(self):
         self.write(line("ours", 1.0), line("fla", 4.0), line("flashqla", 2.0),       # 2 times
                    line("ours", 2.0, seq="1x65"), line("fla", 1.0, seq="1x65"),      # lost: 0.5
