@@ -19,6 +19,11 @@ import sys
 SETTING = ["operation", "num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim",
            "token_dtype", "output_dtype", "state_dtype", "state_layout", "initial_state", "gates",
            "betas", "keys", "update", "steps", "decay", "normalize_qk", "seed", "case_file", "mode", "device"]
+NEEDED = [*SETTING, "case_bytes", "chunk", "chunkwise_tflops", "implementation", "longest_sequence", "num_sequences",
+          "output_error_by_position", "problem", "requested_chunk", "status", "tb_per_s", "time_first_quartile_ms",
+          "time_ms", "time_third_quartile_ms", "tokens_per_s", "total_tokens", "workspace_bytes"]
+# Columns that files of earlier versions lack, and what they stand for there.
+LATER = {"update": "delta", "steps": 1, "decay": "head", "case_bytes": 0, "output_error_by_position": ""}
 MARKERS = "os^Dv<>P"
 
 
@@ -38,15 +43,20 @@ def read_rows(path):
             schema = schema.decode() if isinstance(schema, bytes) else str(schema)
             if not schema.startswith("gdn-rows/"):
                 fail(f"'{path}': schema is '{schema}', expected gdn-rows/1")
-            table = file["rows"][()]
-    except OSError as error:
-        fail(f"'{path}': not an HDF5 file ({error})")
-    decode = lambda v: v.decode("utf-8") if isinstance(v, bytes) else v.item()
+            table = file["rows"]
+            if not isinstance(table, h5py.Dataset) or table.dtype.names is None:
+                fail(f"'{path}': rows is not a table")
+            if missing := sorted(set(NEEDED) - set(table.dtype.names) - set(LATER)):
+                fail(f"'{path}': the rows lack {', '.join(missing)}")
+            table = table[()]
+    except (OSError, KeyError, MemoryError, ValueError) as error:
+        fail(f"'{path}': not a rows file that can be read ({' '.join(str(error).split())})")
+
+    def decode(value):
+        return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value.item()
+
     rows = [{name: decode(record[name]) for name in table.dtype.names} for record in table]
-    # Columns that files of earlier versions lack.
-    later = {"update": "delta", "steps": 1, "decay": "head", "case_bytes": 0,
-             "output_error_by_position": ""}
-    return [{**later, **row} for row in rows]
+    return [{**LATER, **row} for row in rows]
 
 
 def is_timed(row):
@@ -330,7 +340,10 @@ def main():
         rows = [row for row in rows if str(row[column]) in values.split("|")]
     if not rows:
         fail("no rows left to plot")
-    os.makedirs(arguments.out, exist_ok=True)
+    try:
+        os.makedirs(arguments.out, exist_ok=True)
+    except OSError as error:
+        fail(f"--out '{arguments.out}': no folder ({error.strerror})")
     figures = Figures(rows, arguments.out)
     figures.throughput()
     figures.errors()
