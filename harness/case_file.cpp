@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "harness/execute.h"
 #include "harness/hdf5_group.h"
 #include "interface/error.h"
 
@@ -132,6 +133,7 @@ class CaseReader {
     } catch (const Error& error) {
       file_.fail(error.what());
     }
+    require_room_for_pools();
   }
 
   const Problem& problem() const { return problem_; }
@@ -141,6 +143,7 @@ class CaseReader {
   }
 
   Case read() {
+    require_host_memory(problem_);
     Case c;
     c.problem = problem_;
     c.sequence_offsets = offsets_;
@@ -254,6 +257,28 @@ class CaseReader {
     if (p.operation != Operation::gated_delta) {
       take("conv_state", {0, p.conv_channels(), p.conv_width - 1}, "[slots, channels, width - 1]");
     }
+  }
+
+  // Rows and padding are numbers in the file, and no array need be there that has their size.
+  void require_room_for_pools() const {
+    const Problem& p = problem_;
+    long double of_row = 0;
+    if (p.operation != Operation::causal_conv1d) {
+      of_row += static_cast<long double>(p.num_value_heads) *
+                    static_cast<long double>(p.key_head_dim * p.value_head_dim) +
+                static_cast<long double>(p.pool_row_padding);
+    }
+    if (p.operation != Operation::gated_delta) {
+      of_row +=
+          static_cast<long double>(p.conv_channels()) * static_cast<long double>(p.conv_width - 1);
+    }
+    const std::string why =
+        exceeds_host(sizeof(float) * of_row * static_cast<long double>(pool_rows_));
+    if (why.empty()) return;
+    file_.fail("a pool of " + std::to_string(pool_rows_) +
+               " rows (attribute 'pool_rows', dataset 'slot_index') with attribute "
+               "'pool_row_padding' = " +
+               std::to_string(p.pool_row_padding) + " takes " + why);
   }
 
  public:

@@ -43,6 +43,10 @@ std::int64_t saturated(long double value) {
 struct ElementCounts {
   long double query_and_key = 0, value = 0, gates = 0, state_pool = 0, qkv = 0, conv_weights = 0,
               conv_state = 0, output = 0, conv_output = 0;
+
+  long double inputs() const {
+    return query_and_key + value + gates + state_pool + qkv + conv_weights + conv_state;
+  }
 };
 
 ElementCounts element_counts(const Problem& p) {
@@ -63,7 +67,10 @@ ElementCounts element_counts(const Problem& p) {
     n.conv_output = n.qkv;
   } else {
     n.gates = tokens * static_cast<long double>(p.gates_per_token() + p.betas_per_token());
-    n.state_pool = rows * static_cast<long double>(p.state_row_stride());
+    // Not state_row_stride(), which wraps: a padding is as large as an int64 may be.
+    n.state_pool = rows * (static_cast<long double>(p.num_value_heads) *
+                               static_cast<long double>(p.key_head_dim * p.value_head_dim) +
+                           static_cast<long double>(p.pool_row_padding));
     n.output = tokens * static_cast<long double>(p.num_value_heads * p.value_head_dim);
   }
   return n;
@@ -495,18 +502,16 @@ void DeviceCase::check_guards(CheckInputs inputs) const {
 // ---- memory and execution
 // -------------------------------------------------------------------------
 
-std::string in_gib(double bytes) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.2f GiB", bytes / (1 << 30));
-  return text;
-}
-
 std::int64_t host_bytes_needed(const Problem& p) {
   const ElementCounts n = element_counts(p);
-  const long double inputs =
-      n.query_and_key + n.value + n.gates + n.state_pool + n.qkv + n.conv_weights + n.conv_state;
   const long double outputs = n.output + n.state_pool + n.conv_output + n.conv_state;
-  return saturated(4 * (inputs + outputs));
+  return saturated(4 * (n.inputs() + outputs));
+}
+
+void require_host_memory(const Problem& p) {
+  const std::string why = exceeds_host(4 * element_counts(p).inputs());
+  if (why.empty()) return;
+  throw Error(ErrorKind::out_of_memory, p.to_string() + ": its inputs take " + why);
 }
 
 void require_memory(const Problem& problem, std::int64_t workspace_bytes, const Device& device) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "harness/guarded_device.h"
+#include "harness/host_memory.h"
 #include "interface/case.h"
 #include "interface/implementation.h"
 
@@ -48,11 +49,13 @@ class DeviceCase {
   std::unique_ptr<State> state_;
 };
 
-/// As "1.50 GiB".
-std::string in_gib(double bytes);
-
 /// Host bytes of a Case of the problem and of its Outputs (float32 throughout).
 std::int64_t host_bytes_needed(const Problem& problem);
+
+/// Throws Error(out_of_memory), naming the problem, when this machine cannot hold a Case of it:
+/// more bytes than it has memory, or than an index counts. Whatever makes or reads a Case asks
+/// first: its products of sizes do not wrap then.
+void require_host_memory(const Problem& problem);
 
 /// Throws Error(out_of_memory), naming the bytes needed and free, when the case's arrays and the
 /// workspace (and, on the CPU, the Case and its Outputs) do not fit the device. Allocates nothing;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "harness/host_memory.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -208,6 +209,18 @@ Shape GroupReader::shape(const std::string& name, const Shape& expected,
   return found;
 }
 
+std::size_t GroupReader::count_to_read(const std::string& name, const Shape& expected,
+                                       const std::string& meaning, std::size_t bytes_each) const {
+  const Shape found = shape(name, expected, meaning);
+  long double bytes = static_cast<long double>(bytes_each);
+  for (const std::int64_t extent : found) {
+    bytes *= static_cast<long double>(static_cast<std::uint64_t>(extent));  // as the file has it
+  }
+  const std::string why = exceeds_host(bytes);
+  if (!why.empty()) fail("dataset '" + name + "' of shape " + shape_text(found) + " takes " + why);
+  return static_cast<std::size_t>(element_count(found));
+}
+
 void GroupReader::read(const std::string& name, bool integers, hid_t memory_type,
                        void* destination) const {
   const Hdf5Handle dataset = open_dataset(name);
@@ -226,24 +239,21 @@ void GroupReader::read(const std::string& name, bool integers, hid_t memory_type
 
 std::vector<float> GroupReader::floats(const std::string& name, const Shape& expected,
                                        const std::string& meaning) const {
-  std::vector<float> values(
-      static_cast<std::size_t>(element_count(shape(name, expected, meaning))));
+  std::vector<float> values(count_to_read(name, expected, meaning, sizeof(float)));
   read(name, false, H5T_NATIVE_FLOAT, values.data());
   return values;
 }
 
 std::vector<double> GroupReader::doubles(const std::string& name, const Shape& expected,
                                          const std::string& meaning) const {
-  std::vector<double> values(
-      static_cast<std::size_t>(element_count(shape(name, expected, meaning))));
+  std::vector<double> values(count_to_read(name, expected, meaning, sizeof(double)));
   read(name, false, H5T_NATIVE_DOUBLE, values.data());
   return values;
 }
 
 std::vector<std::int64_t> GroupReader::integers(const std::string& name, const Shape& expected,
                                                 const std::string& meaning) const {
-  std::vector<std::int64_t> values(
-      static_cast<std::size_t>(element_count(shape(name, expected, meaning))));
+  std::vector<std::int64_t> values(count_to_read(name, expected, meaning, sizeof(std::int64_t)));
   read(name, true, H5T_NATIVE_INT64, values.data());
   return values;
 }
@@ -271,6 +281,13 @@ GroupWriter::GroupWriter(const std::string& file, const std::string& group, Mode
     H5Pset_create_intermediate_group(links.id(), 1);
     group_ = Hdf5Handle(H5Gcreate2(file_.id(), group.c_str(), links.id(), H5P_DEFAULT, H5P_DEFAULT),
                         H5Gclose);
+    if (!group_.valid()) {
+      const std::string reason = hdf5_reason();  // before other calls clear it
+      if (Hdf5Handle(H5Oopen(file_.id(), group.c_str(), H5P_DEFAULT), H5Oclose).valid()) {
+        fail("'" + group + "' is there already; name another group");
+      }
+      fail("the group cannot be made" + reason);
+    }
   }
   if (!group_.valid()) fail("the group cannot be made" + hdf5_reason());
 }

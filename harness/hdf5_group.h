@@ -48,6 +48,9 @@ class GroupReader {
  private:
   Hdf5Handle open_attribute(const std::string& name) const;
   Hdf5Handle open_dataset(const std::string& name) const;
+  /// Elements of a dataset about to be read; fails if this machine cannot hold them.
+  std::size_t count_to_read(const std::string& name, const Shape& expected,
+                            const std::string& meaning, std::size_t bytes_each) const;
   void read(const std::string& name, bool integers, hid_t memory_type, void* destination) const;
 
   std::string where_;

@@ -25,6 +25,7 @@
 #include <thread>
 
 #include "harness/counter_random.h"
+#include "harness/execute.h"
 #include "interface/error.h"
 #include "reference/parallel.h"
 
@@ -500,6 +501,7 @@ Case generate_case(const Problem& p) {
   if (!p.case_file.empty()) {
     throw_bad_input("problem: case=" + p.case_file + " is read from its file, not generated");
   }
+  require_host_memory(p);
   Case c;
   c.problem = p;
   c.sequence_offsets = p.sequences.offsets();

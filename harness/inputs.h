@@ -9,7 +9,7 @@ namespace gdn {
 
 /// Every array of the problem's operation, rounded to the token and state dtypes. Distributions are
 /// documented at the enumerations in interface/problem.h. Throws Error(bad_input) when
-/// problem.case_file is set (read it with read_case instead).
+/// problem.case_file is set (read it with read_case instead), and what require_host_memory throws.
 Case generate_case(const Problem& problem);
 
 /// From a case file if problem.case_file is set, generated otherwise.

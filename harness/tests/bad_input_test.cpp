@@ -2,6 +2,7 @@
 // names the thing and what was expected. Shapes and datasets of malformed files are tested at the
 // library, in case_file_test.cpp.
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <sstream>
 
 #include "harness/case_file.h"
+#include "harness/hdf5_handle.h"
 #include "harness/inputs.h"
 #include "harness/row_store.h"
 #include "harness/tests/temporary_folder.h"
@@ -363,6 +365,84 @@ TEST_F(CommandLine, ExplainSaysWhereAndExitsOne) {
   for (const char* word : {"\"verdict\": \"failed\"", "\"patterns\"", "\"limit_ratio\""}) {
     EXPECT_NE(json.output.find(word), std::string::npos) << word << " not in " << json.output;
   }
+}
+
+// Products of sizes that no int64 holds: found by arithmetic, before anything of that size is made.
+TEST_F(CommandLine, SizesThatWrapAreMoreMemoryThanThereIs) {
+  const std::string out = folder_.file("x.h5");
+  const std::string padded =
+      "gated_delta:heads=1/2,dim=16x16,seq=4x8,dtype=f32,h0=normal,pool_pad=4611686018427387392";
+  const std::string large = "gated_delta:heads=65536/65536,dim=4096x4096,seq=1x1099511627776";
+  for (const auto& [problem, word] : {std::pair{padded, "pool_pad=4611686018427387392"},
+                                      std::pair{large, "seq=1x1099511627776"}}) {
+    expect_error("gen --problem " + problem + " --out " + out, 2, {word, "this machine has"});
+    expect_error("verify --problem " + problem + " --outputs " + out, 2, {word, "GiB"});
+    expect_error("explain --problem " + problem + " --outputs " + out, 2, {word, "GiB"});
+    expect_error("run --problem " + problem + " --impl cpu/naive --out " + out, 2, {word, "GiB"});
+  }
+  EXPECT_FALSE(std::filesystem::exists(out)) << "nothing is left behind";
+  const std::string axes =
+      " --device cpu --impl cpu/naive --heads 1/2 --dim 16 --seq 8 --h0 normal "
+      "--pool_pad 9223372036854775807";
+  const Finished bench = run("bench" + axes);
+  EXPECT_EQ(bench.code, 1) << bench.output << bench.errors;
+  EXPECT_NE((bench.output + bench.errors).find("this machine has"), std::string::npos)
+      << bench.output << bench.errors;
+  // A sweep counts what does not fit apart from what fails.
+  const Finished sweep = run("sweep" + axes + " --quiet --out " + out);
+  EXPECT_EQ(sweep.code, 0) << sweep.output << sweep.errors;
+  EXPECT_NE(sweep.errors.find("pool_pad=9223372036854775807: needs"), std::string::npos)
+      << sweep.errors;
+  EXPECT_NE(sweep.output.find("1 out of memory, 0 failed"), std::string::npos) << sweep.output;
+}
+TEST_F(CommandLine, CaseFileOfAPoolThatNoMemoryHolds) {
+  const std::string path = small_case();
+  const auto write = [&](const char* name, std::int64_t value) {
+    const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    if (H5Aexists(file.id(), name) > 0) H5Adelete(file.id(), name);
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const Hdf5Handle attribute(
+        H5Acreate2(file.id(), name, H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    H5Awrite(attribute.id(), H5T_NATIVE_INT64, &value);
+  };
+  const auto expect_refused = [&](const char* attribute) {
+    expect_error("verify --device cpu --case " + path, 2, {path, attribute, "this machine has"});
+    expect_error("run --case " + path + " --impl cpu/naive --out " + folder_.file("o.h5"), 2,
+                 {path, attribute, "this machine has"});
+  };
+  const std::uint64_t used = 2 * 8 * 8;  // of a row: with it the second padding passes an int64
+  for (const int bit : {62, 63}) {
+    write("pool_row_padding", static_cast<std::int64_t>((std::uint64_t{1} << bit) - used));
+    expect_refused("'pool_row_padding'");
+  }
+  write("pool_row_padding", 0);
+  write("pool_rows", std::int64_t{1} << 55);
+  expect_refused("'pool_rows'");
+}
+TEST_F(CommandLine, CaseFileOfADatasetThatNoMemoryHolds) {
+  const std::string path = small_case();
+  {
+    const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    H5Ldelete(file.id(), "sequence_offsets", H5P_DEFAULT);
+    const hsize_t extent = hsize_t{1} << 62;
+    const hsize_t chunk = 16;
+    const Hdf5Handle space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+    const Hdf5Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    H5Pset_chunk(properties.id(), 1, &chunk);
+    const Hdf5Handle dataset(H5Dcreate2(file.id(), "sequence_offsets", H5T_NATIVE_INT64, space.id(),
+                                        H5P_DEFAULT, properties.id(), H5P_DEFAULT),
+                             H5Dclose);
+    ASSERT_TRUE(dataset.valid());
+  }
+  expect_error("verify --device cpu --case " + path, 2,
+               {path, "'sequence_offsets'", "this machine has"});
+}
+TEST_F(CommandLine, GroupThatIsThereAlready) {
+  const std::string gen =
+      "gen --problem gated_delta:dim=8,seq=3 --out " + folder_.file("g.h5") + ":/layer";
+  ASSERT_EQ(run(gen).code, 0);
+  expect_error(gen, 2, {"g.h5:/layer", "there already"});
 }
 
 TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
