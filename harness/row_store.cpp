@@ -11,10 +11,13 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <new>
 #include <thread>
 
 #include "harness/hdf5_handle.h"
+#include "harness/host_memory.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -227,7 +230,20 @@ std::int64_t extent_of(const std::string& path, hid_t dataset) {
   if (H5Sget_simple_extent_ndims(space.id()) != 1) fail(path, "a dataset is not one-dimensional");
   hsize_t extent = 0;
   H5Sget_simple_extent_dims(space.id(), &extent, nullptr);
+  if (extent > static_cast<hsize_t>(std::numeric_limits<std::int64_t>::max())) {
+    fail(path, fmt::format("a dataset has {} entries, more than can be counted", extent));
+  }
   return static_cast<std::int64_t>(extent);
+}
+
+// Entries of a dataset about to be read: a file may declare any number of them, stored or not.
+std::size_t count_to_read(const std::string& path, hid_t dataset, const char* name,
+                          std::size_t bytes_each) {
+  const std::int64_t count = extent_of(path, dataset);
+  const std::string why =
+      exceeds_host(static_cast<long double>(count) * static_cast<long double>(bytes_each));
+  if (!why.empty()) fail(path, fmt::format("/{} of {} entries takes {}", name, count, why));
+  return static_cast<std::size_t>(count);
 }
 
 // Entries that fit without allocating: the size of the one chunk, if it is there.
@@ -307,11 +323,21 @@ void require_regular_or_absent(const std::string& path) {
   }
 }
 
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// The name of what is written before it takes the target's place.
+std::string partial_of(const std::string& path) {
+  return path + ".partial." + std::to_string(getpid());
+}
+
 // Writes beside the target and renames over it: the target is the old file or the new one, never
 // a part.
 void replace_file(const std::string& path, const std::vector<std::byte>& content) {
   require_regular_or_absent(path);
-  const std::string partial = path + ".partial." + std::to_string(getpid());
+  const std::string partial = partial_of(path);
   const int descriptor = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) fail(path, std::string("cannot be written: ") + std::strerror(errno));
   int failure = 0;
@@ -328,9 +354,8 @@ void replace_file(const std::string& path, const std::vector<std::byte>& content
   if (failure == 0 && std::rename(partial.c_str(), path.c_str()) != 0) failure = errno;
   if (failure != 0) {
     unlink(partial.c_str());
-    fail(path,
-         fmt::format("writing {} bytes failed: {}{}", content.size(), std::strerror(failure),
-                     std::filesystem::exists(path) ? "; the rows stored before are intact" : ""));
+    fail(path, fmt::format("writing {} bytes failed: {}{}", content.size(), std::strerror(failure),
+                           is_there(path) ? "; the rows stored before are intact" : ""));
   }
 }
 
@@ -385,16 +410,23 @@ void StoredRows::add(Row row, const std::vector<TimeSample>& row_samples) {
   rows.push_back(std::move(row));
 }
 
-std::vector<TimeSample> StoredRows::samples_of(const Row& row) const {
-  const std::int64_t end = row.first_sample + row.sample_count;
-  if (row.first_sample < 0 || row.sample_count < 0 ||
-      end > static_cast<std::int64_t>(samples.size())) {
-    throw_bad_input("row '" + row.key() + "': its samples lie outside /samples");
-  }
-  return {samples.begin() + row.first_sample, samples.begin() + end};
+bool StoredRows::holds_samples_of(const Row& row) const {
+  const auto size = static_cast<std::int64_t>(samples.size());
+  return row.first_sample >= 0 && row.sample_count >= 0 && row.first_sample <= size &&
+         row.sample_count <= size - row.first_sample;  // a sum of both may wrap
 }
 
-StoredRows read_rows(const std::string& path) {
+std::vector<TimeSample> StoredRows::samples_of(const Row& row) const {
+  if (!holds_samples_of(row)) {
+    throw_bad_input("row '" + row.key() + "': its samples lie outside /samples");
+  }
+  const auto first = samples.begin() + row.first_sample;
+  return {first, first + row.sample_count};
+}
+
+namespace {
+
+StoredRows read_whole(const std::string& path) {
   const Hdf5Quiet quiet;
   const Hdf5Handle file = open_file(path, H5F_ACC_RDONLY);
   check_schema(path, file.id());
@@ -402,7 +434,8 @@ StoredRows read_rows(const std::string& path) {
   {
     const Hdf5Handle dataset = open_dataset(path, file.id(), kRowsName);
     const RecordLayout layout = layout_of(path, dataset.id());
-    const std::size_t count = static_cast<std::size_t>(extent_of(path, dataset.id()));
+    const std::size_t count =
+        count_to_read(path, dataset.id(), kRowsName, layout.bytes + sizeof(Row));
     std::vector<std::byte> records(count * layout.bytes);
     if (count > 0) {
       require_done(H5Dread(dataset.id(), layout.memory_type().id(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
@@ -414,13 +447,29 @@ StoredRows read_rows(const std::string& path) {
     }
   }
   const Hdf5Handle dataset = open_dataset(path, file.id(), kSamplesName);
-  stored.samples.resize(static_cast<std::size_t>(extent_of(path, dataset.id())));
+  stored.samples.resize(count_to_read(path, dataset.id(), kSamplesName, sizeof(TimeSample)));
   if (!stored.samples.empty()) {
     require_done(H5Dread(dataset.id(), sample_type().id(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                          stored.samples.data()),
                  path, "read /samples");
   }
+  for (const Row& row : stored.rows) {
+    if (!stored.holds_samples_of(row)) {
+      fail(path, fmt::format("row '{}': its samples {} + {} lie outside the {} of /samples",
+                             row.key(), row.first_sample, row.sample_count, stored.samples.size()));
+    }
+  }
   return stored;
+}
+
+}  // namespace
+
+StoredRows read_rows(const std::string& path) {
+  try {
+    return read_whole(path);
+  } catch (const std::bad_alloc&) {
+    fail(path, "host memory ran out reading it");
+  }
 }
 
 void write_rows(const std::string& path, const StoredRows& rows, std::int64_t spare_rows) {
@@ -435,7 +484,7 @@ void append_row(const std::string& path, const Row& row, const std::vector<TimeS
   const Hdf5Quiet quiet;
   require_regular_or_absent(path);
   StoredRows stored;
-  if (std::filesystem::exists(path)) {
+  if (is_there(path)) {
     Row counted = row;
     counted.sample_count = static_cast<std::int64_t>(samples.size());
     if (append_in_place(path, std::move(counted), samples)) return;
@@ -449,14 +498,17 @@ void append_row(const std::string& path, const Row& row, const std::vector<TimeS
 }
 
 void require_appendable(const std::string& path) {
+  std::error_code ignored;
   require_regular_or_absent(path);
-  if (std::filesystem::exists(path)) read_rows(path);
+  if (is_there(path)) read_rows(path);
   const auto folder = std::filesystem::absolute(path).parent_path();
-  if (!std::filesystem::is_directory(folder)) {
+  if (!std::filesystem::is_directory(folder, ignored)) {
     fail(path, "its folder '" + folder.string() + "' does not exist");
   }
-  if (access(folder.c_str(), W_OK) != 0 ||
-      (std::filesystem::exists(path) && access(path.c_str(), W_OK) != 0)) {
+  // Too long a name is found here, not when the first row has been measured.
+  const bool partial_possible = access(partial_of(path).c_str(), F_OK) == 0 || errno == ENOENT;
+  if (!partial_possible || access(folder.c_str(), W_OK) != 0 ||
+      (is_there(path) && access(path.c_str(), W_OK) != 0)) {
     fail(path, std::string("cannot be written: ") + std::strerror(errno));
   }
 }

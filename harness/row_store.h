@@ -43,11 +43,14 @@ struct StoredRows {
 
   /// Adds a row with its samples, setting first_sample and sample_count.
   void add(Row row, const std::vector<TimeSample>& row_samples);
+  bool holds_samples_of(const Row& row) const;
+  /// Throws Error(bad_input) where it does not hold them.
   std::vector<TimeSample> samples_of(const Row& row) const;
 };
 
 /// Throws Error(bad_input) naming the file and what was expected: missing, not HDF5, truncated,
-/// another schema, a column of another type. Columns the file lacks keep their defaults.
+/// another schema, a column of another type, more entries than this machine can hold, a row whose
+/// samples are not there. Columns the file lacks keep their defaults.
 StoredRows read_rows(const std::string& path);
 
 /// Replaces the file as a whole, atomically. Throws Error(bad_input) naming the file and the

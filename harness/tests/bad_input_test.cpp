@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "harness/case_file.h"
@@ -445,6 +446,56 @@ TEST_F(CommandLine, GroupThatIsThereAlready) {
   expect_error(gen, 2, {"g.h5:/layer", "there already"});
 }
 
+// ---- rows files
+
+// A rows file of one row, one of whose datasets is replaced by one that declares `extent` entries
+// and stores none.
+void declare_entries(const std::string& path, const char* name, hsize_t extent) {
+  write_rows(path, StoredRows{{Row{}}, {}});
+  const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+  const Hdf5Handle old(H5Dopen2(file.id(), name, H5P_DEFAULT), H5Dclose);
+  const Hdf5Handle type(H5Dget_type(old.id()), H5Tclose);
+  H5Ldelete(file.id(), name, H5P_DEFAULT);
+  const hsize_t chunk = 16;
+  const Hdf5Handle space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+  const Hdf5Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_chunk(properties.id(), 1, &chunk);
+  const Hdf5Handle dataset(
+      H5Dcreate2(file.id(), name, type.id(), space.id(), H5P_DEFAULT, properties.id(), H5P_DEFAULT),
+      H5Dclose);
+  ASSERT_TRUE(dataset.valid());
+}
+
+TEST_F(CommandLine, RowsFilesThatDeclareMoreThanMemoryHolds) {
+  const std::string path = folder_.file("declared.h5");
+  for (const auto& [name, bits] : {std::pair{"samples", 62}, {"samples", 40}, {"rows", 40}}) {
+    declare_entries(path, name, hsize_t{1} << bits);
+    expect_error("rows " + path, 2, {path, std::string("/") + name, "this machine has"});
+    expect_error("compare " + path + " " + path, 2, {path, name});
+  }
+}
+TEST_F(CommandLine, RowsWhoseSamplesAreNotThere) {
+  const std::string path = folder_.file("rows.h5");
+  for (const auto& [first, count] :
+       {std::pair{std::numeric_limits<std::int64_t>::max(), std::int64_t{5}},
+        {std::int64_t{5}, std::numeric_limits<std::int64_t>::max()},
+        {std::int64_t{0}, std::int64_t{2}},
+        {std::int64_t{-1}, std::int64_t{1}}}) {
+    Row row;
+    row.first_sample = first;
+    row.sample_count = count;
+    write_rows(path, StoredRows{{row}, {{1.0, 1000.0}}});
+    expect_error("compare " + path + " " + path, 2, {path, "/samples", std::to_string(count)});
+  }
+}
+TEST_F(CommandLine, RowsFilesOfNamesTooLong) {
+  const std::string sweep = "sweep --device cpu --impl cpu/naive --dim 8 --seq 3 --quiet --out ";
+  for (const int length : {300, 250}) {  // the second is too long only for what is renamed to it
+    const std::string path =
+        folder_.file(std::string(static_cast<std::size_t>(length), 'x') + ".h5");
+    expect_error(sweep + path, 2, {path, "too long"});
+  }
+}
 TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
   for (const char* command : {"list", "info", "gen", "run", "verify", "bench", "sweep", "table",
                               "report", "compare", "baseline", "convert", "explain"}) {
