@@ -8,8 +8,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <exception>
+#include <iostream>
 #include <memory>
+#include <new>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "harness/build_info.h"
 #include "harness/cli/axes.h"
@@ -29,7 +34,8 @@ namespace {
 class LatestCase {
  public:
   const CheckedReference& of(const Problem& problem) {
-    if (!inputs_ || !(inputs_->problem == problem)) {
+    // Without a reference its making failed, and the inputs are of a problem before it.
+    if (!reference_ || !(inputs_->problem == problem)) {
       reference_.reset();
       inputs_.emplace(make_case(problem));
       reference_.emplace(*inputs_);
@@ -40,6 +46,32 @@ class LatestCase {
  private:
   std::optional<Case> inputs_;
   std::optional<CheckedReference> reference_;
+};
+
+// What Google Benchmark writes to std::cerr until it is known whether there is anything to time: a
+// complaint about its filter becomes a line of ours, the context it begins with is passed on.
+class HeldBackErrors {
+ public:
+  HeldBackErrors() : cerr_(std::cerr.rdbuf(held_.rdbuf())) {}
+  ~HeldBackErrors() { pass_on(); }
+  HeldBackErrors(const HeldBackErrors&) = delete;
+  HeldBackErrors& operator=(const HeldBackErrors&) = delete;
+
+  void pass_on() {
+    if (cerr_ == nullptr) return;
+    std::cerr.rdbuf(std::exchange(cerr_, nullptr));
+    std::cerr << held_.str() << std::flush;
+  }
+  /// Its first line, taken out of what is passed on.
+  std::string take_complaint() {
+    const std::string text = held_.str();
+    held_.str("");
+    return text.substr(0, text.find('\n'));
+  }
+
+ private:
+  std::ostringstream held_;
+  std::streambuf* cerr_;
 };
 
 class Bench : public Command {
@@ -65,9 +97,11 @@ class Bench : public Command {
 
   int run() override {
     initialize_library();
+    measure_.options();  // contradictions are found before the work
     const auto device = open_device(measure_.device());
     const auto implementations = choose_implementations(measure_.implementations(), device->info());
     LatestCase cases;
+    HeldBackErrors errors;
     int failures = 0;
     std::size_t registered = 0;
     std::string why_not = "no implementation does any of the problems";
@@ -79,11 +113,13 @@ class Bench : public Command {
           continue;
         }
         const std::string name = implementation->description().name + "/" + problem.to_string();
-        benchmark::RegisterBenchmark(
-            name.c_str(),
-            [this, implementation, problem, &device, &cases, &failures](benchmark::State& state) {
-              run_one(*implementation, problem, *device, cases, state, failures);
-            })
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [this, implementation, problem, &device, &cases, &errors,
+                                      &failures](benchmark::State& state) {
+                                       errors.pass_on();
+                                       run_one(*implementation, problem, *device, cases, state,
+                                               failures);
+                                     })
             ->UseManualTime()
             ->Iterations(1)
             ->Unit(benchmark::kMillisecond);
@@ -92,8 +128,12 @@ class Bench : public Command {
     }
     if (registered == 0) throw Error(ErrorKind::unsupported, "bench: " + why_not);
     add_context(*device);
-    benchmark::RunSpecifiedBenchmarks();
+    const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
     benchmark::Shutdown();
+    if (matched == 0) {
+      throw_bad_input("bench: --benchmark_filter leaves nothing to time: " +
+                      errors.take_complaint());
+    }
     return failures > 0 ? 1 : 0;
   }
 
@@ -151,7 +191,10 @@ class Bench : public Command {
         state.SetIterationTime(m.time_ms.median * 1e-3);
       }
       add_counters(m, state);
-    } catch (const Error& error) {
+    } catch (const std::bad_alloc&) {
+      ++failures;
+      state.SkipWithError((problem.to_string() + ": host memory ran out").c_str());
+    } catch (const std::exception& error) {
       ++failures;
       state.SkipWithError(error.what());
     }

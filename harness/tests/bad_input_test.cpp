@@ -446,6 +446,27 @@ TEST_F(CommandLine, GroupThatIsThereAlready) {
   expect_error(gen, 2, {"g.h5:/layer", "there already"});
 }
 
+// ---- bench
+
+TEST_F(CommandLine, BenchSkipsWhatDoesNotFitAndTimesTheRest) {
+  const Finished bench =
+      run("bench --device cpu --impl cpu/naive --heads 1/2 --dim 16 --seq 8,1x200000000000,16,8+0 "
+          "--hot --min-samples 1 --max-samples 1 --min-time 0 --benchmark_format=csv");
+  EXPECT_EQ(bench.code, 1) << bench.output << bench.errors;
+  for (const char* text : {"seq=1x200000000000", "this machine has", "seq=1x8,", "seq=1x16,"}) {
+    EXPECT_NE(bench.output.find(text), std::string::npos) << text << " not in " << bench.output;
+  }
+  EXPECT_EQ(bench.errors.find("out of host memory"), std::string::npos) << bench.errors;
+}
+TEST_F(CommandLine, BenchOfNothingIsBadUsage) {
+  const std::string bench = "bench --device cpu --impl cpu/naive --dim 16 --seq 8 ";
+  expect_error(bench + "--benchmark_filter=nomatch", 2, {"--benchmark_filter", "nomatch"});
+  expect_error(bench + "'--benchmark_filter=*['", 2, {"--benchmark_filter"});
+  const Finished listed = run(bench + "--benchmark_list_tests");
+  EXPECT_EQ(listed.code, 0) << listed.errors;
+  EXPECT_NE(listed.output.find("cpu/naive/"), std::string::npos) << listed.output;
+}
+
 // ---- rows files
 
 // A rows file of one row, one of whose datasets is replaced by one that declares `extent` entries
