@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "harness/cli/command.h"
+#include "harness/cli/number_check.h"
 #include "harness/cli/outcome.h"
 #include "harness/json.h"
 #include "harness/row_store.h"
@@ -38,7 +39,7 @@ class Baseline : public Command {
     app.add_option("--impl", implementations_, "only these implementations")->delimiter(',');
     app.add_option("--growth", limits_.growth, "an error may be this many times the stored one")
         ->capture_default_str()
-        ->check(CLI::Range(1.0, 100.0));
+        ->check(between(1, 100));
     outcome_.add_to(app);
   }
 

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "harness/cli/command.h"
+#include "harness/cli/number_check.h"
 #include "harness/grid.h"
 #include "harness/json.h"
 #include "harness/paired.h"
@@ -103,14 +104,14 @@ class Compare : public Command {
         ->needs(paired);
     app.add_option("--tolerance", tolerance_percent_, "percent that runs of one build may differ")
         ->capture_default_str()
-        ->check(CLI::Range(0.0, 100.0));
+        ->check(between(0, 100));
     app.add_option("--planted", planted_percent_,
                    "judge B as if it were this many percent slower: would these measurements show "
                    "it?")
-        ->check(CLI::Range(-50.0, 100.0));
+        ->check(between(-50, 100));
     app.add_option("--growth", options_.error_growth, "an error of B may be this many times A's")
         ->capture_default_str()
-        ->check(CLI::Range(1.0, 100.0));
+        ->check(between(1, 100));
     app.add_flag("--across-devices", options_.across_devices,
                  "compare rows of different devices (refused otherwise)");
     app.add_flag("--changed", changed_, "list only rows that are not 'same' or 'untimed'");

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "harness/cli/axes.h"
+#include "harness/cli/number_check.h"
 #include "harness/default_sweep.h"
+#include "interface/error.h"
 
 namespace gdn::cli {
 
@@ -21,28 +23,35 @@ void MeasureCliOptions::add_to(CLI::App& app) {
   app.add_option("--noise", stopping_.noise_bound,
                  "stop when the relative spread is at most this (or no longer changes)")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(zero_or_more())
       ->group(what);
-  app.add_option("--min-samples", stopping_.min_samples, "at least this many runs")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber)
-      ->group(what);
+  min_samples_ = app.add_option("--min-samples", stopping_.min_samples, "at least this many runs")
+                     ->capture_default_str()
+                     ->check(more_than_zero())
+                     ->group(what);
   app.add_option("--max-samples", stopping_.max_samples, "at most this many runs")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(more_than_zero())
       ->group(what);
   app.add_option("--min-time", stopping_.min_time_s, "seconds of device time at least")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check(zero_or_more())
       ->group(what);
   app.add_option("--max-time", stopping_.max_time_s,
                  "seconds of wall time after which a measurement ends")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(more_than_zero())
       ->group(what);
 }
 
 MeasureOptions MeasureCliOptions::options() const {
+  // A maximum below the default minimum means it; below a minimum that was asked for it
+  // contradicts.
+  if (min_samples_ != nullptr && min_samples_->count() > 0 &&
+      stopping_.min_samples > stopping_.max_samples) {
+    throw_bad_input("--min-samples " + std::to_string(stopping_.min_samples) +
+                    ": expected at most --max-samples, " + std::to_string(stopping_.max_samples));
+  }
   MeasureOptions options;
   options.mode = hot_ ? CacheMode::hot : CacheMode::cold;
   options.stopping = stopping_;

@@ -16,6 +16,7 @@ class AxisOptions;
 class MeasureCliOptions {
  public:
   void add_to(CLI::App& app);
+  /// Throws Error(bad_input) where the options contradict each other.
   MeasureOptions options() const;
   const std::string& device() const { return device_; }
   const std::vector<std::string>& implementations() const { return implementations_; }
@@ -25,6 +26,7 @@ class MeasureCliOptions {
   std::vector<std::string> implementations_;
   bool hot_ = false;
   StoppingLimits stopping_;
+  const CLI::Option* min_samples_ = nullptr;
 };
 
 /// The problems the options name; the default sweep where they name none, and besides them where

@@ -2,6 +2,7 @@
 #include "harness/build_info.h"
 #include "harness/case_file.h"
 #include "harness/cli/command.h"
+#include "harness/cli/number_check.h"
 #include "harness/cli/outcome.h"
 #include "harness/execute.h"
 #include "harness/inputs.h"
@@ -26,7 +27,7 @@ class Run : public Command {
     app.add_option("--impl", implementation_, "implementation, as gdnbench list names it")
         ->required();
     app.add_option("--chunk", chunk_, "tokens per chunk; the implementation's choice if absent")
-        ->check(CLI::PositiveNumber);
+        ->check(more_than_zero());
     app.add_option("--device", device_, "cpu, cuda, cuda:1, ...; the implementation's by default");
     app.add_option("--out", out_, "outputs go to this HDF5 file (replaced)")->required();
     outcome_.add_to(app);

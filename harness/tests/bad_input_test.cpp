@@ -467,6 +467,43 @@ TEST_F(CommandLine, BenchOfNothingIsBadUsage) {
   EXPECT_NE(listed.output.find("cpu/naive/"), std::string::npos) << listed.output;
 }
 
+// ---- numbers on the command line
+
+TEST_F(CommandLine, NumbersMustBeFiniteAndInRange) {
+  const std::string out = folder_.file("r.h5");
+  const std::string sweep =
+      "sweep --device cpu --impl cpu/naive --dim 8 --seq 3 --out " + out + " ";
+  const std::string compare = "compare " + out + " " + out + " ";
+  expect_error(sweep + "--log-every nan", 2, {"--log-every", "expected", "nan"});
+  for (const char* flag : {"--max-time", "--min-time", "--noise"}) {
+    for (const char* value : {"nan", "inf"}) {
+      expect_error(sweep + flag + " " + value, 2, {flag, "expected", value});
+    }
+  }
+  for (const char* flag : {"--tolerance", "--planted", "--growth"}) {
+    for (const char* value : {"nan", "inf", "1000"}) {
+      expect_error(compare + flag + " " + value, 2, {flag, "expected", value});
+    }
+  }
+  expect_error("baseline check --device cpu --growth nan", 2, {"--growth", "1 to 100", "nan"});
+  expect_error(sweep + "--min-samples 10 --max-samples 5", 2,
+               {"--min-samples 10", "--max-samples, 5"});
+  expect_error("bench --device cpu --min-samples 10 --max-samples 5", 2, {"--min-samples 10"});
+  EXPECT_FALSE(std::filesystem::exists(out)) << "nothing was measured";
+}
+TEST_F(CommandLine, BoundsAreNamedInFewWords) {
+  const std::string path = small_case();
+  for (const std::string& arguments :
+       {"run --impl cpu/naive --case " + path + " --out o.h5 --chunk 0",
+        std::string("bench --max-time inf"), std::string("bench --max-samples 0"),
+        std::string("sweep --out o.h5 --noise -1")}) {
+    const Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 2) << arguments;
+    EXPECT_NE(finished.errors.find("expected "), std::string::npos) << finished.errors;
+    EXPECT_LT(finished.errors.size(), 100u) << finished.errors;
+  }
+}
+
 // ---- rows files
 
 // A rows file of one row, one of whose datasets is replaced by one that declares `extent` entries
