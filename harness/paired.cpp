@@ -30,8 +30,9 @@ std::string file_of(const PairedOptions& options, const PairedTurn& turn) {
   return fmt::format("{}/{}-{}.h5", options.folder, turn.is_b ? "b" : "a", turn.pair + 1);
 }
 
-// Its messages go to our stderr; its summary of counts would only stand in the way.
-void run_process(std::vector<std::string> arguments) {
+// Its messages go to our stderr; its summary of counts would only stand in the way. It is to leave
+// the rows file `file`.
+void run_process(std::vector<std::string> arguments, const std::string& file) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -56,6 +57,13 @@ void run_process(std::vector<std::string> arguments) {
   if (code != 0 && code != 1) {
     throw_bad_input(fmt::format("paired: '{}' ended with exit code {}", command, code));
   }
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    throw_bad_input(fmt::format(
+        "paired: '{}' ended with exit code {}, expected a gdnbench binary; its rows file '{}': no "
+        "such file",
+        arguments.front(), code, file));
+  }
 }
 
 }  // namespace
@@ -78,7 +86,8 @@ PairedRuns run_paired(const PairedOptions& options,
   const std::vector<PairedTurn> order = paired_order(options.pairs);
   for (const PairedTurn& turn : order) {
     const std::string file = file_of(options, turn);
-    if (std::filesystem::exists(file)) {
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) {
       throw_bad_input("paired: '" + file + "' exists; expected a folder without earlier runs");
     }
   }
@@ -94,7 +103,7 @@ PairedRuns run_paired(const PairedOptions& options,
     arguments.insert(arguments.end(), options.sweep_arguments.begin(),
                      options.sweep_arguments.end());
     arguments.insert(arguments.end(), {"--quiet", "--out", file});
-    run_process(arguments);
+    run_process(arguments, file);
     (turn.is_b ? runs.b : runs.a)[static_cast<std::size_t>(turn.pair)] = read_rows(file);
   }
   return runs;

@@ -554,6 +554,11 @@ TEST_F(CommandLine, RowsFilesOfNamesTooLong) {
     expect_error(sweep + path, 2, {path, "too long"});
   }
 }
+TEST_F(CommandLine, PairedProgramsThatLeaveNoRowsAreNamed) {
+  expect_error("compare /bin/false /bin/true --paired 2 --quiet", 2,
+               {"/bin/false", "exit code 1", "gdnbench binary"});
+}
+
 TEST_F(CommandLine, EveryCommandHasHelpWithAnExample) {
   for (const char* command : {"list", "info", "gen", "run", "verify", "bench", "sweep", "table",
                               "report", "compare", "baseline", "convert", "explain"}) {
