@@ -5,6 +5,7 @@
 
 #include "harness/build_info.h"
 #include "harness/cli/command.h"
+#include "harness/cli/number_check.h"
 #include "harness/cli/usage.h"
 #include "harness/inputs.h"
 #include "harness/json.h"
@@ -64,7 +65,7 @@ class Explain : public Command {
     app.add_option("--device", device_, "cpu, cuda, cuda:1, ...; the implementation's by default");
     app.add_option("--chunk", chunk_,
                    "tokens per chunk: for the implementation, or of what made the outputs")
-        ->check(CLI::PositiveNumber);
+        ->check(more_than_zero());
     app.add_option("--save", save_,
                    "reference, outputs and differences go to this HDF5 file; one that exists is "
                    "replaced only if an earlier --save made it");

@@ -12,6 +12,7 @@
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/measure_options.h"
+#include "harness/cli/number_check.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/usage.h"
 #include "harness/json.h"
@@ -51,7 +52,7 @@ class Sweep : public Command {
     app.add_flag("--retry-failed", options_.retry_failed, "make rows again that did not pass");
     app.add_option("--log-every", log_every_s_,
                    "seconds between progress lines when stderr is not a terminal; 0: every row")
-        ->check(CLI::NonNegativeNumber)
+        ->check(zero_or_more())
         ->capture_default_str();
     app.add_flag("--quiet", quiet_, "no progress line");
     app.add_flag("--json", json_, "the totals as JSON");

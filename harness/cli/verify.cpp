@@ -14,8 +14,10 @@
 #include "harness/case_file.h"
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
+#include "harness/cli/number_check.h"
 #include "harness/cli/usage.h"
 #include "harness/guarded_device.h"
+#include "harness/host_memory.h"
 #include "harness/inputs.h"
 #include "harness/json.h"
 #include "harness/known_limits.h"
@@ -171,7 +173,7 @@ class Verify : public Command {
     app.add_option("--jobs", jobs_,
                    "problems verified side by side, each on a stream of its own (default: on a "
                    "GPU half the processors, 12 at most; else 1)")
-        ->check(CLI::PositiveNumber)
+        ->check(more_than_zero())
         ->group(how);
     app.add_option("--largest", largest_,
                    "leave out problems of more operations than this, and say so (default: "
@@ -281,7 +283,7 @@ class Verify : public Command {
       }
     }
     const std::string no_room =
-        exceeds_host_memory(problem, options_for(entry), device.info(), host_memory());
+        exceeds_host_memory(problem, options_for(entry), device.info(), host_memory_bytes());
     if (!no_room.empty() && suite_.empty()) throw Error(ErrorKind::out_of_memory, no_room);
     return no_room;
   }
@@ -334,12 +336,7 @@ class Verify : public Command {
   }
 
   static std::int64_t memory_for_jobs(const DeviceInfo& info) {
-    return std::min(host_memory(), info.memory_bytes) / 10 * 7;  // the rest: the process, estimates
-  }
-
-  static std::int64_t host_memory() {
-    static const std::int64_t bytes = open_device("cpu")->info().memory_bytes;
-    return bytes;
+    return std::min(host_memory_bytes(), info.memory_bytes) / 10 * 7;  // the rest: the process, estimates
   }
 
   std::int64_t memory_of(const VerificationTask& task) const {
