@@ -68,11 +68,18 @@ std::vector<Problem> problems_of(const AxisOptions& axes, const DeviceInfo& devi
   std::vector<Problem> problems;
   if (spec.names_problems()) problems = expand(spec);
   if (with_default) {
+    // --op by itself names no problems: of the default sweep those of that operation are meant.
+    const bool of_one = spec.operation_given && !spec.names_problems();
     for (const Problem& problem : default_sweep_problems(device, find_trace_file())) {
+      if (of_one && problem.operation != spec.operation) continue;
       if (std::find(problems.begin(), problems.end(), problem) == problems.end()) {
         problems.push_back(problem);
       }
     }
+  }
+  if (problems.empty() && spec.operation_given) {
+    throw_bad_input("--op " + to_string(spec.operation) +
+                    ": the default sweep has no problem of it; name some with --heads, --seq, ...");
   }
   return problems;
 }

@@ -30,7 +30,8 @@ class MeasureCliOptions {
 };
 
 /// The problems the options name; the default sweep where they name none, and besides them where
-/// the preset "default" is given.
+/// the preset "default" is given; with --op alone its problems of that operation. Throws
+/// Error(bad_input) where it has none of it.
 std::vector<Problem> problems_of(const AxisOptions& axes, const DeviceInfo& device);
 
 }  // namespace gdn::cli

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "interface/error.h"
-
 namespace gdn::cli {
 namespace {
 
@@ -62,10 +60,6 @@ SweepTotals sweep_with_progress(const std::vector<Problem>& problems,
                                 const std::vector<const Implementation*>& implementations,
                                 Device& device, const SweepOptions& options, RowSink& sink,
                                 bool quiet, double log_every_s) {
-  if (!std::isfinite(log_every_s)) {
-    throw_bad_input(
-        fmt::format("--log-every {}: expected a finite number of seconds", log_every_s));
-  }
   ProgressLine line(quiet, log_every_s);
   const SweepTotals totals = sweep(
       problems, implementations, device, options, sink,

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -89,22 +88,6 @@ class Sweep : public Command {
     return 0;
   }
 
-  // --op by itself names no problems: of the default sweep those of that operation are meant.
-  std::vector<Problem> asked_problems(const DeviceInfo& device) const {
-    std::vector<Problem> problems = problems_of(axes_, device);
-    const GridSpec spec = axes_.spec();
-    if (!spec.operation_given || spec.names_problems()) return problems;
-    problems.erase(std::remove_if(problems.begin(), problems.end(),
-                                  [&](const Problem& p) { return p.operation != spec.operation; }),
-                   problems.end());
-    if (problems.empty()) {
-      throw_bad_input(
-          "--op " + to_string(spec.operation) +
-          ": the default sweep has no problem of it; name some with --heads, --seq, ...");
-    }
-    return problems;
-  }
-
   // Of the whole grid: a shard may well be left without problems.
   static void require_a_pair(const std::vector<Problem>& problems,
                              const std::vector<const Implementation*>& implementations) {
@@ -128,7 +111,7 @@ class Sweep : public Command {
     const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const auto device = open_device(measure_.device());
     const auto implementations = choose_implementations(measure_.implementations(), device->info());
-    const std::vector<Problem> all = asked_problems(device->info());
+    const std::vector<Problem> all = problems_of(axes_, device->info());
     require_a_pair(all, implementations);
     const std::vector<Problem> problems = part_of(all, shard);
     options_.measure = measure_.options();

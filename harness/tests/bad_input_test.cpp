@@ -461,6 +461,9 @@ TEST_F(CommandLine, BenchSkipsWhatDoesNotFitAndTimesTheRest) {
 TEST_F(CommandLine, BenchOfNothingIsBadUsage) {
   const std::string bench = "bench --device cpu --impl cpu/naive --dim 16 --seq 8 ";
   expect_error(bench + "--benchmark_filter=nomatch", 2, {"--benchmark_filter", "nomatch"});
+  // --op alone is not forgotten: no convolution is cpu/naive's.
+  expect_error("bench --device cpu --impl cpu/naive --op causal_conv1d", 2,
+               {"no implementation does any"});
   expect_error(bench + "'--benchmark_filter=*['", 2, {"--benchmark_filter"});
   const Finished listed = run(bench + "--benchmark_list_tests");
   EXPECT_EQ(listed.code, 0) << listed.errors;
