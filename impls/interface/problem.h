@@ -223,6 +223,8 @@ const std::vector<ProblemField>& problem_fields();
 std::string to_string(Operation operation);
 Operation parse_operation(std::string_view text);
 
+/// Letters to insert, delete or replace to make one word of the other.
+std::size_t edit_distance(std::string_view from, std::string_view to);
 /// The candidate nearest to `text` by edit distance: for "did you mean" in error lines.
 std::string nearest_name(std::string_view text, const std::vector<std::string>& candidates);
 
