@@ -117,6 +117,11 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("lacks memcheck, racecheck, synccheck;", errors)
         self.assertIsNone(record)
 
+    def test_sanitizers_of_some_implementations_say_so(self):
+        _, _, record = self.check("--sanitize", "cuda/naive", "tests", "verify", "sanitizer", "table", "record")
+        self.assertEqual(record["compute_sanitizer"]["memcheck"], "clean (cuda/naive)")
+        self.assertEqual(record["failed"], 0)
+
     def test_what_failed_is_counted_and_named(self):
         _, _, record = self.check(FAILS="cuda_backend_tests.1", VERDICT="failed", DIRTY="racecheck")
         self.assertEqual(record["tests"]["failed"], 1)

@@ -100,7 +100,7 @@ def suites_of(folder, suites, origin):
 
 def write(path, kernels, origin, tests, suites, sanitizer):
     not_reached = sum(suite["not_reached"] for suite in suites.values())
-    dirty = [tool for tool, result in sanitizer.items() if result != "clean"]
+    dirty = [tool for tool, result in sanitizer.items() if result.split(" (")[0] != "clean"]
     json.dump({
         "kernels_sha256": kernels,
         **origin,
