@@ -149,6 +149,47 @@ TEST_P(FusedSm90, LongSequences) {
   expect_all_agree(with("heads=2/4,h0=normal,state=bf16,layout=vk,slots=padding",
                         {"seq=3000+0+70+1024+1,gates=none", "seq=3000+0+70+1024+1,gates=weak"}));
   expect_all_agree(with("heads=1/2,gates=none,betas=two", {"seq=2048", "seq=2049,h0=large"}));
+  // whole, long enough for items to go by arrival
+  expect_all_agree({"gated_delta:heads=1/1,dim=128,dtype=bf16,gates=mid,h0=normal,seq=4200+1"});
+}
+
+// Which pieces begin early by themselves, which from states made before: heads and stretches that
+// forget at once, that take some chunks, and that never do, beside each other. Every piece near,
+// some far, all far, then near again, by one plan. Initial states of two sizes: a large one shows
+// what is left of it, and hides small faults of the outputs after it.
+TEST_P(FusedSm90, NearAndFarPieces) {
+  constexpr float kAtOnce = -1.f, kSlowly = -0.09f, kNever = 0.f;  // log_decay of a token
+  struct Gates {
+    const char* name;
+    float head[2];  // log_decay, but of the tokens from `begin` to `end`:
+    std::int64_t begin, end;
+    float stretch;
+  };
+  const Gates all_near{"all near", {kAtOnce, kSlowly}, 0, 0, 0.f};
+  for (const char* sequences : {"2500,h0=normal", "700+1800,h0=normal", "700+1800,h0=large"}) {
+    Case inputs = generate_case(Problem::parse(
+        "gated_delta:heads=1/2,dim=128,dtype=bf16,gates=none,seq=" + std::string(sequences)));
+    DeviceCase on_device(inputs, device());
+    const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
+    const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
+    for (const Gates& gates : {all_near, Gates{"one head far", {kSlowly, kNever}, 0, 0, 0.f},
+                               Gates{"far at the end", {kAtOnce, kSlowly}, 1500, 2500, kNever},
+                               Gates{"far at the beginning", {kAtOnce, kSlowly}, 0, 1200, kNever},
+                               Gates{"all far", {kNever, kNever}, 0, 0, 0.f}, all_near}) {
+      SCOPED_TRACE(inputs.problem.to_string() + ", " + gates.name + "; " + plan->info().choice);
+      std::vector<float>& log_decay = inputs.gate.values;
+      for (std::int64_t token = 0; token < 2500; ++token)
+        for (int head = 0; head < 2; ++head)
+          log_decay[static_cast<std::size_t>(2 * token + head)] =
+              token >= gates.begin && token < gates.end ? gates.stretch : gates.head[head];
+      on_device.reset_async();
+      device().upload(
+          const_cast<void*>(static_cast<const void*>(std::get<LogDecay>(arguments.gate).values)),
+          log_decay.data(), static_cast<std::int64_t>(log_decay.size() * 4));
+      plan->run();
+      expect_outputs_agree(inputs, on_device.download());
+    }
+  }
 }
 
 // That sequences are split is the planner's choice; here it must have made it, and only where

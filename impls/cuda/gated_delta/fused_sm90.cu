@@ -5,7 +5,8 @@
 // (fused_sm90_prepare.cuh) turns every chunk of 64 tokens into the operands of the chain, in
 // parallel; the chain (fused_sm90_chain.cuh) walks the chunks of each sequence and value head with
 // the state in registers. Where there are few sequences and heads, a launch between them makes what
-// the chain needs to start at several places of a sequence at once (fused_sm90_units.cuh). Or one
+// the chain needs to start at several places of a sequence at once, unless the chain can make that
+// itself (fused_sm90_units.cuh). Or one
 // launch, in whose blocks the chain has those operands made beside it (fused_sm90_one_launch.cuh):
 // no records in memory. Gates in any encoding, l2 normalisation of q and k, lengths and slots are
 // read where they are used: no further pass.
@@ -69,21 +70,26 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
 
 // Planning figures, microseconds on an H200, from the measured kernels (fused_sm90.md): they rank
 // choices, nothing else.
-constexpr double kWholeChunk = 1.8;   // one block, all of V
-constexpr double kHalfChunk = 1.05;   // one block, half of V
+constexpr double kWholeChunk = 1.85;  // one block, all of V
+constexpr double kHalfChunk = 1.15;   // one block, half of V
 constexpr double kPieceChunk = 1.15;  // pieces kernel: no Q, no output
 constexpr double kBytesPerMicrosecond = 4.1e6;
-constexpr double kUnitStart = 3.0;  // initial state, pipeline fill
-constexpr double kKernelStart = 5.0;
-constexpr double kCombine = 1.2;    // one transition applied
-constexpr int kChunksToForget = 8;  // at ordinary gates
-constexpr double kOneLaunchChunk = 2.7;
-constexpr double kOneLaunchStart = 10.0;
-constexpr double kPrepareStart = 30.0;  // what prepare costs beside its work, drain included
-constexpr double kPrepareBlock = 6.2;   // per block, four of which share a multiprocessor
-constexpr double kPrepareHead = 2.0;    // per value head of a block
-constexpr std::int64_t kPieceUnitsPerMultiprocessor = 4;  // bounds the workspace
-constexpr std::int64_t kMostMultiprocessors = 144;        // of any sm_90 device
+constexpr double kUnitStart = 5.5;     // of the chain: state, pipeline fill, first chunk's code
+constexpr double kPieceStart = 5.0;    // of the pieces kernel
+constexpr double kKernelStart = 2.5;   // the pieces kernel, whatever it has to do
+constexpr double kCombine = 2.2;       // one transition applied
+constexpr int kOrdinaryForget = 7;     // chunks that ordinary gates take to forget,
+constexpr int kStrongForget = 1;       // strong ones,
+constexpr int kNeverForget = 1 << 20;  // none
+constexpr double kOneLaunchChunk = 2.65;
+constexpr double kOneLaunchUnit = 3.0;   // a work item besides
+constexpr double kOneLaunchStart = 9.0;  // the kernel
+constexpr double kPrepareStart = 6.0;    // what prepare costs beside its work
+constexpr double kPrepareBlock = 6.2;    // per block, four of which share a multiprocessor
+constexpr double kPrepareHead = 2.0;     // per value head of a block
+constexpr std::int64_t kLongItem = 64;   // chunks from which on neighbours in the cache count more
+constexpr std::int64_t kMostPieceHeads =
+    576;  // piece slots times value heads: bounds the workspace
 
 constexpr std::int64_t kCounterBytes = 16;  // the one-launch form's whole workspace
 
@@ -114,15 +120,18 @@ double makespan(const std::vector<double>& times, std::int64_t copies, int multi
   return last;
 }
 
-/// Expected time after the prepare kernel: the mean of gates that forget and gates that do not.
-double expected_time(const Problem& problem, const Choice& choice, int multiprocessors) {
+/// Expected time after the prepare kernel where gates forget within `forget` chunks.
+double expected_time(const Problem& problem, const Choice& choice, int forget,
+                     int multiprocessors) {
   std::vector<std::int64_t> lengths = problem.sequences.lengths;
   std::sort(lengths.rbegin(), lengths.rend());
   const std::int64_t piece = choice.chunks_per_piece, heads = problem.num_value_heads;
-  std::int64_t chain_units = 0;
+  std::int64_t chain_units = 0, most_before = 0;
   for (const std::int64_t length : lengths) {
     const std::int64_t chunks = (length + kChunk - 1) / kChunk;
-    chain_units += (piece == 0 ? chunks > 0 : (chunks + piece - 1) / piece) * heads;
+    if (chunks == 0) continue;
+    chain_units += (piece == 0 ? 1 : (chunks + piece - 1) / piece) * heads;
+    if (piece > 0) most_before = std::max(most_before, (chunks - 1) / piece * piece);
   }
   // a chunk is as long as its dependent products take, or as its bytes take beside all others: K
   // and Q once per key head, V, O and the record
@@ -132,27 +141,32 @@ double expected_time(const Problem& problem, const Choice& choice, int multiproc
       static_cast<double>(std::min<std::int64_t>(chain_units, multiprocessors / choice.halves));
   const double chunk_time = std::max(choice.halves == 1 ? kWholeChunk : kHalfChunk,
                                      running * bytes / kBytesPerMicrosecond);
-  std::vector<double> chain, exact, forgetful;
-  std::int64_t most_pieces = 1;
+  const bool uses_pieces = std::min<std::int64_t>(forget, most_before) > kOwnChunks;
+  std::vector<double> chain, pieces;
   for (const std::int64_t length : lengths) {
-    std::int64_t chunks = (length + kChunk - 1) / kChunk;
-    if (chunks == 0) continue;
-    for (std::int64_t i = 0; piece > 0 && chunks > piece; ++i, chunks -= piece) {
-      const auto time = static_cast<double>(piece);
-      chain.push_back(kUnitStart + time * chunk_time);
-      exact.push_back(kUnitStart + time * kPieceChunk);
-      if (i > 0) exact.push_back(kUnitStart + time * kPieceChunk);
-      forgetful.push_back(kUnitStart + std::min<double>(time, kChunksToForget) * kPieceChunk);
-      most_pieces = std::max(most_pieces, i + 2);
+    const std::int64_t chunks = (length + kChunk - 1) / kChunk;
+    const std::int64_t each = piece == 0 ? chunks : piece;
+    std::int64_t transitions = 0;  // to apply before this piece
+    for (std::int64_t begin = 0; begin < chunks; begin += each) {
+      const std::int64_t own = std::min<std::int64_t>(forget, begin);
+      double time = kUnitStart;
+      if (own <= (uses_pieces ? kOwnChunksBesideOthers : kOwnChunks)) {
+        time += static_cast<double>(own) * chunk_time;
+      } else {
+        time += static_cast<double>(transitions) * kCombine;
+      }
+      chain.push_back(time + static_cast<double>(std::min(each, chunks - begin)) * chunk_time);
+      if (begin > 0 && forget > each) ++transitions;
+      if (uses_pieces && begin + each < chunks) {
+        const double run =
+            kPieceStart + static_cast<double>(std::min<std::int64_t>(forget, each)) * kPieceChunk;
+        pieces.push_back(run);
+        if (begin > 0 && forget > each) pieces.push_back(run);
+      }
     }
-    chain.push_back(kUnitStart + static_cast<double>(chunks) * chunk_time);
   }
-  const double chain_time = makespan(chain, heads * choice.halves, multiprocessors);
-  if (most_pieces == 1) return chain_time;
-  return chain_time + kKernelStart +
-         0.5 * (makespan(exact, heads, multiprocessors) +
-                makespan(forgetful, heads, multiprocessors) +
-                kCombine * static_cast<double>(most_pieces - 2));
+  return makespan(chain, heads * choice.halves, multiprocessors) + (piece > 0 ? kKernelStart : 0) +
+         makespan(pieces, heads, multiprocessors);
 }
 
 /// Expected time of the prepare kernel and of starting the chain after it.
@@ -176,17 +190,17 @@ bool one_launch_wins(const Problem& problem, const Choice& two_launches, double 
   std::vector<double> times;
   for (const std::int64_t length : problem.sequences.lengths)
     if (length > 0)
-      times.push_back(kUnitStart +
+      times.push_back(kOneLaunchUnit +
                       static_cast<double>((length + kChunk - 1) / kChunk) * kOneLaunchChunk);
   std::sort(times.rbegin(), times.rend());
   return kOneLaunchStart + makespan(times, problem.num_value_heads, multiprocessors) <
          chain_time + prepare_time(problem, two_launches.heads_per_block, multiprocessors);
 }
 
-bool pieces_fit(const Problem& problem, int chunks, std::int64_t multiprocessors) {
+bool pieces_fit(const Problem& problem, int chunks) {
   return piece_slots(problem.total_tokens(), problem.num_sequences(), chunks) *
              problem.num_value_heads <=
-         kPieceUnitsPerMultiprocessor * multiprocessors;
+         kMostPieceHeads;
 }
 
 /// From the lengths known at planning time; other lengths are as correct. The form, halves and
@@ -201,12 +215,14 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
   double best_time = 0;
   for (const int chunks :
        {0, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 86, 96, 128, 171, 192, 256}) {
-    if (chunks > 0 && (!allow_pieces || !pieces_fit(problem, chunks, multiprocessors))) continue;
+    if (chunks > 0 && (!allow_pieces || !pieces_fit(problem, chunks))) continue;
     for (const int halves : {1, 2}) {
       Choice choice;
       choice.halves = halves;
       choice.chunks_per_piece = chunks;
-      const double time = expected_time(problem, choice, multiprocessors);
+      double time = 0;  // the mean of three kinds of gates
+      for (const int forget : {kNeverForget, kOrdinaryForget, kStrongForget})
+        time += expected_time(problem, choice, forget, multiprocessors) / 3;
       if (best_time == 0 || time < best_time) {
         best = choice;
         best_time = time;
@@ -215,13 +231,15 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
   }
   // prepare: one head a block while all blocks run at once, since a block's latency is what counts
   // then; otherwise K K^T and Q K^T are shared by as many heads as leave room for four blocks
-  const std::int64_t slots = chunk_slots(problem.total_tokens(), problem.num_sequences());
+  std::int64_t chunks = 0;
+  for (const std::int64_t length : problem.sequences.lengths)
+    chunks += (length + kChunk - 1) / kChunk;
   const auto group = static_cast<int>(problem.value_heads_per_key_head());
   const std::int64_t resident = 4 * std::int64_t{multiprocessors};
   best.heads_per_block = std::min(group, 4);
   for (const int heads : {1, 2}) {
     if (heads < group &&
-        slots * problem.num_key_heads * ((group + heads - 1) / heads) <= resident) {
+        chunks * problem.num_key_heads * ((group + heads - 1) / heads) <= resident) {
       best.heads_per_block = heads;
       break;
     }
@@ -283,7 +301,7 @@ Workspace workspace_of(const Problem& problem, std::int64_t piece_heads) {
   bytes.order = (problem.num_sequences() + 2) * 4;
   if (piece_heads > 0) {
     bytes.bounds = chunk_heads * 4;
-    bytes.flags = piece_heads * 4;
+    bytes.flags = (piece_heads + 1) * 4;
     bytes.states = piece_heads * kDim * kDim * 4;
     bytes.transitions = piece_heads * kTransitionBytes;
   }
@@ -342,11 +360,10 @@ class FusedSm90 final : public Implementation {
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
     if (problem.total_tokens() == 0) return 0;
-    const std::int64_t most = kPieceUnitsPerMultiprocessor * kMostMultiprocessors;
     if (kind_ == FusedSm90Kind::one_launch) return kCounterBytes;
     const bool pieces = kind_ == FusedSm90Kind::planned &&
-                        problem.num_sequences() * problem.num_value_heads <= most;
-    return workspace_of(problem, pieces ? most : 0).total();
+                        problem.num_sequences() * problem.num_value_heads <= kMostPieceHeads;
+    return workspace_of(problem, pieces ? kMostPieceHeads : 0).total();
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -381,7 +398,11 @@ class FusedSm90 final : public Implementation {
     a.chunks_per_piece = choice.chunks_per_piece;
     a.units = static_cast<int>(grid_blocks(units, description_.name));
     launch.blocks = static_cast<unsigned int>(std::min<std::int64_t>(units, multiprocessors));
+    a.items_by_arrival = (choice.chunks_per_piece > 0 ? choice.chunks_per_piece
+                                                      : tokens / kChunk / sequences) >= kLongItem;
     a.piece_units = static_cast<int>(2 * piece_heads);
+    if (piece_heads > 0 && params.pool.read)
+      a.saved_quarters = static_cast<int>(4 * sequences * heads);
     const DType dtype = problem.token_dtype;
     const auto value_map = [&](int panels) {
       return token_map(params.value, tokens, params.value_token_stride, params.num_value_heads,
@@ -418,13 +439,14 @@ class FusedSm90 final : public Implementation {
     a.order = static_cast<int*>(allocate(bytes.order));
     a.next_unit = a.order + sequences;
     a.transition_bound = static_cast<float*>(allocate(bytes.bounds));
-    a.needs_transition = static_cast<int*>(allocate(bytes.flags));
+    a.uses_pieces = static_cast<int*>(allocate(bytes.flags));
+    a.needs_transition = a.uses_pieces + 1;
     a.piece_states = static_cast<float*>(allocate(bytes.states));
     a.transitions = static_cast<std::uint8_t*>(allocate(bytes.transitions));
 
     const std::int64_t group = problem.value_heads_per_key_head();
     launch.prepare_blocks =
-        grid_blocks((sequences + 127) / 128 +
+        grid_blocks((sequences + 127) / 128 + a.saved_quarters +
                         chunk_slots(tokens, sequences) * problem.num_key_heads *
                             ((group + choice.heads_per_block - 1) / choice.heads_per_block),
                     description_.name);

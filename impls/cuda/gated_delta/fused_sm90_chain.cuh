@@ -7,7 +7,8 @@
 //   SK = S K^T, QS = S Q^T | V' = T (V - gamma SK) | O = gamma QS + P V' and S <- gamma_C S + V'^T
 //   K
 //
-// One further warpgroup loads: K, Q and the work items; V; the records of T, P and gate factors.
+// One further warpgroup finds the work items and loads: K and Q; V; the records of T, P and gate
+// factors.
 //
 // Tokens past the end of a sequence: K and V rows are zeroed in shared memory before their first
 // use (the update multiplies every row), T, P and factors carry zeros there, and O rows are not
@@ -50,6 +51,11 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
   RingPosition<Layout::kRecordStages>& record = Pieces ? own_record : value;
 
   for (int unit = 0;; unit++) {
+    // a state of zeros is made while the item is awaited: what follows jumps over the other states'
+    // code at once, and jumps to code that is not there yet take long
+#pragma unroll
+    for (int i = 0; i < 64; i++) S[i] = 0.f;
+    wgmma::hold(S);
     Unit u = follow_unit<Layout>(sm, unit);
     if (u.length < 0) break;
     if constexpr (Layout::kWholeSequences) {  // as they all are
@@ -75,18 +81,11 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       continue;
     }
     const StatePool& pool = a.p.pool;
-    if (pool.read && (u.start == from_pool || (Pieces && u.saved_slot >= 0))) {
-      const int64_t state_base = state_offset(pool, u.pool_row, u.head);
-      if (pool.dtype == DType::float32) {
-        load_state_rows<float>(S, pool, state_base, panel * 64, w, l);
-      } else if (pool.dtype == DType::bfloat16) {
-        load_state_rows<__nv_bfloat16>(S, pool, state_base, panel * 64, w, l);
-      } else {
-        load_state_rows<__half>(S, pool, state_base, panel * 64, w, l);
-      }
-      if (Pieces && u.saved_slot >= 0)
-        store_piece_state(S, a.piece_states + piece_offset(a, u.saved_slot, u.head), panel * 64, w,
-                          l);
+    if (u.start == from_pool && pool.read) {
+      load_pool_state(S, pool, u.pool_row, u.head, panel * 64, w, l);
+    } else if (Pieces && u.start == from_unit) {
+      for_state_elements(w, l,
+                         [&](int i, int v, int k) { S[i] = panel * 64 + v == k ? 1.f : 0.f; });
     } else if (kMayStartFromPieces && u.start == from_saved) {
       load_piece_state(S, a.piece_states + piece_offset(a, u.saved_slot, u.head), panel * 64, w, l);
     } else if (kMayStartFromPieces && u.start == from_pieces) {
@@ -101,7 +100,10 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
 #pragma unroll
         for (int j = 0; j < 32; j++) split_bfloat16(S[2 * j], S[2 * j + 1], sb[j], low[j]);
         state += each;
-        load_piece_state(S, state, panel * 64, w, l);
+        float next[64];  // arrives under the products
+        load_piece_state(next, state, panel * 64, w, l);
+#pragma unroll
+        for (int j = 0; j < 64; j++) S[j] = 0.f;
 #pragma unroll
         for (int tile = 0; tile < 4; tile++) {
           const uint32_t M = sm + Layout::kKey + key.index * Layout::kTileBytes;
@@ -125,12 +127,10 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
           if (warp_leader) mbarrier_arrive(sm + Layout::kKeyEmpty + 8 * key.index);
           key.advance();
         }
+#pragma unroll
+        for (int j = 0; j < 64; j++) S[j] += next[j];
       }
     }
-    if ((u.start == from_pool && !pool.read) || u.start == from_zero || u.start == from_unit)
-      for_state_elements(w, l, [&](int i, int v, int k) {
-        S[i] = Pieces && u.start == from_unit && panel * 64 + v == k ? 1.f : 0.f;
-      });
 
     if constexpr (Pieces) {
       // S <- gamma_C S + V'^T K over whole chunks; V = 0 for a transition
@@ -370,7 +370,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       fence_async_proxy();
       named_barrier_sync(3 + wg, 128);
       if (left >= kChunk) {
-        if (leader) {
+        if (leader && (!kMayStartFromPieces || token >= u.first_output)) {
           tensor_store(output_map, V, 0, token, panel, u.head);
           bulk_commit();
         }
@@ -401,16 +401,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       mbarrier_arrive(sm + Layout::kValueEmpty +
                       8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
     }
-    if (pool.write && u.last) {
-      const int64_t state_base = state_offset(pool, u.pool_row, u.head);
-      if (pool.dtype == DType::float32) {
-        store_state_rows<float>(S, pool, state_base, panel * 64, w, l);
-      } else if (pool.dtype == DType::bfloat16) {
-        store_state_rows<__nv_bfloat16>(S, pool, state_base, panel * 64, w, l);
-      } else {
-        store_state_rows<__half>(S, pool, state_base, panel * 64, w, l);
-      }
-    }
+    if (pool.write && u.last) store_pool_state(S, pool, u.pool_row, u.head, panel * 64, w, l);
   }
   if (leader) bulk_wait<0>();
 }
@@ -427,41 +418,66 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   uint8_t* shared =
       reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023});
   const uint32_t sm = shared_address(shared);
-  // what records leave out of the triangles is zero and stays so
-  for (uint32_t i = threadIdx.x; i < Layout::kRecordStages * Layout::kRecordStage / 16;
-       i += Layout::kThreads)
-    store_shared(sm + Layout::kRecord + 16 * i, make_uint4(0, 0, 0, 0));
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < 4; i++) {
-      mbarrier_init(sm + Layout::kKeyFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kKeyEmpty + 8 * i, 4 * MathWarpgroups);
-      mbarrier_init(sm + Layout::kQueryFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kQueryEmpty + 8 * i, 4 * MathWarpgroups);
-      mbarrier_init(sm + Layout::kValueFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kValueEmpty + 8 * i, (Pieces ? 4 : 1) * MathWarpgroups);
-      mbarrier_init(sm + Layout::kRecordFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kRecordEmpty + 8 * i, 128 * MathWarpgroups);
-    }
-    for (int i = 0; i < 2; i++) {
-      mbarrier_init(sm + Layout::kUnitFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kUnitEmpty + 8 * i, 128 * MathWarpgroups + 2);
-    }
-    fence_mbarrier_init();
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  constexpr int kUnitWarp = Layout::kThreads / 32 - 1;
+  if constexpr (Pieces) {  // every block finds for itself whether there is anything to do
+    launch_dependents();   // the chain's blocks wait for this kernel's end
+    if (threadIdx.x == 0) store_shared(sm + Layout::kIsFar, 0);
+    __syncthreads();
+    if (any_piece_is_far<Layout::kThreads>(a)) store_shared(sm + Layout::kIsFar, 1);
+    wait_for_prerequisites();
+    __syncthreads();
+    const int is_far = load_shared<int>(sm + Layout::kIsFar);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *a.uses_pieces = is_far;
+    if (is_far == 0) return;
   }
-  fence_async_proxy();
+  Item item;
+  int number = -1;
+  if (warp == kUnitWarp) {
+    item = find_item<MathWarpgroups, Pieces>(a, number, lane);
+  } else {
+    if (warp == kUnitWarp - 1 && lane == 0) {
+      for (int i = 0; i < 4; i++) {
+        mbarrier_init(sm + Layout::kKeyFull + 8 * i, 1);
+        mbarrier_init(sm + Layout::kKeyEmpty + 8 * i, 4 * MathWarpgroups);
+        mbarrier_init(sm + Layout::kQueryFull + 8 * i, 1);
+        mbarrier_init(sm + Layout::kQueryEmpty + 8 * i, 4 * MathWarpgroups);
+        mbarrier_init(sm + Layout::kValueFull + 8 * i, 1);
+        mbarrier_init(sm + Layout::kValueEmpty + 8 * i, (Pieces ? 4 : 1) * MathWarpgroups);
+        mbarrier_init(sm + Layout::kRecordFull + 8 * i, 1);
+        mbarrier_init(sm + Layout::kRecordEmpty + 8 * i, 128 * MathWarpgroups);
+      }
+      mbarrier_init(sm + Layout::kUnitFull, 1);
+      mbarrier_init(sm + Layout::kUnitEmpty, 128 * MathWarpgroups + 3);
+      fence_mbarrier_init();
+    }
+    if (warp == 0 && lane < 4) {
+      prefetch_tensor_map(lane == 0   ? &key_map
+                          : lane == 1 ? &query_map
+                          : lane == 2 ? &value_map
+                                      : &output_map);
+    }
+    // what records leave out of the triangles is zero and stays so
+    for (uint32_t i = threadIdx.x; i < Layout::kRecordStages * Layout::kRecordStage / 16;
+         i += 32 * kUnitWarp)
+      store_shared(sm + Layout::kRecord + 16 * i, make_uint4(0, 0, 0, 0));
+    fence_async_proxy();
+  }
   __syncthreads();
   const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x % 128;
   if (wg < MathWarpgroups) {
-    if constexpr (MathWarpgroups == 2) registers_increase<(Pieces ? 216 : 232)>();
+    if constexpr (MathWarpgroups == 2) registers_increase<(Pieces ? 216 : 224)>();
     math_role<Layout, Token, Pieces>(sm, &output_map, a, wg, t);
   } else {
-    if constexpr (MathWarpgroups == 2) registers_decrease<(Pieces ? 72 : 40)>();
+    if constexpr (MathWarpgroups == 2) registers_decrease<(Pieces ? 72 : 56)>();
     if (t == 0) {
       key_query_role<MathWarpgroups, Pieces>(sm, &query_map, &key_map, a);
     } else if (t == 32) {
       value_role<MathWarpgroups>(sm, &value_map);
     } else if (t == 64) {
       record_role<MathWarpgroups, Pieces>(sm, a);
+    } else if (warp == kUnitWarp) {
+      unit_role<MathWarpgroups, Pieces>(sm, a, item, number, lane);
     }
   }
 }

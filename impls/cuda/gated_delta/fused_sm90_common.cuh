@@ -30,7 +30,11 @@ struct KernelArguments {
   int heads_per_block = 1;   ///< value heads of one key head that a prepare block serves
   int chunks_per_piece = 0;  ///< sequences are split into pieces of this many chunks; 0 = whole
   int units = 0;             ///< work items of the chain
-  int piece_units = 0;       ///< work items of the pieces kernel
+  /// A block of the chain gets its first item as it comes, not by its number: blocks that start
+  /// together then have neighbours, which share K, Q and records. Where items are long.
+  bool items_by_arrival = false;
+  int piece_units = 0;     ///< work items of the pieces kernel
+  int saved_quarters = 0;  ///< prepare blocks that save initial states, four a sequence and head
 
   // workspace
   uint8_t* records = nullptr;  ///< [chunk slots, Hv] of kRecordBytes
@@ -39,8 +43,11 @@ struct KernelArguments {
   // the rest only with pieces
   float* transition_bound = nullptr;  ///< [chunk slots, Hv] log2 of a bound on |S_out| / |S_in|
   int* needs_transition = nullptr;    ///< [piece slots, Hv] the state before it matters after it
-  float* piece_states = nullptr;      ///< [piece slots, Hv, Dv, Dk] state after, from zeros before
-  uint8_t* transitions = nullptr;     ///< [piece slots, Hv] of kTransitionBytes
+  int* uses_pieces = nullptr;         ///< whether the pieces kernel has made anything
+  /// [piece slots, Hv, Dv, Dk] state after, from zeros before; of a sequence's last piece the
+  /// sequence's initial state
+  float* piece_states = nullptr;
+  uint8_t* transitions = nullptr;  ///< [piece slots, Hv] of kTransitionBytes
 };
 
 /// M of a piece (S_out = M S_in + piece state): bfloat16 parts high and low, each two tiles of 64
@@ -57,12 +64,43 @@ __host__ __device__ inline int64_t chunk_slots(int64_t tokens, int64_t sequences
   return tokens / kChunk + sequences;
 }
 
-/// The same for pieces of `chunks` chunks.
+/// The same for pieces of `chunks` chunks, of which a split sequence has more than one.
 __host__ __device__ inline int64_t first_piece_slot(int64_t offset, int64_t sequence, int chunks) {
-  return first_chunk_slot(offset, sequence) / chunks + sequence;
+  return static_cast<uint32_t>(first_chunk_slot(offset, sequence)) / static_cast<uint32_t>(chunks) +
+         sequence;
 }
 __host__ __device__ inline int64_t piece_slots(int64_t tokens, int64_t sequences, int chunks) {
   return chunk_slots(tokens, sequences) / chunks + sequences;
 }
+
+#ifdef __CUDACC__
+
+/// Where a slot lies.
+struct SlotPlace {
+  int sequence;   // the last one whose first slot is <= the slot
+  int64_t begin;  // its first token
+  int64_t end;
+};
+/// first_slot(offset, n): of sequence n, increasing in n. The whole warp searches, the last 31
+/// candidates in one load.
+template <typename FirstSlot>
+__device__ __forceinline__ SlotPlace place_of_slot(const GatedDeltaParams& p, int64_t slot,
+                                                   int lane, FirstSlot first_slot) {
+  int low = 0, high = p.num_sequences;  // the answer is in [low, high)
+  while (high - low > 31) {
+    const int step = (high - low + 31) / 32, n = low + (lane + 1) * step;
+    const bool at_or_before = n < high && first_slot(__ldg(p.sequence_offsets + n), n) <= slot;
+    const int passed = __popc(__ballot_sync(~0u, at_or_before));
+    low += passed * step;
+    high = min(high, low + step);
+  }
+  const int n = min(low + lane, p.num_sequences);
+  const int64_t offset = __ldg(p.sequence_offsets + n);
+  const bool at_or_before = low + lane < high && first_slot(offset, n) <= slot;
+  const int last = __popc(__ballot_sync(~0u, at_or_before)) - 1;
+  return {low + last, __shfl_sync(~0u, offset, last), __shfl_sync(~0u, offset, last + 1)};
+}
+
+#endif  // __CUDACC__
 
 }  // namespace gdn::cuda::fused_sm90

@@ -127,15 +127,18 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const KernelArgumen
   __syncthreads();
 }
 
-/// The next work item that has tokens and a state; length -1 when there is none. The counter is
-/// back at 0 once every block has found no more.
-__device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArguments& a) {
+/// The next work item that has tokens and a state; length -1 when there is none. A block's first
+/// candidate has its own number, the others come from a counter, which is back at 0 once every
+/// block has found no more: by then it has been asked once for every work item.
+__device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArguments& a, bool first) {
   using Layout = OneLaunchLayout;
-  for (;;) {
+  for (;; first = false) {
     Unit u{};
     u.length = u.saved_slot = -1;
-    const unsigned int i = atomicInc(reinterpret_cast<unsigned int*>(a.next_unit),
-                                     static_cast<unsigned int>(a.units) + gridDim.x - 1);
+    const unsigned int i = first
+                               ? blockIdx.x
+                               : gridDim.x + atomicInc(reinterpret_cast<unsigned int*>(a.next_unit),
+                                                       static_cast<unsigned int>(a.units) - 1);
     if (i >= static_cast<unsigned int>(a.units)) return u;
     u.head = static_cast<int>(i) % a.p.num_value_heads;
     const int n = load_shared<uint16_t>(sm + Layout::kOrder + 2 * (i / a.p.num_value_heads));
@@ -154,17 +157,18 @@ __device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArgumen
 // ---- feeding the block
 // ------------------------------------------------------------------------------
 
-/// One thread: where chunk n (of all work items) lies, taking and handing on the next work item
-/// where it begins one; token -1 past the last.
+/// One thread: where chunk n (of all work items) lies, taking the next work item where it begins
+/// one; token -1 past the last. Announce: and hands it on, which the block's start does later.
+template <bool Announce>
 __device__ __forceinline__ void publish_place(uint32_t sm, const KernelArguments& a, int n) {
   using Layout = OneLaunchLayout;
   int4 next = load_shared<int4>(sm + Layout::kNext);  // token, left, head, work items handed on
   if (next.y == 0) {
-    const Unit u = take_whole_unit(sm, a);
+    const Unit u = take_whole_unit(sm, a, n == 0);
     const int slot = next.w % Layout::kUnitSlots;
     mbarrier_wait(sm + Layout::kUnitEmpty + 8 * slot, ring_parity(next.w, Layout::kUnitSlots) ^ 1);
     store_unit(sm + Layout::kUnits + kUnitBytes * slot, u);
-    mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot);
+    if constexpr (Announce) mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot);
     next = {u.length < 0 ? -1 : u.token0, u.length, u.head, next.w + 1};
   }
   store_shared(sm + Layout::kPlace + 16 * (n % Layout::kPlaces), next);
@@ -442,27 +446,34 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
                                                       const CUtensorMap* key_map,
                                                       const KernelArguments& a, int t) {
   using Layout = OneLaunchLayout;
-  {  // the feed starts
+  {  // the feed starts, with what is needed first: gates, K and Q of chunk 0, then the state
     const int w = __shfl_sync(~0u, t >> 5, 0), l = t & 31;
     if (t == 64) {
       store_shared(sm + Layout::kNext, make_int4(0, 0, 0, 0));
 #pragma unroll 1
-      for (int n = 0; n < Layout::kPlaceAhead; n++) {
-        publish_place(sm, a, n);
-        const int4 place = load_place(sm, n);
-        const auto stage = static_cast<uint32_t>(n);
-        if (place.x < 0) continue;
-        load_key(sm, key_map, a, place, {stage, 0});
-        load_query(sm, query_map, a, place, {stage, 0});
-      }
+      for (int n = 0; n < Layout::kPlaceAhead; n++) publish_place<false>(sm, a, n);
     }
     named_barrier_sync(kSecondBarrier, 128);
     if (w == 3) {
       fetch_gates(sm, a, 0, l);
-      wait_own_copies();
-      scan_fetched_gates(sm, a, 0, l);
       fetch_gates(sm, a, 1, l);
       wait_own_copies();
+      scan_fetched_gates(sm, a, 0, l);
+    } else if (t == 64) {
+#pragma unroll 1
+      for (int n = 0; n < Layout::kPlaceAhead; n++) {
+        const int4 place = load_place(sm, n);
+        const auto stage = static_cast<uint32_t>(n);
+        if (place.x >= 0) {
+          load_key(sm, key_map, a, place, {stage, 0});
+          load_query(sm, query_map, a, place, {stage, 0});
+        }
+        if (n == 0) {
+          const int taken = load_shared<int4>(sm + Layout::kNext).w;
+          for (int slot = 0; slot < taken; slot++)
+            mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot);
+        }
+      }
     }
     named_barrier_sync(kSecondBarrier, 128);
   }
@@ -471,7 +482,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
   const auto feed = [&](int n, int w, int l) {
     if (w == 2) {
       fetch_gates(sm, a, n + Layout::kFetchAhead, l);
-      if (l == 0) publish_place(sm, a, n + Layout::kPlaceAhead);
+      if (l == 0) publish_place<true>(sm, a, n + Layout::kPlaceAhead);
       __syncwarp();
     } else if (w == 3) {
       scan_fetched_gates(sm, a, n + Layout::kScanAhead, l);
@@ -555,7 +566,11 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
   for (uint32_t i = threadIdx.x; i < Layout::kRecordStages * Layout::kRecordStage / 16;
        i += Layout::kThreads)
     store_shared(sm + Layout::kRecord + 16 * i, make_uint4(0, 0, 0, 0));
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == Layout::kThreads - 32) {  // not of the warps that order the sequences
+    prefetch_tensor_map(&key_map);
+    prefetch_tensor_map(&query_map);
+    prefetch_tensor_map(&value_map);
+    prefetch_tensor_map(&output_map);
     constexpr int kMath = 256, kAuxiliary = 128;
     const auto init = [&](uint32_t barriers, int stages, int arrivals) {
       for (int i = 0; i < stages; i++) mbarrier_init(barriers + 8 * i, arrivals);

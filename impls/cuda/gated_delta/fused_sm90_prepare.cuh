@@ -1,6 +1,7 @@
 // First kernel of fused_sm90. One warpgroup per (chunk, key head, group of value heads): K K^T and
 // Q K^T once, then for each value head the scanned gates, T = (I + L)^-1 diag(beta) and P, left in
 // memory as a record for the chain. Every chunk is independent; four blocks share a multiprocessor.
+// Further blocks order the sequences, and save the initial states of those in pieces.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90_triangles.cuh"
@@ -31,30 +32,6 @@ struct PrepareLayout {
   __host__ __device__ static constexpr uint32_t bytes(int heads) { return barriers(heads) + 64; }
 };
 
-/// Where a chunk slot lies. The whole warp searches, the last 31 candidates in one load.
-struct SlotPlace {
-  int sequence;   // the last one whose first chunk slot is <= the slot
-  int64_t begin;  // its first token
-  int64_t end;
-};
-__device__ __forceinline__ SlotPlace place_of_slot(const GatedDeltaParams& p, int64_t slot,
-                                                   int lane) {
-  int low = 0, high = p.num_sequences;  // the answer is in [low, high)
-  while (high - low > 31) {
-    const int step = (high - low + 31) / 32, n = low + (lane + 1) * step;
-    const bool at_or_before =
-        n < high && first_chunk_slot(__ldg(p.sequence_offsets + n), n) <= slot;
-    const int passed = __popc(__ballot_sync(~0u, at_or_before));
-    low += passed * step;
-    high = min(high, low + step);
-  }
-  const int n = min(low + lane, p.num_sequences);
-  const int64_t offset = __ldg(p.sequence_offsets + n);
-  const bool at_or_before = low + lane < high && first_chunk_slot(offset, n) <= slot;
-  const int last = __popc(__ballot_sync(~0u, at_or_before)) - 1;
-  return {low + last, __shfl_sync(~0u, offset, last), __shfl_sync(~0u, offset, last + 1)};
-}
-
 /// Sequences by length, longest first (ties in order), and the work counters back to 0. Thread
 /// per sequence; its rank is the number of sequences before it.
 __device__ __forceinline__ void rank_sequences(const KernelArguments& a, int block) {
@@ -72,6 +49,53 @@ __device__ __forceinline__ void rank_sequences(const KernelArguments& a, int blo
   a.order[rank] = n;
 }
 
+/// A quarter of a sequence's initial state, of one head, to where its pieces find it: the last
+/// piece may write the pool row before another has read it. All loads before the first store: the
+/// latency of one is what this takes.
+template <typename Element>
+__device__ __forceinline__ void save_quarter_state(const StatePool& pool, const Element* from,
+                                                   float* to, int quarter) {
+  const int t = static_cast<int>(threadIdx.x);
+  float x[32];
+  if (pool.layout == StateLayout::vk) {  // as it is saved: [Dv, Dk]
+    from += 32 * kDim * quarter + t;
+    to += 32 * kDim * quarter + t;
+#pragma unroll
+    for (int i = 0; i < 32; i++) x[i] = to_float(from[kDim * i]);
+#pragma unroll
+    for (int i = 0; i < 32; i++) to[kDim * i] = x[i];
+    return;
+  }
+  const int v = 32 * quarter + t % 32, first_k = t / 32 * 32;
+  from += first_k * kDim + v;
+  to += v * kDim + first_k;
+#pragma unroll
+  for (int i = 0; i < 32; i++) x[i] = to_float(from[kDim * i]);
+#pragma unroll
+  for (int i = 0; i < 32; i += 4)
+    *reinterpret_cast<float4*>(to + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+}
+/// Block `number` of those that save the initial states of sequences in pieces.
+__device__ __forceinline__ void save_initial_state(const KernelArguments& a, int number) {
+  const int quarter = number % 4, head = number / 4 % a.p.num_value_heads,
+            n = number / 4 / a.p.num_value_heads, piece_tokens = a.chunks_per_piece * kChunk;
+  const SequenceSpan span = sequence_span(a.p, n);
+  if (span.is_padding() || span.length <= piece_tokens) return;
+  const int64_t slot = first_piece_slot(span.first, n, a.chunks_per_piece) +
+                       static_cast<uint32_t>(span.length - 1) /
+                           static_cast<uint32_t>(piece_tokens),  // of the last piece
+      from = state_offset(a.p.pool, span.row, head);
+  float* to = a.piece_states + (slot * a.p.num_value_heads + head) * kDim * kDim;
+  if (a.p.pool.dtype == DType::float32) {
+    save_quarter_state(a.p.pool, static_cast<const float*>(a.p.pool.data) + from, to, quarter);
+  } else if (a.p.pool.dtype == DType::bfloat16) {
+    save_quarter_state(a.p.pool, static_cast<const __nv_bfloat16*>(a.p.pool.data) + from, to,
+                       quarter);
+  } else {
+    save_quarter_state(a.p.pool, static_cast<const __half*>(a.p.pool.data) + from, to, quarter);
+  }
+}
+
 template <typename Token>
 __global__ void __launch_bounds__(128, 4)
     prepare_kernel(const __grid_constant__ CUtensorMap query_map,
@@ -82,20 +106,26 @@ __global__ void __launch_bounds__(128, 4)
   const int t = threadIdx.x, w = __shfl_sync(~0u, t >> 5, 0);
   int l = t & 31;
 
+  launch_dependents();  // their blocks start as these leave, and wait for all of them
   const int rank_blocks = (a.p.num_sequences + 127) / 128;
-  if (blockIdx.x < rank_blocks) {
+  int rest = static_cast<int>(blockIdx.x) - rank_blocks;
+  if (rest < 0) {
     rank_sequences(a, blockIdx.x);
     return;
   }
+  if (rest < a.saved_quarters) {
+    save_initial_state(a, rest);
+    return;
+  }
+  rest -= a.saved_quarters;
   // block -> (chunk slot, key head, group of value heads)
   const int group_size = a.p.value_heads_per_key_head;
   const int groups = (group_size + a.heads_per_block - 1) / a.heads_per_block;
-  int rest = blockIdx.x - rank_blocks;
   const int group = rest % groups;
   rest /= groups;
   const int key_head = rest % a.p.num_key_heads;
   const int64_t slot = rest / a.p.num_key_heads;
-  const SlotPlace place = place_of_slot(a.p, slot, l);
+  const SlotPlace place = place_of_slot(a.p, slot, l, first_chunk_slot);
   const int64_t token0 =
       place.begin + (slot - first_chunk_slot(place.begin, place.sequence)) * kChunk;
   const int64_t left = place.end - token0;
@@ -106,6 +136,7 @@ __global__ void __launch_bounds__(128, 4)
   const int heads = min(a.heads_per_block, (key_head + 1) * group_size - first_head);
 
   if (t == 0) {
+    prefetch_tensor_map(&query_map);
     mbarrier_init(bar, 1);
     mbarrier_init(bar + 8, 1);
     fence_mbarrier_init();
@@ -240,7 +271,6 @@ __global__ void __launch_bounds__(128, 4)
     }
     __syncwarp();
   }
-  launch_dependents();
   if (l == 0) bulk_wait<0>();
 }
 

@@ -1,14 +1,19 @@
 // Work items of the chain and pieces kernels of fused_sm90: their shared-memory layout, how one
-// loading thread makes items from a counter and the lengths on the device, and the loads of K, Q, V
-// and records that follow them.
+// warp makes items from a counter and the lengths on the device, and the loads of K, Q, V and
+// records that follow them. Code that a block runs once is kept short here: it comes from memory.
 //
 // Pieces. Where there are fewer sequences and heads than multiprocessors, sequences are split into
-// pieces of equally many chunks. The pieces kernel computes, for every piece but a sequence's last,
-// the state L that it makes of zeros (of the initial state, for the first), and its transition M,
-// so that S_out = M S_in + L; the chain then starts each piece from its predecessors' L and M. That
-// is exact but for rounding. Where the gates make M negligible, only as many of the piece's last
-// chunks are run as it takes to forget: the bound 2^-kForgetBits on |M| is a product over chunks of
-// gamma_C and of max(1, beta |k|^2 - 1) (norm of I - beta k k^T), computed with the records.
+// pieces of equally many chunks. The chain begins a piece as many chunks early, without output, as
+// it takes to forget what was before them, or at the sequence's beginning: a near piece needs at
+// most kOwnChunks of them. What is forgotten is a bound, 2^-kForgetBits, on the norm of the
+// transition M of those chunks: a product over chunks of gamma_C and of max(1, beta |k|^2 - 1)
+// (norm of I - beta k k^T), computed with the records.
+//
+// Where any piece is not near, the pieces kernel computes for every piece but a sequence's last the
+// state L that it makes of zeros (of the initial state, for the first), and its M, so that S_out =
+// M S_in + L; the chain then starts all but the nearest pieces from their predecessors' L and M.
+// That is exact but for rounding. Where M is negligible, only as many of the piece's last chunks
+// are run as it takes to forget.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90_common.cuh"
@@ -23,6 +28,10 @@ using namespace hopper;
 /// What is left of a state that is forgotten: 4e-15 of it, 2^-39 of a bfloat16 rounding.
 inline constexpr float kForgetBits = 48.f;
 
+/// Most chunks before a piece that the chain runs itself: where that does for all pieces, and
+/// beside the pieces kernel, whose states are there then for the price of loading them.
+inline constexpr int kOwnChunks = 10, kOwnChunksBesideOthers = 3;
+
 inline constexpr uint32_t kUnitBytes = 48;  ///< a Unit in shared memory
 
 /// MathWarpgroups 2: a block does all of V; 1: a block does 64 columns of V.
@@ -32,7 +41,7 @@ struct ChainLayout {
   static constexpr bool kWholeSequences = false;   // work items may be pieces
   static constexpr bool kRecordsFromKeys = false;  // records are not made of the K tiles here
   static constexpr bool kMathLoads = false;        // a warpgroup of its own loads
-  static constexpr int kUnitSlots = 2;
+  static constexpr int kUnitSlots = 1;
   static constexpr int kThreads = 128 * (MathWarpgroups + 1);
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 3, kRecordStages = 3;
   static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
@@ -49,10 +58,10 @@ struct ChainLayout {
                             kQueryFull = kKeyEmpty + 32, kQueryEmpty = kQueryFull + 32,
                             kValueFull = kQueryEmpty + 32, kValueEmpty = kValueFull + 32,
                             kRecordFull = kValueEmpty + 32, kRecordEmpty = kRecordFull + 32,
-                            kUnitFull = kRecordEmpty + 32, kUnitEmpty = kUnitFull + 16,
-                            kUnits = kUnitEmpty + 16;
-  static constexpr uint32_t kBytes =
-      kUnits + kUnitSlots * kUnitBytes + 1024;  // 1024: to align the tiles
+                            kUnitFull = kRecordEmpty + 32, kUnitEmpty = kUnitFull + 8,
+                            kUnits = kUnitEmpty + 8,
+                            kIsFar = kUnits + kUnitSlots * kUnitBytes;  // pieces: any is not near
+  static constexpr uint32_t kBytes = kIsFar + 16 + 1024;                // 1024: to align the tiles
 };
 
 /// One warpgroup: zeros to the rows from `valid` on of a tile panel [64][64].
@@ -62,49 +71,51 @@ __device__ __forceinline__ void zero_rows(uint32_t panel, int valid, int t) {
     store_shared(panel + 16 * i, make_uint4(0, 0, 0, 0));
 }
 
-/// A work item as the loading warp hands it on: 12 integers, equal for all readers.
+/// A work item as one warp hands it on: 12 integers, equal for all readers.
 struct Unit {
-  int token0;      // first token
-  int length;      // tokens; negative: no more work
-  int head;        // value head
-  int panel;       // first 64-column panel of V
-  int pool_row;    // -1: padding
-  int chunk_slot;  // of its first chunk
-  int piece_slot;  // with pieces
-  int start;       // Start
-  int combine;     // with Start::pieces: transitions to apply, of the pieces just before this one
-  int last;        // ends at the sequence's end: the final state is written
-  int saved_slot;  // piece slot whose state holds the initial state; -1: none
+  int token0;        // first token
+  int length;        // tokens; negative: no more work
+  int head;          // value head
+  int panel;         // first 64-column panel of V
+  int pool_row;      // -1: padding
+  int chunk_slot;    // of its first chunk
+  int piece_slot;    // with pieces
+  int start;         // Start
+  int combine;       // with Start::pieces: transitions to apply, of the pieces just before this one
+  int last;          // ends at the sequence's end: the final state is written
+  int saved_slot;    // piece slot whose state holds the initial state; -1: none
+  int first_output;  // token from which on outputs are stored: what is before is to be forgotten
 };
 
 /// Where the state of a work item starts.
 enum Start : int {
   from_pool,    ///< the initial state, or zeros if there is none
-  from_zero,    ///< pieces kernel: what was before is negligible, or enters through the transition
+  from_zero,    ///< what was before is negligible, or enters through the transition
   from_unit,    ///< pieces kernel: the identity, V = 0: the result is the transition
   from_pieces,  ///< chain: the states and transitions of earlier pieces
-  from_saved,  ///< chain, first of several pieces: the initial state as the pieces kernel saved it,
-               ///< since the last piece may already have written the pool row
+  from_saved,   ///< chain, one of several pieces: the initial state as it was saved, since the last
+                ///< piece may already have written the pool row
 };
 
 __device__ __forceinline__ Unit load_unit(uint32_t address) {
   const int4 x = load_shared<int4>(address), y = load_shared<int4>(address + 16);
   const int4 z = load_shared<int4>(address + 32);
-  return {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w, z.x, z.y, z.z};
+  return {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w};
 }
 /// Whole warps. All lanes read the same; the shuffles tell the compiler so, which keeps what is
 /// made of it in uniform registers.
 __device__ __forceinline__ Unit load_unit_uniform(uint32_t address) {
   const Unit u = load_unit(address);
   const auto uniform = [](int x) { return __shfl_sync(~0u, x, 0); };
-  return {uniform(u.token0),   uniform(u.length),     uniform(u.head),       uniform(u.panel),
-          uniform(u.pool_row), uniform(u.chunk_slot), uniform(u.piece_slot), uniform(u.start),
-          uniform(u.combine),  uniform(u.last),       uniform(u.saved_slot)};
+  return {uniform(u.token0),     uniform(u.length),     uniform(u.head),
+          uniform(u.panel),      uniform(u.pool_row),   uniform(u.chunk_slot),
+          uniform(u.piece_slot), uniform(u.start),      uniform(u.combine),
+          uniform(u.last),       uniform(u.saved_slot), uniform(u.first_output)};
 }
 __device__ __forceinline__ void store_unit(uint32_t address, const Unit& u) {
   store_shared(address, make_int4(u.token0, u.length, u.head, u.panel));
   store_shared(address + 16, make_int4(u.pool_row, u.chunk_slot, u.piece_slot, u.start));
-  store_shared(address + 32, make_int4(u.combine, u.last, u.saved_slot, 0));
+  store_shared(address + 32, make_int4(u.combine, u.last, u.saved_slot, u.first_output));
 }
 
 /// Whole warps: the work item of this number, read once by every thread that follows the items.
@@ -117,136 +128,287 @@ __device__ __forceinline__ Unit follow_unit(uint32_t sm, int number) {
   return u;
 }
 
-/// The last sequence whose first piece slot is <= `slot`.
-__device__ __forceinline__ int sequence_of_piece(const KernelArguments& a, int slot) {
-  int low = 0, high = a.p.num_sequences;
-  while (high - low > 1) {
-    const int n = (low + high) / 2;
-    if (first_piece_slot(__ldg(a.p.sequence_offsets + n), n, a.chunks_per_piece) <= slot) {
-      low = n;
-    } else {
-      high = n;
-    }
-  }
-  return low;
-}
+// ---- how much of a state matters, from the bounds that were computed with the records
+// -----------------
 
-/// Chunks from the end of a piece that suffice to forget the state before them; -1 if all of its
-/// `chunks` chunks do not. Eight loads at a time: their latency is what this costs.
-__device__ __forceinline__ int chunks_to_forget(const KernelArguments& a, int64_t chunk_slot,
-                                                int chunks, int head) {
-  float bits = 0.f;
-  for (int done = 0; done < chunks; done += 8) {
-    float bound[8];
+/// Whole warps: of `chunks` chunks that end where slot `end` begins, how many of the last suffice
+/// to forget the state before them; -1 if all of them do not.
+__device__ __forceinline__ int chunks_to_forget(const KernelArguments& a, int end, int chunks,
+                                                int head, int lane) {
+  float before = 0.f;
+#pragma unroll 1
+  for (int done = 0; done < chunks; done += 32) {
+    const bool inside = done + lane < chunks;
+    float bits =
+        inside
+            ? a.transition_bound[static_cast<int64_t>(end - 1 - done - lane) * a.p.num_value_heads +
+                                 head]
+            : 0.f;
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-      bound[i] =
-          done + i < chunks
-              ? a.transition_bound[(chunk_slot + chunks - 1 - done - i) * a.p.num_value_heads +
-                                   head]
-              : 0.f;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      bits += bound[i];
-      if (done + i < chunks && bits <= -kForgetBits) return done + i + 1;
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const float other = __shfl_up_sync(~0u, bits, distance);
+      if (lane >= distance) bits += other;
     }
+    bits += before;
+    const unsigned int forgotten = __ballot_sync(~0u, inside && bits <= -kForgetBits);
+    if (forgotten != 0) return done + __ffs(static_cast<int>(forgotten));
+    before = __shfl_sync(~0u, bits, 31);
   }
   return -1;
 }
 
-/// How many of the pieces just before a piece (its sequence's first excepted) need their
-/// transition.
-__device__ __forceinline__ int transitions_before(const KernelArguments& a, int piece_slot,
-                                                  int piece, int head) {
-  int count = 0;
-  while (count < piece - 1) {
-    int needed[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      needed[i] = count + i < piece - 1
-                      ? a.needs_transition[(piece_slot - 1 - count - i) *
-                                               static_cast<int64_t>(a.p.num_value_heads) +
-                                           head]
-                      : 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      if (!needed[i]) return count;
-      count++;
-    }
-  }
-  return count;
+/// Whole warps: chunks before slot `end`, of the `before` that its sequence has there, from which
+/// on the chain can run itself: as many as forget, or all. -1: more than kOwnChunks.
+__device__ __forceinline__ int own_chunks(const KernelArguments& a, int end, int before, int head,
+                                          int lane) {
+  const int forget = chunks_to_forget(a, end, min(before, kOwnChunks), head, lane);
+  return forget < 0 && before <= kOwnChunks ? before : forget;
 }
 
-/// The next work item; length -1 when there is none. Items are taken in order from a counter: whole
-/// sequences longest first, pieces as they lie.
+/// Whole warps: how many of the pieces just before a piece (its sequence's first excepted) need
+/// their transition.
+__device__ __forceinline__ int transitions_before(const KernelArguments& a, int piece_slot,
+                                                  int piece, int head, int lane) {
+#pragma unroll 1
+  for (int count = 0; count < piece - 1; count += 32) {
+    const int i = count + lane;
+    const bool ends =
+        i >= piece - 1 ||
+        a.needs_transition[static_cast<int64_t>(piece_slot - 1 - i) * a.p.num_value_heads + head] ==
+            0;
+    const unsigned int end = __ballot_sync(~0u, ends);
+    if (end != 0) return count + __ffs(static_cast<int>(end)) - 1;
+  }
+  return max(piece - 1, 0);
+}
+
+/// Every thread of a block: whether one of its share of all pieces is not near, so that the pieces
+/// kernel has work. Waits for the kernels before this one.
+template <int Threads>
+__device__ __forceinline__ bool any_piece_is_far(const KernelArguments& a) {
+  bool far = false;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); 2 * i < a.piece_units; i += Threads) {
+    const int slot = i / a.p.num_value_heads, head = i % a.p.num_value_heads;
+    int n = 0;
+    int64_t begin = __ldg(a.p.sequence_offsets), end = __ldg(a.p.sequence_offsets + 1);
+#pragma unroll 1
+    for (int high = a.p.num_sequences; high - n > 1;) {
+      const int middle = (n + high) / 2;
+      const int64_t offset = __ldg(a.p.sequence_offsets + middle);
+      if (first_piece_slot(offset, middle, a.chunks_per_piece) <= slot) {
+        n = middle;
+        begin = offset;
+        end = __ldg(a.p.sequence_offsets + middle + 1);
+      } else {
+        high = middle;
+      }
+    }
+    const int before = (slot - static_cast<int>(first_piece_slot(begin, n, a.chunks_per_piece))) *
+                       a.chunks_per_piece;
+    if (before <= kOwnChunks || before * int64_t{kChunk} >= end - begin ||
+        (a.p.slot_index != nullptr && __ldg(a.p.slot_index + n) < 0))
+      continue;
+    wait_for_prerequisites();
+    const float* bound = a.transition_bound +
+                         (first_chunk_slot(begin, n) + before - kOwnChunks) * a.p.num_value_heads +
+                         head;
+    float bits = 0.f;
+#pragma unroll
+    for (int chunk = 0; chunk < kOwnChunks; chunk++)
+      bits += bound[static_cast<int64_t>(chunk) * a.p.num_value_heads];
+    far |= !(bits <= -kForgetBits);
+  }
+  return far;
+}
+
+// ---- taking work items
+// ---------------------------------------------------------------------------------
+
+/// A work item, and what of it only the kernels before this one can tell.
+struct Item {
+  Unit unit;
+  int piece;  // of its sequence; with pieces
+  int part;   // pieces kernel: 0 the piece's state, 1 its transition
+  int64_t sequence_length;
+};
+
+/// Whole warps: the next work item, in all that lengths tell; length -1 when there is none.
+/// `number`: of the last item taken, -1 before the first, which is the block's own number unless
+/// items go by arrival; later ones come from a counter. Whole sequences longest first, pieces as
+/// they lie. Waits for the kernels before this one where it needs them: not for a block's first
+/// piece, by its number.
 template <int MathWarpgroups, bool Pieces>
-__device__ __forceinline__ Unit take_unit(const KernelArguments& a) {
+__device__ __forceinline__ Item find_item(const KernelArguments& a, int& number, int lane) {
   constexpr int kHalves = 2 / MathWarpgroups;
+  const bool whole = !Pieces && a.chunks_per_piece == 0;
+#pragma unroll 1
   for (;;) {
-    Unit u{};
+    Item item{};
+    Unit& u = item.unit;
     u.length = u.saved_slot = -1;
-    int i = atomicAdd(a.next_unit + (Pieces ? 1 : 0), 1);
-    if (i >= (Pieces ? a.piece_units : a.units)) return u;
-    const int part = Pieces ? i % 2 : i % kHalves;  // of a piece: 0 its state, 1 its transition
+    const bool by_arrival = !Pieces && a.items_by_arrival;
+    if (number < 0 && !by_arrival) {
+      number = static_cast<int>(blockIdx.x);
+    } else {
+      wait_for_prerequisites();
+      if (lane == 0)
+        number = (by_arrival ? 0 : static_cast<int>(gridDim.x)) +
+                 atomicAdd(a.next_unit + (Pieces ? 1 : 0), 1);
+      number = __shfl_sync(~0u, number, 0);
+    }
+    if (number >= (Pieces ? a.piece_units : a.units)) return item;
+    int i = number;
+    item.part = Pieces ? i % 2 : i % kHalves;
     i /= Pieces ? 2 : kHalves;
-    u.panel = Pieces ? 0 : part * MathWarpgroups;
+    u.panel = Pieces ? 0 : item.part * MathWarpgroups;
     u.head = i % a.p.num_value_heads;
     i /= a.p.num_value_heads;
-    const bool whole = a.chunks_per_piece == 0;
-    const int n = whole ? a.order[i] : sequence_of_piece(a, i);
-    const SequenceSpan span = sequence_span(a.p, n);
-    if (span.length == 0) continue;  // the pool row stays as it is
-    u.token0 = static_cast<int>(span.first);
-    u.length = static_cast<int>(span.length);
-    u.pool_row = static_cast<int>(span.row);
-    u.chunk_slot = static_cast<int>(first_chunk_slot(span.first, n));
+    SlotPlace place;
+    if (whole) {
+      wait_for_prerequisites();
+      place.sequence = a.order[i];
+      place.begin = __ldg(a.p.sequence_offsets + place.sequence);
+      place.end = __ldg(a.p.sequence_offsets + place.sequence + 1);
+    } else {
+      place = place_of_slot(a.p, i, lane, [&](int64_t offset, int n) {
+        return first_piece_slot(offset, n, a.chunks_per_piece);
+      });
+    }
+    item.sequence_length = place.end - place.begin;
+    if (item.sequence_length == 0) continue;  // the pool row stays as it is
+    u.token0 = static_cast<int>(place.begin);
+    u.length = static_cast<int>(item.sequence_length);
+    u.pool_row = a.p.slot_index != nullptr
+                     ? static_cast<int>(__ldg(a.p.slot_index + place.sequence))
+                     : place.sequence;
+    u.chunk_slot = static_cast<int>(first_chunk_slot(place.begin, place.sequence));
     u.start = from_pool;
     u.last = 1;
-    if (whole) return u;
+    if (whole) return item;
     const int chunks = a.chunks_per_piece;
-    const int piece = i - static_cast<int>(first_piece_slot(span.first, n, chunks));
-    if (span.is_padding()) {
-      if (Pieces || piece > 0) continue;
-      return u;
+    item.piece = i - static_cast<int>(first_piece_slot(place.begin, place.sequence, chunks));
+    if (u.pool_row < 0) {  // padding
+      if (Pieces || item.piece > 0) continue;
+      return item;
     }
-    const int64_t begin = static_cast<int64_t>(piece) * chunks * kChunk,
+    const int64_t begin = static_cast<int64_t>(item.piece) * chunks * kChunk,
                   end = begin + chunks * kChunk;
-    if (begin >= span.length || (Pieces && end >= span.length)) continue;
+    if (begin >= item.sequence_length || (Pieces && end >= item.sequence_length)) continue;
     u.token0 += static_cast<int>(begin);
-    u.length = static_cast<int>(min(end, span.length) - begin);
-    u.chunk_slot += piece * chunks;
+    u.length = static_cast<int>(min(end, item.sequence_length) - begin);
+    u.chunk_slot += item.piece * chunks;
     u.piece_slot = i;
-    u.last = end >= span.length;
-    if (piece == 0 && !u.last && a.p.pool.read)  // the last piece makes no state of its own
-      u.saved_slot = i + static_cast<int>((span.length - 1) / (chunks * kChunk));
-    if constexpr (!Pieces) {
-      if (piece > 0) {
-        u.start = from_pieces;
-        u.combine = transitions_before(a, i, piece, u.head);
-      } else if (u.saved_slot >= 0) {
-        u.start = from_saved;
-      }
-      return u;
-    }
-    const int forget = chunks_to_forget(a, u.chunk_slot, chunks, u.head);
-    if (part == 0) {
-      a.needs_transition[static_cast<int64_t>(i) * a.p.num_value_heads + u.head] = forget < 0;
-      if (forget > 0 || piece > 0) u.start = from_zero;  // else the initial state
-      if (forget > 0) {
-        u.token0 += (chunks - forget) * kChunk;
-        u.chunk_slot += chunks - forget;
-        u.length = forget * kChunk;
-      }
-    } else {
-      if (piece == 0 || forget > 0) continue;
-      u.start = from_unit;
-      u.saved_slot = -1;
-    }
-    return u;
+    u.last = end >= item.sequence_length;
+    return item;
   }
 }
 
-/// One thread: takes work items, hands them on, loads transitions to apply, then K and Q.
+/// Whole warps, chain: where a piece begins and with what state.
+__device__ __forceinline__ Unit begin_piece(const KernelArguments& a, const Item& item, int lane) {
+  Unit u = item.unit;
+  const int before = item.piece * a.chunks_per_piece;
+  const bool beside_others = *a.uses_pieces != 0;
+  int own = own_chunks(a, u.chunk_slot, before, u.head, lane);
+  if (beside_others) {
+    if (own > kOwnChunksBesideOthers) own = -1;
+  } else if (own < 0) {  // any_piece_is_far, which adds in another order, has found it near
+    own = kOwnChunks;
+  }
+  if (own < 0) {
+    u.start = from_pieces;
+    u.combine = transitions_before(a, u.piece_slot, item.piece, u.head, lane);
+    return u;
+  }
+  u.first_output = u.token0;
+  u.token0 -= own * kChunk;
+  u.length += own * kChunk;
+  u.chunk_slot -= own;
+  if (own < before) {
+    u.start = from_zero;
+  } else if (a.p.pool.read && (item.piece > 0 || !u.last)) {  // one of several
+    u.start = from_saved;
+    u.saved_slot = u.piece_slot - item.piece +
+                   static_cast<int>(static_cast<uint32_t>(item.sequence_length - 1) /
+                                    static_cast<uint32_t>(a.chunks_per_piece * kChunk));
+  }
+  return u;
+}
+
+/// Whole warps, pieces kernel: which chunks of a piece matter after it; length 0 if there is no
+/// transition to make.
+__device__ __forceinline__ Unit shorten_piece(const KernelArguments& a, const Item& item,
+                                              int lane) {
+  Unit u = item.unit;
+  const int chunks = a.chunks_per_piece,
+            forget = chunks_to_forget(a, u.chunk_slot + chunks, chunks, u.head, lane);
+  if (item.part == 1) {
+    u.start = from_unit;
+    if (item.piece == 0 || forget > 0) u.length = 0;
+    return u;
+  }
+  if (lane == 0)
+    a.needs_transition[static_cast<int64_t>(u.piece_slot) * a.p.num_value_heads + u.head] =
+        forget < 0;
+  if (forget > 0 || item.piece > 0) u.start = from_zero;  // else the initial state
+  if (forget > 0) {
+    u.token0 += (chunks - forget) * kChunk;
+    u.chunk_slot += chunks - forget;
+    u.length = forget * kChunk;
+  }
+  return u;
+}
+
+/// One warp: takes work items, the first of which is found, and hands them on. The next is taken
+/// when the last loads of this one are under way: earlier, and a block with much to do would keep
+/// it from one that has done its own.
+template <int MathWarpgroups, bool Pieces>
+__device__ __forceinline__ void unit_role(uint32_t sm, const KernelArguments& a, Item item,
+                                          int number, int lane) {
+  using Layout = ChainLayout<MathWarpgroups>;
+  RingPosition<Layout::kUnitSlots> slot;
+  wait_for_prerequisites();
+#pragma unroll 1
+  for (;; item = find_item<MathWarpgroups, Pieces>(a, number, lane)) {
+    Unit u = item.unit;
+    if (u.length > 0 && u.pool_row >= 0) {
+      if constexpr (Pieces) {
+        u = shorten_piece(a, item, lane);
+        if (u.length == 0) continue;
+      } else if (a.chunks_per_piece > 0) {
+        u = begin_piece(a, item, lane);
+      }
+    }
+    if (lane == 0) {
+      store_unit(sm + Layout::kUnits + kUnitBytes * slot.index, u);
+      mbarrier_arrive(sm + Layout::kUnitFull + 8 * slot.index);
+      if (u.length >= 0) mbarrier_wait(sm + Layout::kUnitEmpty + 8 * slot.index, slot.round_parity);
+    }
+    __syncwarp();
+    slot.advance();
+    if (u.length < 0) return;
+  }
+}
+
+// ---- loads
+// ---------------------------------------------------------------------------------------------
+
+/// One thread: calls visit(unit), which issues its loads, for every work item that has chunks to
+/// do.
+template <typename Layout, typename Visit>
+__device__ __forceinline__ void follow_units(uint32_t sm, Visit visit) {
+  RingPosition<Layout::kUnitSlots> unit_ring;
+  for (;;) {
+    mbarrier_wait(sm + Layout::kUnitFull + 8 * unit_ring.index, unit_ring.round_parity);
+    const Unit u = load_unit(sm + Layout::kUnits + kUnitBytes * unit_ring.index);
+    if (u.length < 0) return;
+    if (u.pool_row >= 0) visit(u);
+    mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * unit_ring.index);
+    unit_ring.advance();
+  }
+}
+
+/// One thread: transitions to apply, then K and Q.
 template <int MathWarpgroups, bool Pieces>
 __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* query_map,
                                                const CUtensorMap* key_map,
@@ -254,22 +416,14 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
   using Layout = ChainLayout<MathWarpgroups>;
   RingPosition<Layout::kKeyStages> key;
   RingPosition<Layout::kQueryStages> query;
-  RingPosition<Layout::kUnitSlots> unit_ring;
   auto next_key_stage = [&]() {
     const uint32_t full = sm + Layout::kKeyFull + 8 * key.index;
     mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key.index, key.round_parity ^ 1);
     mbarrier_arrive_expect(full, Layout::kTileBytes);
     return full;
   };
-  wait_for_prerequisites();  // what earlier kernels left in the workspace
-  for (;;) {
-    const Unit u = take_unit<MathWarpgroups, Pieces>(a);
-    mbarrier_wait(sm + Layout::kUnitEmpty + 8 * unit_ring.index, unit_ring.round_parity ^ 1);
-    store_unit(sm + Layout::kUnits + kUnitBytes * unit_ring.index, u);
-    mbarrier_arrive(sm + Layout::kUnitFull + 8 * unit_ring.index);
-    unit_ring.advance();
-    if (u.length < 0) return;
-    if (u.pool_row < 0) continue;
+  wait_for_prerequisites();  // transitions
+  follow_units<Layout>(sm, [&](const Unit& u) {
     for (int before = u.combine; before > 0; before--)
       for (int tile = 0; tile < 4; tile++) {
         const uint32_t full = next_key_stage();
@@ -297,21 +451,7 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
         query.advance();
       }
     }
-  }
-}
-
-/// One thread: calls item(unit) for every work item that has chunks to do.
-template <typename Layout, typename Item>
-__device__ __forceinline__ void follow_units(uint32_t sm, Item item) {
-  RingPosition<Layout::kUnitSlots> unit_ring;
-  for (;;) {
-    mbarrier_wait(sm + Layout::kUnitFull + 8 * unit_ring.index, unit_ring.round_parity);
-    const Unit u = load_unit(sm + Layout::kUnits + kUnitBytes * unit_ring.index);
-    mbarrier_arrive(sm + Layout::kUnitEmpty + 8 * unit_ring.index);
-    unit_ring.advance();
-    if (u.length < 0) return;
-    if (u.pool_row >= 0) item(u);
-  }
+  });
 }
 
 /// One thread: V of every work item (none for a transition).

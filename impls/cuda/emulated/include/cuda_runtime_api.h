@@ -69,6 +69,7 @@ T __ldg(const T* at) {
   return *at;
 }
 inline int __popc(unsigned int x) { return __builtin_popcount(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
 /// Fibres of other blocks run beside this one.
 inline unsigned int atomicInc(unsigned int* at, unsigned int last) {
   unsigned int old = __atomic_load_n(at, __ATOMIC_SEQ_CST);
