@@ -6,10 +6,9 @@
 // parallel; the chain (fused_sm90_chain.cuh) walks the chunks of each sequence and value head with
 // the state in registers. Where there are few sequences and heads, a launch between them makes what
 // the chain needs to start at several places of a sequence at once, unless the chain can make that
-// itself (fused_sm90_units.cuh). Or one
-// launch, in whose blocks the chain has those operands made beside it (fused_sm90_one_launch.cuh):
-// no records in memory. Gates in any encoding, l2 normalisation of q and k, lengths and slots are
-// read where they are used: no further pass.
+// itself (fused_sm90_units.cuh). Or one launch, in whose blocks the chain has those operands made
+// beside it (fused_sm90_one_launch.cuh): no records in memory. Gates in any encoding, l2
+// normalisation of q and k, lengths and slots are read where they are used: no further pass.
 //
 // Bound by: the chain's dependent matrix groups where there are few heads, the tensor cores at the
 // clock they hold under load and the traffic of the records where there are many. Figures, with how
@@ -73,23 +72,24 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
 constexpr double kWholeChunk = 1.85;  // one block, all of V
 constexpr double kHalfChunk = 1.15;   // one block, half of V
 constexpr double kPieceChunk = 1.15;  // pieces kernel: no Q, no output
-constexpr double kBytesPerMicrosecond = 4.1e6;
+constexpr double kBytesPerMicrosecond = 4.4e6;
 constexpr double kUnitStart = 5.5;     // of the chain: state, pipeline fill, first chunk's code
 constexpr double kPieceStart = 5.0;    // of the pieces kernel
 constexpr double kKernelStart = 2.5;   // the pieces kernel, whatever it has to do
-constexpr double kCombine = 2.2;       // one transition applied
+constexpr double kWholeCombine = 3.6;  // one transition applied, all of V
+constexpr double kHalfCombine = 2.2;
 constexpr int kOrdinaryForget = 7;     // chunks that ordinary gates take to forget,
 constexpr int kStrongForget = 1;       // strong ones,
 constexpr int kNeverForget = 1 << 20;  // none
 constexpr double kOneLaunchChunk = 2.65;
 constexpr double kOneLaunchUnit = 3.0;   // a work item besides
 constexpr double kOneLaunchStart = 9.0;  // the kernel
-constexpr double kPrepareStart = 6.0;    // what prepare costs beside its work
-constexpr double kPrepareBlock = 6.2;    // per block, four of which share a multiprocessor
-constexpr double kPrepareHead = 2.0;     // per value head of a block
+constexpr double kPrepareStart = 13.0;   // what prepare costs beside its work
+constexpr double kPrepareBlock = 4.0;    // per block, four of which share a multiprocessor
+constexpr double kPrepareHead = 2.3;     // per value head of a block
 constexpr std::int64_t kLongItem = 64;   // chunks from which on neighbours in the cache count more
-constexpr std::int64_t kMostPieceHeads =
-    576;  // piece slots times value heads: bounds the workspace
+/// Piece slots times value heads: bounds the workspace.
+constexpr std::int64_t kMostPieceHeads = 576;
 
 constexpr std::int64_t kCounterBytes = 16;  // the one-launch form's whole workspace
 
@@ -153,7 +153,8 @@ double expected_time(const Problem& problem, const Choice& choice, int forget,
       if (own <= (uses_pieces ? kOwnChunksBesideOthers : kOwnChunks)) {
         time += static_cast<double>(own) * chunk_time;
       } else {
-        time += static_cast<double>(transitions) * kCombine;
+        time +=
+            static_cast<double>(transitions) * (choice.halves == 1 ? kWholeCombine : kHalfCombine);
       }
       chain.push_back(time + static_cast<double>(std::min(each, chunks - begin)) * chunk_time);
       if (begin > 0 && forget > each) ++transitions;
@@ -169,6 +170,11 @@ double expected_time(const Problem& problem, const Choice& choice, int forget,
          makespan(pieces, heads, multiprocessors);
 }
 
+/// Prepare blocks that have room on the device at the same time.
+std::int64_t prepare_blocks_at_once(int multiprocessors) {
+  return 4 * std::int64_t{multiprocessors};
+}
+
 /// Expected time of the prepare kernel and of starting the chain after it.
 double prepare_time(const Problem& problem, int heads_per_block, int multiprocessors) {
   double chunks = 0;
@@ -176,15 +182,14 @@ double prepare_time(const Problem& problem, int heads_per_block, int multiproces
     chunks += static_cast<double>((length + kChunk - 1) / kChunk);
   const double blocks = chunks * static_cast<double>(problem.num_value_heads) / heads_per_block;
   return kPrepareStart + blocks * (kPrepareBlock + kPrepareHead * heads_per_block) /
-                             (4.0 * static_cast<double>(multiprocessors));
+                             static_cast<double>(prepare_blocks_at_once(multiprocessors));
 }
 
-/// Whether the one-launch form is to be expected to win, where that has been measured: as many work
-/// items as multiprocessors, or nearly, of some length.
+/// Whether the one-launch form is to be expected to win, where that has been measured: sequences
+/// of some length.
 bool one_launch_wins(const Problem& problem, const Choice& two_launches, double chain_time,
                      int multiprocessors) {
-  const std::int64_t units = problem.num_sequences() * problem.num_value_heads;
-  if (problem.num_sequences() > kMostOrderedSequences || 8 * units < 7 * multiprocessors ||
+  if (problem.num_sequences() > kMostOrderedSequences ||
       problem.total_tokens() < 512 * problem.num_sequences())
     return false;
   std::vector<double> times;
@@ -201,6 +206,13 @@ bool pieces_fit(const Problem& problem, int chunks) {
   return piece_slots(problem.total_tokens(), problem.num_sequences(), chunks) *
              problem.num_value_heads <=
          kMostPieceHeads;
+}
+
+/// Prepare blocks that save initial states, where sequences are in pieces.
+std::int64_t saving_blocks(const Problem& problem) {
+  return problem.initial_state == InitialState::absent
+             ? 0
+             : 4 * problem.num_sequences() * problem.num_value_heads;
 }
 
 /// From the lengths known at planning time; other lengths are as correct. The form, halves and
@@ -229,17 +241,18 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
       }
     }
   }
-  // prepare: one head a block while all blocks run at once, since a block's latency is what counts
-  // then; otherwise K K^T and Q K^T are shared by as many heads as leave room for four blocks
+  // prepare: few heads a block while all blocks run at once, those that save states among them,
+  // since a block's latency is what counts then; otherwise K K^T and Q K^T are shared by as many
+  // heads as leave room for four blocks
   std::int64_t chunks = 0;
   for (const std::int64_t length : problem.sequences.lengths)
     chunks += (length + kChunk - 1) / kChunk;
   const auto group = static_cast<int>(problem.value_heads_per_key_head());
-  const std::int64_t resident = 4 * std::int64_t{multiprocessors};
+  const std::int64_t saving = best.chunks_per_piece > 0 ? saving_blocks(problem) : 0;
   best.heads_per_block = std::min(group, 4);
   for (const int heads : {1, 2}) {
-    if (heads < group &&
-        chunks * problem.num_key_heads * ((group + heads - 1) / heads) <= resident) {
+    if (heads < group && saving + chunks * problem.num_key_heads * ((group + heads - 1) / heads) <=
+                             prepare_blocks_at_once(multiprocessors)) {
       best.heads_per_block = heads;
       break;
     }
@@ -402,7 +415,7 @@ class FusedSm90 final : public Implementation {
                                                       : tokens / kChunk / sequences) >= kLongItem;
     a.piece_units = static_cast<int>(2 * piece_heads);
     if (piece_heads > 0 && params.pool.read)
-      a.saved_quarters = static_cast<int>(4 * sequences * heads);
+      a.saved_quarters = static_cast<int>(saving_blocks(problem));
     const DType dtype = problem.token_dtype;
     const auto value_map = [&](int panels) {
       return token_map(params.value, tokens, params.value_token_stride, params.num_value_heads,
@@ -444,12 +457,15 @@ class FusedSm90 final : public Implementation {
     a.piece_states = static_cast<float*>(allocate(bytes.states));
     a.transitions = static_cast<std::uint8_t*>(allocate(bytes.transitions));
 
-    const std::int64_t group = problem.value_heads_per_key_head();
-    launch.prepare_blocks =
-        grid_blocks((sequences + 127) / 128 + a.saved_quarters +
-                        chunk_slots(tokens, sequences) * problem.num_key_heads *
-                            ((group + choice.heads_per_block - 1) / choice.heads_per_block),
-                    description_.name);
+    const std::int64_t group = problem.value_heads_per_key_head(),
+                       blocks_per_chunk =
+                           problem.num_key_heads *
+                           ((group + choice.heads_per_block - 1) / choice.heads_per_block);
+    launch.prepare_blocks = grid_blocks((sequences + 127) / 128 + a.saved_quarters +
+                                            chunk_slots(tokens, sequences) * blocks_per_chunk,
+                                        description_.name);
+    a.prefetch_chunks = static_cast<int>(
+        (prepare_blocks_at_once(multiprocessors) + blocks_per_chunk - 1) / blocks_per_chunk);
     launch.pieces_blocks =
         static_cast<unsigned int>(std::min<std::int64_t>(a.piece_units, multiprocessors));
 

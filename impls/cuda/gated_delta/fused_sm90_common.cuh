@@ -28,6 +28,7 @@ __host__ __device__ constexpr uint32_t triangle_slice(int b) {
 struct KernelArguments {
   GatedDeltaParams p;
   int heads_per_block = 1;   ///< value heads of one key head that a prepare block serves
+  int prefetch_chunks = 0;   ///< so many chunks on are the blocks that prepare runs after these
   int chunks_per_piece = 0;  ///< sequences are split into pieces of this many chunks; 0 = whole
   int units = 0;             ///< work items of the chain
   /// A block of the chain gets its first item as it comes, not by its number: blocks that start

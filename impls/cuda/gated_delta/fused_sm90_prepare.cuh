@@ -96,6 +96,19 @@ __device__ __forceinline__ void save_initial_state(const KernelArguments& a, int
   }
 }
 
+/// One warp: the gates of the chunk that takes this one's place come to the cache, if its sequence
+/// goes on so far. Not K and Q: records on their way out push them out again. A chunk's gates are
+/// two lines a value head; each block asks for those of its heads.
+__device__ __forceinline__ void prefetch_gates(const KernelArguments& a, int64_t token0,
+                                               int64_t end, int first_head, int heads, int l) {
+  if (l >= 4 * heads) return;
+  const bool of_beta = l >= 2 * heads;
+  const int line = 2 * first_head + (of_beta ? l - 2 * heads : l);
+  const int64_t values = a.p.num_value_heads,
+                at = (token0 + int64_t{a.prefetch_chunks} * kChunk) * values + 32 * line;
+  if (at < end * values) prefetch_line((of_beta ? a.p.gates.beta : a.p.gates.gate) + at);
+}
+
 template <typename Token>
 __global__ void __launch_bounds__(128, 4)
     prepare_kernel(const __grid_constant__ CUtensorMap query_map,
@@ -146,14 +159,22 @@ __global__ void __launch_bounds__(128, 4)
     tensor_load(sm + 16384, &query_map, bar + 8, 0, static_cast<int>(token0), 0, key_head);
   }
   __syncwarp();
-  for (int h = w; h < heads; h += 4) {
-    float x[2] = {0.f, 0.f}, b[2] = {0.f, 0.f};
+  if (w == 3) prefetch_gates(a, token0, place.end, first_head, heads, l);
+  for (int h = (w + 3) % 4; h < heads; h += 4) {  // warp 0, busy above, comes last
+    const GateParams& from = a.p.gates;
+    const int head = first_head + h;
+    float x[2], b[2];
 #pragma unroll
-    for (int e = 0; e < 2; e++)
-      if (2 * l + e < valid) {
-        x[e] = log2_decay(a.p.gates, token0 + 2 * l + e, first_head + h);
-        b[e] = beta_of(a.p.gates, token0 + 2 * l + e, first_head + h);
-      }
+    for (int e = 0; e < 2; e++) {  // every load before the first value is used: the longest wait
+      const int64_t at = (token0 + 2 * l + e) * from.num_value_heads + head;
+      x[e] = 2 * l + e < valid ? from.gate[at] : 0.f;
+      b[e] = 2 * l + e < valid ? from.beta[at] : 0.f;
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      x[e] = 2 * l + e < valid ? log2_decay(from, x[e], head) : 0.f;
+      b[e] = 2 * l + e < valid ? decode_beta(from, b[e]) : 0.f;
+    }
     scan_gates(sm + Layout::kGates + h * Layout::kGateBytes, x[0], x[1], b[0], b[1], l);
   }
   __syncthreads();

@@ -43,9 +43,9 @@ struct GateLayout {
   static constexpr uint32_t kLargestBeta = 2048;  // one float
 };
 
-/// log2 of the decay of one token and value head, at least kFullReset.
-__device__ __forceinline__ float log2_decay(const GateParams& gates, int64_t token, int head) {
-  return fmaxf(log_decay_of(gates, token, head) * kLog2E, kFullReset);
+/// log2 of a decay, at least kFullReset, from the gate array's value x at a value head.
+__device__ __forceinline__ float log2_decay(const GateParams& gates, float x, int head) {
+  return fmaxf(decode_log_decay(gates, x, head) * kLog2E, kFullReset);
 }
 
 /// One warp: GateLayout of one head; lane l brings tokens 2l and 2l+1 of the chunk.

@@ -61,6 +61,11 @@ __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
+/// Asks that the line of global memory with this address come to the L2 cache; nothing waits.
+__device__ __forceinline__ void prefetch_line(const void* source) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(source) : "memory");
+}
+
 // ---- 4-byte copies by ordinary threads, each waiting for its own
 
 __device__ __forceinline__ void copy_4_async(uint32_t destination, const void* source) {

@@ -85,6 +85,11 @@ void bulk_wait() {
   cuda_grid::wait_store_groups(Pending);
 }
 
+// Only looks whether there is such an address.
+inline void prefetch_line(const void* source) {
+  static_cast<void>(*static_cast<const volatile char*>(source));
+}
+
 // Late as a store may be made, and waited for the same way.
 inline void copy_4_async(std::uint32_t destination, const void* source) {
   cuda_grid::add_store(
