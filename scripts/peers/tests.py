@@ -11,6 +11,7 @@ sys.path.insert(0, HERE)
 import rows  # noqa: E402
 import table  # noqa: E402
 from inputs import parse_heads, parse_lengths  # noqa: E402
+from turns import order_in_round  # noqa: E402
 
 NO_TORCH = "import sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; " \
            "import runpy; sys.path.insert(0, '{here}'); runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -41,6 +42,16 @@ class InAFolder(unittest.TestCase):
     def write(self, *lines):
         with rows.Writer(self.path, ["a card, a day"]) as writer:
             writer.write(lines)
+
+
+class Turns(unittest.TestCase):
+    def test_everyone_runs_once_a_round_and_is_first_equally_often(self):
+        names = ["ours", "a", "b"]
+        rounds = [order_in_round(names, number) for number in range(6)]
+        for place in range(3):
+            self.assertEqual(sorted(each[place] for each in rounds), sorted(2 * names))
+        for each in rounds:
+            self.assertEqual(sorted(each), sorted(names))
 
 
 class Usage(InAFolder):

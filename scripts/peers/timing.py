@@ -1,10 +1,11 @@
 """The method, the same for all: cold L2 (512 MiB written before each run, while the host enqueues what follows), one
-replay of a CUDA graph between two events, contenders in turns A B C A B C, on one stream."""
+replay of a CUDA graph between two events, contenders in turns (turns.py), on one stream."""
 import statistics
 
 import torch
 
 from inputs import DEVICE
+from turns import order_in_round
 
 FLUSH_BYTES = 512 << 20
 WARM_ROUNDS = 2
@@ -47,9 +48,10 @@ def capture(call):
 def time_in_turns(launches, runs):
     """Milliseconds of every run: {name: [...]} for launches {name: (prepare, launch)}."""
     times = {name: [] for name in launches}
-    for turn in range(WARM_ROUNDS + runs):
+    for number in range(WARM_ROUNDS + runs):
         events = {}
-        for name, (prepare, launch) in launches.items():
+        for name in order_in_round(list(launches), number):
+            prepare, launch = launches[name]
             prepare()
             flush_l2()
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -58,7 +60,7 @@ def time_in_turns(launches, runs):
             end.record()
             events[name] = begin, end
         torch.cuda.synchronize()
-        if turn >= WARM_ROUNDS:
+        if number >= WARM_ROUNDS:
             for name, (begin, end) in events.items():
                 times[name].append(begin.elapsed_time(end))
     return times

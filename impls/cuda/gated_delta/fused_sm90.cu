@@ -84,9 +84,10 @@ constexpr int kNeverForget = 1 << 20;  // none
 constexpr double kOneLaunchChunk = 2.65;
 constexpr double kOneLaunchUnit = 3.0;   // a work item besides
 constexpr double kOneLaunchStart = 9.0;  // the kernel
-constexpr double kPrepareStart = 13.0;   // what prepare costs beside its work
-constexpr double kPrepareBlock = 4.0;    // per block, four of which share a multiprocessor
-constexpr double kPrepareHead = 2.3;     // per value head of a block
+constexpr double kPrepareStart = 10.0;   // what prepare costs beside its work
+constexpr double kPrepareBlock = 4.0;    // a block, four of which share a multiprocessor
+constexpr double kPrepareHead = 2.3;     // a value head of a block, besides
+constexpr double kPrepareSaving = 3.0;   // states are saved first, and a block has to wait for that
 constexpr std::int64_t kLongItem = 64;   // chunks from which on neighbours in the cache count more
 /// Piece slots times value heads: bounds the workspace.
 constexpr std::int64_t kMostPieceHeads = 576;
@@ -175,14 +176,29 @@ std::int64_t prepare_blocks_at_once(int multiprocessors) {
   return 4 * std::int64_t{multiprocessors};
 }
 
+/// Prepare blocks that save initial states, where sequences are in pieces.
+std::int64_t saving_blocks(const Problem& problem) {
+  return problem.initial_state == InitialState::absent
+             ? 0
+             : 4 * problem.num_sequences() * problem.num_value_heads;
+}
+
 /// Expected time of the prepare kernel and of starting the chain after it.
-double prepare_time(const Problem& problem, int heads_per_block, int multiprocessors) {
-  double chunks = 0;
+double prepare_time(const Problem& problem, const Choice& choice, int heads_per_block,
+                    int multiprocessors) {
+  std::int64_t chunks = 0;
   for (const std::int64_t length : problem.sequences.lengths)
-    chunks += static_cast<double>((length + kChunk - 1) / kChunk);
-  const double blocks = chunks * static_cast<double>(problem.num_value_heads) / heads_per_block;
-  return kPrepareStart + blocks * (kPrepareBlock + kPrepareHead * heads_per_block) /
-                             static_cast<double>(prepare_blocks_at_once(multiprocessors));
+    chunks += (length + kChunk - 1) / kChunk;
+  const std::int64_t group = problem.value_heads_per_key_head(),
+                     blocks = chunks * problem.num_key_heads *
+                              ((group + heads_per_block - 1) / heads_per_block),
+                     at_once = prepare_blocks_at_once(multiprocessors),
+                     saving = choice.chunks_per_piece > 0 ? saving_blocks(problem) : 0;
+  const double block_time = kPrepareBlock + kPrepareHead * heads_per_block;
+  if (blocks <= at_once)
+    return kPrepareStart + block_time + (blocks + saving > at_once ? kPrepareSaving : 0);
+  return kPrepareStart +  // the last blocks leave multiprocessors half empty
+         block_time * (static_cast<double>(blocks) / static_cast<double>(at_once) + 0.5);
 }
 
 /// Whether the one-launch form is to be expected to win, where that has been measured: sequences
@@ -199,20 +215,14 @@ bool one_launch_wins(const Problem& problem, const Choice& two_launches, double 
                       static_cast<double>((length + kChunk - 1) / kChunk) * kOneLaunchChunk);
   std::sort(times.rbegin(), times.rend());
   return kOneLaunchStart + makespan(times, problem.num_value_heads, multiprocessors) <
-         chain_time + prepare_time(problem, two_launches.heads_per_block, multiprocessors);
+         chain_time +
+             prepare_time(problem, two_launches, two_launches.heads_per_block, multiprocessors);
 }
 
 bool pieces_fit(const Problem& problem, int chunks) {
   return piece_slots(problem.total_tokens(), problem.num_sequences(), chunks) *
              problem.num_value_heads <=
          kMostPieceHeads;
-}
-
-/// Prepare blocks that save initial states, where sequences are in pieces.
-std::int64_t saving_blocks(const Problem& problem) {
-  return problem.initial_state == InitialState::absent
-             ? 0
-             : 4 * problem.num_sequences() * problem.num_value_heads;
 }
 
 /// From the lengths known at planning time; other lengths are as correct. The form, halves and
@@ -241,22 +251,14 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
       }
     }
   }
-  // prepare: few heads a block while all blocks run at once, those that save states among them,
-  // since a block's latency is what counts then; otherwise K K^T and Q K^T are shared by as many
-  // heads as leave room for four blocks
-  std::int64_t chunks = 0;
-  for (const std::int64_t length : problem.sequences.lengths)
-    chunks += (length + kChunk - 1) / kChunk;
+  // K K^T and Q K^T are shared by the heads of a prepare block, which take their time one after the
+  // other: as many as leave room for four blocks, fewer where all blocks run at once
   const auto group = static_cast<int>(problem.value_heads_per_key_head());
-  const std::int64_t saving = best.chunks_per_piece > 0 ? saving_blocks(problem) : 0;
   best.heads_per_block = std::min(group, 4);
-  for (const int heads : {1, 2}) {
-    if (heads < group && saving + chunks * problem.num_key_heads * ((group + heads - 1) / heads) <=
-                             prepare_blocks_at_once(multiprocessors)) {
+  for (const int heads : {2, 1})
+    if (heads < group && prepare_time(problem, best, heads, multiprocessors) <
+                             prepare_time(problem, best, best.heads_per_block, multiprocessors))
       best.heads_per_block = heads;
-      break;
-    }
-  }
   best.one_launch = one_launch_wins(problem, best, best_time, multiprocessors);
   return best;
 }
