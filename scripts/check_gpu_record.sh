@@ -22,11 +22,16 @@ def whose(part):
 
 where = whose(record)
 elsewhere = [f"{name} on {whose(suite)}" for name, suite in record["suites"].items() if whose(suite) != where]
+checked = record["suites"]["gpu"].get("implementations", [])
+partial = [f"{name} of {len(suite['implementations'])} of {len(checked)} implementations"
+           for name, suite in record["suites"].items() if set(suite.get("implementations", checked)) < set(checked)]
 not_reached = record.get("not_reached", 0)
 counts = (f"{record['passed']} passed, {record['failed']} failed "
           f"(tests, compute-sanitizer, the suites {', '.join(record['suites'])})")
 if elsewhere:
     counts += "; of these " + ", ".join(elsewhere)
+if partial:
+    counts += "; " + ", ".join(partial)
 if not_reached:
     counts += f", {not_reached} results not reached"
 if record["kernels_sha256"] == kernels:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
-#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--sanitize LIST] [STEP...]
+#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [STEP...]
 # With --seconds the steps verify, stress and full end after S seconds each; the record then says how many
 # results were not reached. With --largest the step stress leaves out larger problems; it counts them. With
-# --sanitize the step sanitizer takes these implementations only (a comma list); the record names them.
+# --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances)
@@ -27,12 +27,12 @@ programs=build
 out=results/gpu-check
 seconds=0  # no limit
 largest=()
-sanitize=
+only=
 steps=()
 while [ $# -gt 0 ]; do
   case "$1" in
     -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
-    --programs|--out|--seconds|--largest|--sanitize)
+    --programs|--out|--seconds|--largest|--only)
       [ $# -gt 1 ] || { echo "gpu-check: $1 needs a value; see the head of $0" >&2; exit 2; } ;;
   esac
   case "$1" in
@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --largest) largest=(--largest "$2"); shift 2 ;;
-    --sanitize) sanitize=$2; shift 2 ;;
+    --only) only=$2; shift 2 ;;
     tests|verify|stress|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
@@ -126,8 +126,8 @@ merge_shards() {
   python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part "${again[@]}"
 }
 run_verify() { verify_suite gpu verify; }
-run_full() { verify_suite full full; }
-run_stress() { verify_suite stress stress "${largest[@]}"; }
+run_full() { verify_suite full full ${only:+--impl "$only"}; }
+run_stress() { verify_suite stress stress "${largest[@]}" ${only:+--impl "$only"}; }
 
 run_sanitizer() {
   # compute-sanitizer wants the program itself, not the bundle's wrapper.
@@ -141,7 +141,7 @@ run_sanitizer() {
       # Of the others synccheck takes what cuda/ptx.cuh says of block_barrier() for an error.
       kernels=() of=
       [ "$tool" != synccheck ] || kernels=(--impl cuda/fused_sm90,cuda/fused_sm90_one_launch,cuda/fused_sm90_invariant)
-      [ -z "$sanitize" ] || kernels=(--impl "$sanitize") of=" ($sanitize)"
+      [ -z "$only" ] || kernels=(--impl "$only") of=" ($only)"
       if compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
           --suite sanitizer --exact-buffers --jobs 1 "${kernels[@]}" >"$out/$tool.log" 2>&1; then
         echo "clean$of" >"$out/$tool"

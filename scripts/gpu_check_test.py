@@ -30,8 +30,9 @@ END
 """
 GDNBENCH = r"""#!/bin/sh
 tensor='{"floor_ratio": 1.5, "relative_l2": 1e-3}'
+case "$*" in *"--impl "*) name=${*#*--impl }; name=${name%% *} ;; *) name=cuda/x ;; esac
 result() {
-  echo "{\"implementation\": \"cuda/x\", \"problem\": \"gated_delta:seq=1,dtype=bf16\"," \
+  echo "{\"implementation\": \"$name\", \"problem\": \"gated_delta:seq=1,dtype=bf16\"," \
     "\"verdict\": \"$1\", \"reason\": \"\", \"output\": $tensor, \"output_limit\": 2e-3, \"state\": $tensor, \"state_limit\": 4e-3}"
 }
 case "$*" in
@@ -117,10 +118,13 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("lacks memcheck, racecheck, synccheck;", errors)
         self.assertIsNone(record)
 
-    def test_sanitizers_of_some_implementations_say_so(self):
-        _, _, record = self.check("--sanitize", "cuda/naive", "tests", "verify", "sanitizer", "table", "record")
+    def test_sanitizers_and_suites_of_some_implementations_say_so(self):
+        _, _, record = self.check("--only", "cuda/naive", "tests", "verify", "stress", "full", "sanitizer", "table",
+                                  "record")
         self.assertEqual(record["compute_sanitizer"]["memcheck"], "clean (cuda/naive)")
         self.assertEqual(record["failed"], 0)
+        self.assertEqual({name: suite["implementations"] for name, suite in record["suites"].items()},
+                         {"gpu": ["cuda/x"], "stress": ["cuda/naive"], "full": ["cuda/naive"]})
 
     def test_what_failed_is_counted_and_named(self):
         _, _, record = self.check(FAILS="cuda_backend_tests.1", VERDICT="failed", DIRTY="racecheck")

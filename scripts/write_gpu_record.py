@@ -39,10 +39,11 @@ def count_verdicts(path):
     counts = {"passed": 0, "failed": 0, "unsupported": 0, "known limit": 0, "too large": 0}
     failures = []
     worst = {}
-    problems = set()
+    problems, implementations = set(), set()
     merged = json.loads(path.read_text())
     for result in merged["results"]:
         counts[result["verdict"]] += 1
+        implementations.add(result["implementation"])
         if result["verdict"] == "failed":
             failures.append(f"{result['implementation']} {result['problem']}: {result['reason']}")
         if result["verdict"] in ("unsupported", "too large"):
@@ -58,7 +59,8 @@ def count_verdicts(path):
                 ("state_error_over_limit", ratio(result["state"], result["state_limit"]))):
             if value is not None:
                 entry[key] = round(max(entry[key], value), 4)
-    return {"problems": len(problems), "not_reached": merged["not_reached"], **counts}, failures, worst
+    return {"implementations": sorted(implementations), "problems": len(problems),
+            "not_reached": merged["not_reached"], **counts}, failures, worst
 
 
 def ratio(tensor, limit):
@@ -89,7 +91,7 @@ def date_of(folder, *steps):
 
 
 def suites_of(folder, suites, origin):
-    """{suite: counts, failures and worst errors} of those suites that were run; (suite, step)s."""
+    """{suite: implementations, counts, failures, worst errors} of those suites that were run; (suite, step)s."""
     found = {}
     for suite, step in suites:
         if (folder / f"{step}.json").exists():
