@@ -25,6 +25,8 @@ elsewhere = [f"{name} on {whose(suite)}" for name, suite in record["suites"].ite
 checked = record["suites"]["gpu"].get("implementations", [])
 partial = [f"{name} of {len(suite['implementations'])} of {len(checked)} implementations"
            for name, suite in record["suites"].items() if set(suite.get("implementations", checked)) < set(checked)]
+sanitized = {result[result.find("("):].strip("()") for result in record["compute_sanitizer"].values() if "(" in result}
+partial += [f"compute-sanitizer of {names}" for names in sorted(sanitized)]
 not_reached = record.get("not_reached", 0)
 counts = (f"{record['passed']} passed, {record['failed']} failed "
           f"(tests, compute-sanitizer, the suites {', '.join(record['suites'])})")

@@ -30,7 +30,8 @@ END
 """
 GDNBENCH = r"""#!/bin/sh
 tensor='{"floor_ratio": 1.5, "relative_l2": 1e-3}'
-case "$*" in *"--impl "*) name=${*#*--impl }; name=${name%% *} ;; *) name=cuda/x ;; esac
+name=cuda/x other=cuda/naive
+case "$*" in *"--impl "*) name=${*#*--impl }; name=${name%% *} other=$name ;; esac
 result() {
   echo "{\"implementation\": \"$name\", \"problem\": \"gated_delta:seq=1,dtype=bf16\"," \
     "\"verdict\": \"$1\", \"reason\": \"\", \"output\": $tensor, \"output_limit\": 2e-3, \"state\": $tensor, \"state_limit\": 4e-3}"
@@ -45,6 +46,7 @@ case "$*" in
     result passed
     [ -z "$CUT" ] || exit 1
     result "${VERDICT:-passed}"
+    name=$other
     result unsupported ;;
   table*) echo "| a table |" ;;
 esac
@@ -124,7 +126,20 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(record["compute_sanitizer"]["memcheck"], "clean (cuda/naive)")
         self.assertEqual(record["failed"], 0)
         self.assertEqual({name: suite["implementations"] for name, suite in record["suites"].items()},
-                         {"gpu": ["cuda/x"], "stress": ["cuda/naive"], "full": ["cuda/naive"]})
+                         {"gpu": ["cuda/naive", "cuda/x"], "stress": ["cuda/naive"], "full": ["cuda/naive"]})
+        shutil.copy(SCRIPTS / "check_gpu_record.sh", self.tree / "scripts")
+        said = subprocess.run([self.tree / "scripts/check_gpu_record.sh"], capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn("stress of 1 of 2 implementations, full of 1 of 2 implementations, "
+                      "compute-sanitizer of cuda/naive\n", said.stdout)
+
+    def test_a_suite_of_fewer_implementations_does_not_replace_one_of_more(self):
+        self.assertEqual(self.check()[0], 0)
+        self.assertEqual(self.check("--only", "cuda/x", "stress")[0], 0)
+        status, errors, record = self.check("add")
+        self.assertEqual(status, 1)
+        self.assertIn("lacks cuda/naive, which the record has", errors)
+        self.assertEqual(record["suites"]["stress"]["implementations"], ["cuda/naive", "cuda/x"])
 
     def test_what_failed_is_counted_and_named(self):
         _, _, record = self.check(FAILS="cuda_backend_tests.1", VERDICT="failed", DIRTY="racecheck")
@@ -259,6 +274,7 @@ class GpuCheck(unittest.TestCase):
         said = subprocess.run(check, capture_output=True, text=True)
         self.assertEqual(said.returncode, 0, said.stdout)
         self.assertIn("kernel and harness sources at hand were checked on x", said.stdout)
+        self.assertNotIn("implementations", said.stdout)
         (self.tree / "harness/x.cpp").write_text("changed")
         shutil.rmtree(self.out)
         self.assertEqual(self.check("full", "add", CARD="y")[0], 0)

@@ -151,6 +151,10 @@ def add(folder, record):
         known = before["suites"].get(name, suite)
         if suite["not_reached"] > known["not_reached"]:
             sys.exit(f"write_gpu_record: suite {name} in {folder} reached less than the record has; finish it first")
+        lacking = set(known.get("implementations", [])) - set(suite["implementations"])
+        if lacking:
+            sys.exit(f"write_gpu_record: suite {name} in {folder} lacks {', '.join(sorted(lacking))}, which the record "
+                     "has; run it without --only")
     own = {key: before[key] for key in (*origin, "date")}
     write(record, kernels, own, before["tests"], {**before["suites"], **suites}, before["compute_sanitizer"])
 
