@@ -224,8 +224,15 @@ class Verify : public Command {
       for (const Problem& problem : expand(spec)) all.push_back({problem, "-", "-", false, false});
     }
     if (!named || !suite_.empty()) {
-      const Suite suite = find_suite(suite_.empty() ? "quick" : suite_);
-      all.insert(all.end(), suite.problems.begin(), suite.problems.end());
+      const std::string name = suite_.empty() ? "quick" : suite_;
+      for (const SuiteProblem& entry : find_suite(name).problems) {
+        if (!spec.operation_given || entry.problem.operation == spec.operation)
+          all.push_back(entry);
+      }
+      if (all.empty()) {
+        throw_bad_input("--op " + to_string(spec.operation) + ": suite '" + name +
+                        "' has no problem of it; name some with --heads, --seq, ...");
+      }
     }
     return all;
   }

@@ -87,6 +87,7 @@ TEST_F(CommandLine, UnknownImplementationNamesTheNearest) {
 }
 TEST_F(CommandLine, UnknownDeviceSuiteAndPresetNameTheNearest) {
   expect_error("verify --device cpuu", 2, {"cpuu", "did you mean 'cpu'?"});
+  expect_error("verify --device cpu:3 --seq 8", 2, {"cpu:3", "there is only one; expected 'cpu'"});
   expect_error("verify --device cpu --suite quik", 2, {"quik", "did you mean 'quick'?"});
   expect_error("verify --device cpu --preset qwen3-nxt", 2, {"qwen3-nxt", "qwen3-next"});
 }

@@ -203,6 +203,14 @@ TEST(VerifyShards, OneThatHoldsNothingThatFitsIsNoErrorWhereAnotherHoldsSomethin
   }
 }
 
+TEST(Verify, ThoseOfASuiteThatOpNames) {
+  const Finished some =
+      gdnbench("verify --device cpu --suite quick --op causal_conv1d --errors-only");
+  EXPECT_EQ(some.code, 0) << some.text;
+  EXPECT_TRUE(has(some.text, "causal_conv1d:")) << some.text;
+  EXPECT_FALSE(has(some.text, "gated_delta")) << some.text;
+}
+
 // ---- verify side by side
 
 std::multiset<std::string> lines_of(const std::string& text) {

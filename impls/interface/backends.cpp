@@ -77,6 +77,8 @@ std::unique_ptr<Device> open_device(const std::string& name) {
     if (!status.available) {
       throw Error(ErrorKind::device_unavailable, "device '" + name + "': " + status.detail);
     }
+    if (index > 0 && (backend == "cpu" || backend == "gfx906-emulator"))
+      throw_bad_input("device '" + name + "': there is only one; expected '" + backend + "'");
     if (backend == "cpu") return cpu::open();
 #ifdef GDN_WITH_CUDA
     if (backend == "cuda") return cuda::open(index);

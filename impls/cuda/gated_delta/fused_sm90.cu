@@ -71,20 +71,20 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
 // choices, nothing else.
 constexpr double kWholeChunk = 1.85;  // one block, all of V
 constexpr double kHalfChunk = 1.15;   // one block, half of V
-constexpr double kPieceChunk = 1.15;  // pieces kernel: no Q, no output
-constexpr double kBytesPerMicrosecond = 4.4e6;
-constexpr double kUnitStart = 5.5;     // of the chain: state, pipeline fill, first chunk's code
-constexpr double kPieceStart = 5.0;    // of the pieces kernel
+constexpr double kPieceChunk = 1.17;  // pieces kernel: no Q, no output
+constexpr double kBytesPerMicrosecond = 4.2e6;
+constexpr double kUnitStart = 4.2;     // of the chain: state, pipeline fill, first chunk's code
+constexpr double kPieceStart = 4.0;    // of the pieces kernel
 constexpr double kKernelStart = 2.5;   // the pieces kernel, whatever it has to do
-constexpr double kWholeCombine = 3.6;  // one transition applied, all of V
-constexpr double kHalfCombine = 2.2;
+constexpr double kWholeCombine = 4.2;  // one transition applied, all of V
+constexpr double kHalfCombine = 2.0;
 constexpr int kOrdinaryForget = 7;     // chunks that ordinary gates take to forget,
 constexpr int kStrongForget = 1;       // strong ones,
 constexpr int kNeverForget = 1 << 20;  // none
 constexpr double kOneLaunchChunk = 2.65;
 constexpr double kOneLaunchUnit = 3.0;   // a work item besides
 constexpr double kOneLaunchStart = 9.0;  // the kernel
-constexpr double kPrepareStart = 10.0;   // what prepare costs beside its work
+constexpr double kPrepareStart = 7.5;    // what prepare costs beside its work
 constexpr double kPrepareBlock = 4.0;    // a block, four of which share a multiprocessor
 constexpr double kPrepareHead = 2.3;     // a value head of a block, besides
 constexpr double kPrepareSaving = 3.0;   // states are saved first, and a block has to wait for that
@@ -124,9 +124,9 @@ double makespan(const std::vector<double>& times, std::int64_t copies, int multi
 /// Expected time after the prepare kernel where gates forget within `forget` chunks.
 double expected_time(const Problem& problem, const Choice& choice, int forget,
                      int multiprocessors) {
-  std::vector<std::int64_t> lengths = problem.sequences.lengths;
-  std::sort(lengths.rbegin(), lengths.rend());
   const std::int64_t piece = choice.chunks_per_piece, heads = problem.num_value_heads;
+  std::vector<std::int64_t> lengths = problem.sequences.lengths;
+  if (piece == 0) std::sort(lengths.rbegin(), lengths.rend());  // pieces are taken as they lie
   std::int64_t chain_units = 0, most_before = 0;
   for (const std::int64_t length : lengths) {
     const std::int64_t chunks = (length + kChunk - 1) / kChunk;
@@ -173,7 +173,7 @@ double expected_time(const Problem& problem, const Choice& choice, int forget,
 
 /// Prepare blocks that have room on the device at the same time.
 std::int64_t prepare_blocks_at_once(int multiprocessors) {
-  return 4 * std::int64_t{multiprocessors};
+  return std::int64_t{PrepareLayout::kBlocksPerMultiprocessor} * multiprocessors;
 }
 
 /// Prepare blocks that save initial states, where sequences are in pieces.
@@ -225,6 +225,19 @@ bool pieces_fit(const Problem& problem, int chunks) {
          kMostPieceHeads;
 }
 
+/// Chunks per piece that are weighed, 0 for whole sequences: a range of them, and the longest
+/// sequence in equal parts, of which the last is as long as the others.
+std::vector<int> piece_lengths(const Problem& problem) {
+  std::vector<int> result{4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 86, 96, 128, 171, 192, 256};
+  const auto longest = static_cast<int>((problem.sequences.longest() + kChunk - 1) / kChunk);
+  for (int parts = 2; parts <= 12; ++parts) result.push_back((longest + parts - 1) / parts);
+  std::erase_if(result, [&](int chunks) { return chunks < 4 || !pieces_fit(problem, chunks); });
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  result.insert(result.begin(), 0);
+  return result;
+}
+
 /// From the lengths known at planning time; other lengths are as correct. The form, halves and
 /// heads per block change no bit; pieces do.
 Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
@@ -235,9 +248,7 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
   }
   const bool allow_pieces = kind == FusedSm90Kind::planned;
   double best_time = 0;
-  for (const int chunks :
-       {0, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 86, 96, 128, 171, 192, 256}) {
-    if (chunks > 0 && (!allow_pieces || !pieces_fit(problem, chunks))) continue;
+  for (const int chunks : allow_pieces ? piece_lengths(problem) : std::vector<int>{0}) {
     for (const int halves : {1, 2}) {
       Choice choice;
       choice.halves = halves;
@@ -294,8 +305,8 @@ struct Launch : OneLaunch {
     allow_shared_memory(prepare_kernel<Token>, prepare_bytes);
     GDN_CUDA_CHECK(cudaFuncSetAttribute(prepare_kernel<Token>,
                                         cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-    launch_kernel(prepare_kernel<Token>, prepare_blocks, 128, prepare_bytes, stream, query, key,
-                  arguments);
+    launch_kernel(prepare_kernel<Token>, prepare_blocks, PrepareLayout::kThreads, prepare_bytes,
+                  stream, query, key, arguments);
     if (pieces_blocks > 0) enqueue_chain<Token, 2, true>(stream);
     enqueue_chain<Token, MathWarpgroups, false>(stream);
   }
@@ -463,9 +474,10 @@ class FusedSm90 final : public Implementation {
                        blocks_per_chunk =
                            problem.num_key_heads *
                            ((group + choice.heads_per_block - 1) / choice.heads_per_block);
-    launch.prepare_blocks = grid_blocks((sequences + 127) / 128 + a.saved_quarters +
-                                            chunk_slots(tokens, sequences) * blocks_per_chunk,
-                                        description_.name);
+    launch.prepare_blocks =
+        grid_blocks((sequences + PrepareLayout::kThreads - 1) / PrepareLayout::kThreads +
+                        a.saved_quarters + chunk_slots(tokens, sequences) * blocks_per_chunk,
+                    description_.name);
     a.prefetch_chunks = static_cast<int>(
         (prepare_blocks_at_once(multiprocessors) + blocks_per_chunk - 1) / blocks_per_chunk);
     launch.pieces_blocks =

@@ -1,6 +1,6 @@
-// The one-launch kernel of fused_sm90, for as many sequences and heads as multiprocessors and more:
-// no records in memory. A block takes whole (sequence, value head) work items, longest first, and
-// has four warpgroups:
+// The one-launch kernel of fused_sm90, for work items that fill most of the device, where it is
+// expected to take less time than prepare and chain: no records in memory. A block takes whole
+// (sequence, value head) work items, longest first, and has four warpgroups:
 //
 //   two of math (fused_sm90_chain.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
