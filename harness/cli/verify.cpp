@@ -229,10 +229,6 @@ class Verify : public Command {
         if (!spec.operation_given || entry.problem.operation == spec.operation)
           all.push_back(entry);
       }
-      if (all.empty()) {
-        throw_bad_input("--op " + to_string(spec.operation) + ": suite '" + name +
-                        "' has no problem of it; name some with --heads, --seq, ...");
-      }
     }
     return all;
   }

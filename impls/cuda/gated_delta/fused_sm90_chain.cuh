@@ -4,8 +4,11 @@
 // warpgroup owns 64 columns of V: S^T [64 v x 128 k] in float32 registers, whose 16-bit copy is the
 // register operand of S K^T and S Q^T. Per chunk, three drains:
 //
-//   SK = S K^T, QS = S Q^T | V' = T (V - gamma SK) | O = gamma QS + P V' and S <- gamma_C S + V'^T
-//   K
+//   SK = S K^T, QS = S Q^T | x = beta (V - gamma SK), V' = x + T x | O = gamma QS + P V' and
+//   S <- gamma_C S + V'^T K
+//
+// x is rounded only as an operand of T, which is strictly lower triangular: the sum starts from x
+// in float32.
 //
 // One further warpgroup finds the work items and loads: K and Q; V; the records of T, P and gate
 // factors.
@@ -22,6 +25,94 @@
 
 namespace gdn::cuda::fused_sm90 {
 
+/// Factors of the 16 tokens that are this lane's columns of an accumulator of 64 tokens, by pairs;
+/// `at`: those of the first pair.
+struct FactorsInMemory {
+  uint32_t at;
+  __device__ __forceinline__ float2 operator[](int pair) const {
+    return load_shared<float2>(at + 32 * pair);
+  }
+};
+/// The same in registers.
+struct Factors {
+  float value[16];
+  __device__ __forceinline__ explicit Factors(FactorsInMemory from) {
+#pragma unroll
+    for (int pair = 0; pair < 8; pair++) {
+      const float2 two = from[pair];
+      value[2 * pair] = two.x;
+      value[2 * pair + 1] = two.y;
+    }
+  }
+  __device__ __forceinline__ float2 operator[](int pair) const {
+    return make_float2(value[2 * pair], value[2 * pair + 1]);
+  }
+};
+
+/// x = factors v. v: a register operand [64 columns of V x 64 tokens].
+template <typename Token, typename AnyFactors>
+__device__ __forceinline__ void scale_values(float (&x)[32], const uint32_t (&v)[16],
+                                             const AnyFactors& factors) {
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    const float2 f = factors[j], v0 = unpack<Token>(v[2 * j]), v1 = unpack<Token>(v[2 * j + 1]);
+    x[4 * j] = f.x * v0.x;
+    x[4 * j + 1] = f.y * v0.y;
+    x[4 * j + 2] = f.x * v1.x;
+    x[4 * j + 3] = f.y * v1.y;
+  }
+}
+/// d = x - factors d.
+template <typename AnyFactors>
+__device__ __forceinline__ void subtract_from(const float (&x)[32], float (&d)[32],
+                                              const AnyFactors& factors) {
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    const float2 f = factors[j];
+    d[4 * j] = x[4 * j] - f.x * d[4 * j];
+    d[4 * j + 1] = x[4 * j + 1] - f.y * d[4 * j + 1];
+    d[4 * j + 2] = x[4 * j + 2] - f.x * d[4 * j + 2];
+    d[4 * j + 3] = x[4 * j + 3] - f.y * d[4 * j + 3];
+  }
+}
+/// d = factors d.
+template <typename AnyFactors>
+__device__ __forceinline__ void scale(float (&d)[32], const AnyFactors& factors) {
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    const float2 f = factors[j];
+    d[4 * j] *= f.x;
+    d[4 * j + 1] *= f.y;
+    d[4 * j + 2] *= f.x;
+    d[4 * j + 3] *= f.y;
+  }
+}
+/// The register operand of d.
+template <typename Token>
+__device__ __forceinline__ void pack_operand(uint32_t (&a)[16], const float (&d)[32]) {
+#pragma unroll
+  for (int i = 0; i < 16; i++) a[i] = pack<Token>(d[2 * i], d[2 * i + 1]);
+}
+/// That of factors d.
+template <typename Token, typename AnyFactors>
+__device__ __forceinline__ void pack_scaled(uint32_t (&a)[16], const float (&d)[32],
+                                            const AnyFactors& factors) {
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    const float2 f = factors[j];
+    a[2 * j] = pack<Token>(d[4 * j] * f.x, d[4 * j + 1] * f.y);
+    a[2 * j + 1] = pack<Token>(d[4 * j + 2] * f.x, d[4 * j + 3] * f.y);
+  }
+}
+
+/// S <- gamma_C S.
+__device__ __forceinline__ void scale_state(float (&S)[64], uint32_t record_factors) {
+  const float gamma_end = load_shared<float>(record_factors + kFactorGammaEnd);
+#pragma unroll
+  for (int i = 0; i < 64; i++) S[i] *= gamma_end;
+  wgmma::hold(S);
+}
+
 struct NoLoads {};  ///< other threads of the block load
 
 /// One math warpgroup. Layout: where the block's operands come from (ChainLayout, or that of the
@@ -37,6 +128,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
   constexpr bool kMayStartFromPieces = !Pieces && !Layout::kWholeSequences;
   const int w = t >> 5, l = t & 31, q = l & 3;
   const bool leader = t == 0, warp_leader = l == 0;
+  constexpr uint64_t kNextSlice = Layout::kSlice / 16;  // on a descriptor
   float S[64], o[32], nv[32];
   uint32_t sb[32], xa[16], va[16];
 #pragma unroll
@@ -145,14 +237,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
 #pragma unroll
         for (int i = 0; i < 32; i++) sb[i] = pack<Token>(S[2 * i], S[2 * i + 1]);
         mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
-        {
-          const float gamma_end = load_shared<float>(F + 768);
-#pragma unroll
-          for (int i = 0; i < 64; i++) S[i] *= gamma_end;
-          wgmma::hold(S);
-        }
-        if (has_values)
-          mbarrier_wait(sm + Layout::kValueFull + 8 * value.index, value.round_parity);
+        const auto factors = [&](uint32_t which) { return FactorsInMemory{F + which + 8 * q}; };
+        scale_state(S, F);
         wgmma::hold(sb);
         wgmma::registers_ready();
 #pragma unroll
@@ -160,10 +246,17 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
           wgmma::multiply_rs_n64<Token>(
               nv, sb + 4 * i, wgmma::k_major_128(K) + 2 * (i & 3) + 512 * (i >> 2), i > 0);
         wgmma::commit();
+        float x[32] = {};
+        if (has_values) {
+          mbarrier_wait(sm + Layout::kValueFull + 8 * value.index, value.round_parity);
 #pragma unroll
-        for (int i = 0; i < 4; i++)  // without V: what the buffer holds, dropped below
-          load_matrix_x4_trans(V + swizzle_128(16 * i + v_row, v_byte), xa[4 * i], xa[4 * i + 1],
-                               xa[4 * i + 2], xa[4 * i + 3]);
+          for (int i = 0; i < 4; i++)
+            load_matrix_x4_trans(V + swizzle_128(16 * i + v_row, v_byte), xa[4 * i], xa[4 * i + 1],
+                                 xa[4 * i + 2], xa[4 * i + 3]);
+          scale_values<Token>(x, xa, Factors(factors(kFactorBeta)));
+        }
+        const Factors key_factors(factors(kFactorKey));
+        wgmma::made_before_wait(left < 0, x, key_factors.value);
         wgmma::wait<0>();
         wgmma::hold(nv);
         wgmma::hold(sb);
@@ -172,30 +265,22 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
           if (warp_leader) mbarrier_arrive(sm + Layout::kValueEmpty + 8 * value.index);
           value.advance();
         }
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-          const float2 f = load_shared<float2>(F + 8 * q + 32 * j);
-          const float2 v0 = unpack<Token>(has_values ? xa[2 * j] : 0u),
-                       v1 = unpack<Token>(has_values ? xa[2 * j + 1] : 0u);
-          xa[2 * j] = pack<Token>(v0.x - f.x * nv[4 * j], v0.y - f.y * nv[4 * j + 1]);
-          xa[2 * j + 1] = pack<Token>(v1.x - f.x * nv[4 * j + 2], v1.y - f.y * nv[4 * j + 3]);
-        }
+        subtract_from(x, nv, key_factors);
+        pack_operand<Token>(xa, nv);
+        wgmma::hold(nv);
         wgmma::hold(xa);
         wgmma::registers_ready();
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T + Layout::kSlice * i),
-                                        i > 0);
+          wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T) + kNextSlice * i,
+                                        true);
         wgmma::commit();
+        const Factors update_factors(factors(kFactorUpdate));
+        wgmma::made_before_wait(left < 0, update_factors.value);
         wgmma::wait<0>();
         wgmma::hold(nv);
         wgmma::hold(xa);
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-          const float2 f = load_shared<float2>(F + 512 + 8 * q + 32 * j);
-          xa[2 * j] = pack<Token>(nv[4 * j] * f.x, nv[4 * j + 1] * f.y);
-          xa[2 * j + 1] = pack<Token>(nv[4 * j + 2] * f.x, nv[4 * j + 3] * f.y);
-        }
+        pack_scaled<Token>(xa, nv, update_factors);
         wgmma::hold(xa);
         wgmma::registers_ready();
 #pragma unroll
@@ -233,6 +318,11 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
                      V = sm + Layout::kValue + value.index * Layout::kValueBytes + wg * 8192,
                      T = sm + Layout::kRecord + record.index * Layout::kRecordStage,
                      F = T + Layout::kFactors;
+      const auto factors = [&](uint32_t which) { return FactorsInMemory{F + which + 8 * q}; };
+      // for made_before_wait: each array by itself where two warpgroups share the tensor cores
+      // (measured: fused_sm90.md)
+      const bool never = token < 0;
+      constexpr bool kEachByItself = MathWarpgroups == 2;
       mbarrier_wait(sm + Layout::kKeyFull + 8 * key.index, key.round_parity);
       if (left < kChunk) [[unlikely]] {  // zero the rows of K and V that are not this sequence's
         if constexpr (Layout::kRecordsFromKeys)  // those of K are zero when the record is there
@@ -252,19 +342,13 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       }
 #pragma unroll
       for (int i = 0; i < 32; i++) sb[i] = pack<Token>(S[2 * i], S[2 * i + 1]);
-      auto scale_state = [&]() {
-        const float gamma_end = load_shared<float>(F + 768);
-#pragma unroll
-        for (int i = 0; i < 64; i++) S[i] *= gamma_end;
-        wgmma::hold(S);
-      };
       if constexpr (MathWarpgroups == 2) {
         if constexpr (Layout::kRecordsFromKeys) {
           mbarrier_wait(sm + Layout::kFactorsFull + 8 * record.index, record.round_parity);
         } else {
           mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
         }
-        scale_state();
+        scale_state(S, F);
       }
       mbarrier_wait(sm + Layout::kQueryFull + 8 * query.index, query.round_parity);
       wgmma::hold(sb);
@@ -293,27 +377,39 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       for (int i = 0; i < 4; i++)
         load_matrix_x4_trans(V + swizzle_128(16 * i + v_row, v_byte), xa[4 * i], xa[4 * i + 1],
                              xa[4 * i + 2], xa[4 * i + 3]);
-      wgmma::wait<0>();
-      wgmma::hold(nv);
-      wgmma::hold(o);
-      wgmma::hold(sb);
-      if (warp_leader) mbarrier_arrive(sm + Layout::kQueryEmpty + 8 * query.index);
-        // x = V - gamma SK, the operand of V'^T = x T^T
-#pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const float2 f = load_shared<float2>(F + 8 * q + 32 * j);
-        const float2 v0 = unpack<Token>(xa[2 * j]), v1 = unpack<Token>(xa[2 * j + 1]);
-        xa[2 * j] = pack<Token>(v0.x - f.x * nv[4 * j], v0.y - f.y * nv[4 * j + 1]);
-        xa[2 * j + 1] = pack<Token>(v1.x - f.x * nv[4 * j + 2], v1.y - f.y * nv[4 * j + 3]);
+      float x[32];
+      const auto products_done = [&]() {
+        wgmma::wait<0>();
+        wgmma::hold(nv);
+        wgmma::hold(o);
+        wgmma::hold(sb);
+        if (warp_leader) mbarrier_arrive(sm + Layout::kQueryEmpty + 8 * query.index);
+      };
+      if constexpr (Layout::kRegistersToSpare) {
+        scale_values<Token>(x, xa, Factors(factors(kFactorBeta)));
+        if constexpr (kEachByItself) wgmma::made_before_wait(never, x);
+        const Factors key_factors(factors(kFactorKey));
+        if constexpr (kEachByItself) {
+          wgmma::made_before_wait(never, key_factors.value);
+        } else {
+          wgmma::made_before_wait(never, x, key_factors.value);
+        }
+        products_done();
+        subtract_from(x, nv, key_factors);
+      } else {
+        products_done();
+        scale_values<Token>(x, xa, factors(kFactorBeta));
+        subtract_from(x, nv, factors(kFactorKey));
       }
+      pack_operand<Token>(xa, nv);
       if constexpr (Layout::kRecordsFromKeys)
         mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
+      wgmma::hold(nv);
       wgmma::hold(xa);
       wgmma::registers_ready();
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T + Layout::kSlice * i),
-                                      i > 0);
+        wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T) + kNextSlice * i, true);
       wgmma::commit();
       if constexpr (Layout::kMathLoads) {
         if (leader) load_ahead.key(key);
@@ -323,40 +419,42 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         mbarrier_arrive(sm + Layout::kValueEmpty +
                         8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
       }
-#pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const float2 f = load_shared<float2>(F + 256 + 8 * q + 32 * j);
-        o[4 * j] *= f.x;
-        o[4 * j + 1] *= f.y;
-        o[4 * j + 2] *= f.x;
-        o[4 * j + 3] *= f.y;
-      }
+      if constexpr (MathWarpgroups == 1) scale_state(S, F);
+      scale(o, factors(kFactorQuery));
       wgmma::hold(o);
-      if constexpr (MathWarpgroups == 1) scale_state();
-      wgmma::wait<0>();
-      wgmma::hold(nv);
-      wgmma::hold(xa);
+      const auto update_products = [&](const auto& update_factors) {
+        wgmma::wait<0>();
+        wgmma::hold(nv);
+        wgmma::hold(xa);
+        pack_operand<Token>(va, nv);
+        wgmma::hold(va);
+        wgmma::registers_ready();
 #pragma unroll
-      for (int i = 0; i < 16; i++) va[i] = pack<Token>(nv[2 * i], nv[2 * i + 1]);
-      wgmma::hold(va);
-      wgmma::registers_ready();
+        for (int i = 0; i < 4; i++)
+          wgmma::multiply_rs_n64<Token>(o, va + 4 * i,
+                                        wgmma::k_major_32(T + Layout::kP) + kNextSlice * i, true);
+        wgmma::commit();
+        pack_scaled<Token>(xa, nv, update_factors);
+        wgmma::hold(xa);
+        wgmma::registers_ready();
 #pragma unroll
-      for (int i = 0; i < 4; i++)
-        wgmma::multiply_rs_n64<Token>(o, va + 4 * i,
-                                      wgmma::k_major_32(T + Layout::kP + Layout::kSlice * i), true);
-      wgmma::commit();
-#pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const float2 f = load_shared<float2>(F + 512 + 8 * q + 32 * j);
-        xa[2 * j] = pack<Token>(nv[4 * j] * f.x, nv[4 * j + 1] * f.y);
-        xa[2 * j + 1] = pack<Token>(nv[4 * j + 2] * f.x, nv[4 * j + 3] * f.y);
+        for (int i = 0; i < 4; i++)
+          wgmma::multiply_rs_n128_trans<Token>(S, xa + 4 * i,
+                                               wgmma::mn_major_128(K, 8192) + 128 * i);
+        wgmma::commit();
+      };
+      if constexpr (Layout::kRegistersToSpare) {
+        if constexpr (kEachByItself) wgmma::made_before_wait(never, o);
+        const Factors update_factors(factors(kFactorUpdate));
+        if constexpr (kEachByItself) {
+          wgmma::made_before_wait(never, update_factors.value);
+        } else {
+          wgmma::made_before_wait(never, S, o, update_factors.value);
+        }
+        update_products(update_factors);
+      } else {
+        update_products(factors(kFactorUpdate));
       }
-      wgmma::hold(xa);
-      wgmma::registers_ready();
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        wgmma::multiply_rs_n128_trans<Token>(S, xa + 4 * i, wgmma::mn_major_128(K, 8192) + 128 * i);
-      wgmma::commit();
       wgmma::wait<1>();
       wgmma::hold(o);
       wgmma::hold(va);

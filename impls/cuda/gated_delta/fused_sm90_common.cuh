@@ -14,12 +14,16 @@ inline constexpr int kDim = 128;   ///< Dk = Dv
 // ---- record: what the prepare kernel leaves for the chain, per (chunk slot, value head)
 // ------------ T [64 x 64] and P [64 x 64], token dtype, lower triangles as four column slices of
 // 16: slice b holds rows 16b..63 of columns 16b..16b+15, 32 bytes a row, 32-byte swizzle, ready for
-// wgmma. Then float32: 64 factors of S k (gamma_i |k_i|^-1), 64 of S q (scale gamma_i |q_i|^-1), 64
-// of the update (gamma_C/gamma_i |k_i|^-1), and gamma_C. The inverse lengths are 1 unless the keys
-// are normalised here.
+// wgmma. Then float32: 64 factors of S k (beta_i gamma_i |k_i|^-1), 64 of S q (scale gamma_i
+// |q_i|^-1), 64 of the update (gamma_C/gamma_i |k_i|^-1), 64 of V (beta_i), and gamma_C. The
+// inverse lengths are 1 unless the keys are normalised here.
+//
+// T = (I + L)^-1 - I: what is on the diagonal, and beta, cost no rounding.
 inline constexpr int kTriangleBytes = 5120;
-inline constexpr int kFactorBytes = 800;    ///< whole sectors of 32 bytes
-inline constexpr int kRecordBytes = 11136;  ///< 2 * 5120 + 800, rounded up to 128
+inline constexpr uint32_t kFactorKey = 0, kFactorQuery = 256, kFactorUpdate = 512,
+                          kFactorBeta = 768, kFactorGammaEnd = 1024;  ///< byte offsets
+inline constexpr int kFactorBytes = 1056;                             ///< whole sectors of 32 bytes
+inline constexpr int kRecordBytes = 11392;  ///< 2 * 5120 + 1056, rounded up to 128
 /// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
 __host__ __device__ constexpr uint32_t triangle_slice(int b) {
   return 1536u * b - 256u * b * (b - 1);

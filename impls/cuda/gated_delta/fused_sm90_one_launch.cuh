@@ -4,9 +4,9 @@
 //
 //   two of math (fused_sm90_chain.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
-//   second auxiliary: (I + L)^-1 -> T. Its last two warps, with few blocks or none to merge, also
-//     feed the block: warp 2 takes the work items, says which chunks will come and brings their
-//     gates; warp 3 scans the gates a chunk ahead of its own inverse.
+//   second auxiliary: (I + L)^-1 - I -> T. Its last two warps, with few blocks or none to merge,
+//     also feed the block: warp 2 takes the work items, says which chunks will come and brings
+//     their gates; warp 3 scans the gates a chunk ahead of its own inverse.
 //
 // The math warpgroups' leaders load K and Q three chunks ahead, and V one, each its own columns
 // into the buffer that O has just left.
@@ -28,7 +28,8 @@ namespace gdn::cuda::fused_sm90 {
 
 struct OneLaunchLayout {
   static constexpr int kMathWarpgroups = 2;
-  static constexpr bool kWholeSequences = true, kRecordsFromKeys = true, kMathLoads = true;
+  static constexpr bool kWholeSequences = true, kRecordsFromKeys = true, kMathLoads = true,
+                        kRegistersToSpare = false;
   static constexpr int kThreads = 512;
   static constexpr int kLoadAhead = 3;   // chunks that loads of K and Q are ahead of the math
   static constexpr int kScanAhead = 1;   // that gates are scanned ahead of the inverse,
@@ -40,12 +41,12 @@ struct OneLaunchLayout {
                        kGateStages = 3, kLowerStages = 2;
   static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
   static constexpr uint32_t kValueBytes = 16384;
-  static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17408;
+  static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17664;
   static constexpr uint32_t kGateBytes = 2064;
-  // L of one chunk: LowerTile, diagonal blocks of four warps, whether it is in two parts
-  static constexpr uint32_t kDiagonal = LowerTile::kBytes,
-                            kParts = kDiagonal + 4 * LowerTile::kDiagonalBytes,
-                            kLowerStage = kParts + 16;
+  // L of one chunk: LowerTile, after whose first row stands whether it is in two parts, and the
+  // diagonal blocks of four warps
+  static constexpr uint32_t kParts = 128, kDiagonal = LowerTile::kBytes,
+                            kLowerStage = kDiagonal + 4 * LowerTile::kDiagonalBytes;
   static constexpr uint32_t kLengths = 512;  // inverse lengths [64] of K, [64] of Q
 
   static constexpr uint32_t kKey = 0;
@@ -83,7 +84,8 @@ struct OneLaunchLayout {
   static constexpr uint32_t kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 };
-static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kKeyFull % 8 == 0 &&
+static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kParts < LowerTile::kRow &&
+              OneLaunchLayout::kKeyFull % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
               OneLaunchLayout::kLowerStages == 2 &&  // kSquaresFull's parity is the stage
               OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kUnits % 16 == 0);
@@ -492,8 +494,6 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
   const auto meet = [&](int n, int w) {
     if (w == 2) wait_own_copies();  // gates
     named_barrier_sync(kSecondBarrier, 128);
-    mbarrier_wait(sm + Layout::kGateFull + 8 * (n % Layout::kGateStages),
-                  ring_parity(n, Layout::kGateStages));
     mbarrier_wait(sm + Layout::kRecordEmpty + 8 * (n % Layout::kRecordStages),
                   ring_parity(n, Layout::kRecordStages) ^ 1);
   };
@@ -501,18 +501,12 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     fence_async_proxy();
     mbarrier_arrive(sm + Layout::kLowerEmpty + 8 * (n % Layout::kLowerStages));
     mbarrier_arrive(sm + Layout::kRecordFull + 8 * (n % Layout::kRecordStages));
-    mbarrier_arrive(sm + Layout::kGateEmpty + 8 * (n % Layout::kGateStages));
   };
   const auto lower_tile = [&](int n) {
     return sm + Layout::kLower + (n % Layout::kLowerStages) * Layout::kLowerStage;
   };
   const auto diagonal = [&](int n, int w) {
     return lower_tile(n) + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
-  };
-  const auto row_betas = [&](int n, int w, int l) {
-    const uint32_t gates =
-        sm + Layout::kGate + (n % Layout::kGateStages) * Layout::kGateBytes + GateLayout::kBeta;
-    return load_rows(gates, w, l);
   };
   const auto column_of_t = [&](int n, int w, int l) {
     const uint32_t T = sm + Layout::kRecord + (n % Layout::kRecordStages) * Layout::kRecordStage;
@@ -535,8 +529,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
       invert_diagonal(L + own_block, diagonal(chunk, w), l);
       meet(chunk, w);
       asm volatile("" : "+r"(chunk));  // likewise
-      merge_column<Token>(tile_lane(L, l) + own_block, column_of_t(chunk, w, l),
-                          row_betas(chunk, w, l), w);
+      merge_column<Token>(tile_lane(L, l) + own_block, column_of_t(chunk, w, l), w, l);
       hand_on(chunk);
     }
     const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
@@ -545,7 +538,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     invert_diagonal_parts(L + own_block, low + own_block, diagonal(chunk, w), l);
     meet(chunk, w);
     merge_column_parts<Token>(tile_lane(L, l) + own_block, tile_lane(low, l) + own_block,
-                              column_of_t(chunk, w, l), row_betas(chunk, w, l), w);
+                              column_of_t(chunk, w, l), w, l);
     hand_on(chunk);
     chunk++;
   }
@@ -584,7 +577,7 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     init(sm + Layout::kFactorsFull, Layout::kRecordStages, kAuxiliary);
     init(sm + Layout::kRecordEmpty, Layout::kRecordStages, kMath);
     init(sm + Layout::kGateFull, Layout::kGateStages, 32);
-    init(sm + Layout::kGateEmpty, Layout::kGateStages, 2 * kAuxiliary);
+    init(sm + Layout::kGateEmpty, Layout::kGateStages, kAuxiliary);
     init(sm + Layout::kLowerFull, Layout::kLowerStages, kAuxiliary);
     init(sm + Layout::kLowerEmpty, Layout::kLowerStages, kAuxiliary);
     init(sm + Layout::kSquaresFull, 1, kAuxiliary / 32);

@@ -1,12 +1,12 @@
 // First kernel of fused_sm90. One warpgroup per (chunk, key head, group of value heads): K K^T and
-// Q K^T once, then for each value head the scanned gates, T = (I + L)^-1 diag(beta) and P, left in
-// memory as a record for the chain. Every chunk is independent; four blocks share a multiprocessor.
+// Q K^T once, then for each value head the scanned gates, T = (I + L)^-1 - I and P, left in memory
+// as a record for the chain. Every chunk is independent; four blocks share a multiprocessor.
 // Further blocks order the sequences, and save the initial states of those in pieces.
 //
 // Bound by: with one value head a block memory (K and Q in, records out), with more the latency of
-// a block's steps one after the other, of which three other blocks hide most. Reached: 512 chunks
-// of 16 value heads in 97 us, 3.64 TB/s, with one head a block; 3.05 TB/s with two. 4.25 TB/s is
-// what this memory gives. fused_sm90.md.
+// a block's steps one after the other, beside three other blocks. Reached: 512 chunks of 16 value
+// heads in 97 us, 3.64 TB/s, with one head a block; 3.05 TB/s with two. 4.25 TB/s is what this
+// memory gives. fused_sm90.md.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90_triangles.cuh"
@@ -24,13 +24,13 @@ struct PrepareLayout {
   static constexpr int kThreads = 128;
   static constexpr int kBlocksPerMultiprocessor = 4;  // up to four heads a block
   static constexpr uint32_t kT = 0;                   // packed triangle, as in the record
-  static constexpr uint32_t kP = 5120;                // two of: packed triangle + factors, 5904
+  static constexpr uint32_t kP = 5120;                // two of: packed triangle + factors, 6176
   static constexpr uint32_t kTail = kTriangleBytes + kFactorBytes;
-  static constexpr uint32_t kLower1 = 17408;         // [64][72] 16-bit: L, then inverted diagonals
-  static constexpr uint32_t kDiagonal = 26624;       // per warp: 16x16 float32 by columns of 20
+  static constexpr uint32_t kLower1 = 17536;         // [64][72] 16-bit: L, then inverted diagonals
+  static constexpr uint32_t kDiagonal = 26752;       // per warp: 16x16 float32 by columns of 20
   static constexpr uint32_t kLower0 = 32768;         // the other L buffer
   static constexpr uint32_t kInverseLength = 41984;  // [64] of K, [64] of Q, float32
-  static constexpr uint32_t kKeySquares = 16960;     // [4] float32, between P and the L buffer
+  static constexpr uint32_t kKeySquares = 17472;     // [4] float32, between P and the L buffer
   static constexpr uint32_t kGates = 42496;          // per head: GateLayout
   static constexpr uint32_t kGateBytes = 2064;
   __host__ __device__ static constexpr uint32_t barriers(int heads) {
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(PrepareLayout::kThreads, PrepareLayout::kBlock
     const uint32_t t_at = slice_lane(sm + Layout::kT + triangle_slice(w), w, l, true);
     const uint32_t blocks = tile_lane(lower, l) + LowerTile::block(w, w);
     if (largest <= kFloat16Limit) {
-      merge_column<Token>(blocks, t_at, beta, w);
+      merge_column<Token>(blocks, t_at, w, l);
     } else {
       // high parts in `lower`, low ones in `other`, whose readers are past the barrier above
       for_lower_blocks(
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(PrepareLayout::kThreads, PrepareLayout::kBlock
       invert_diagonal_parts(lower + LowerTile::block(w, w), other + LowerTile::block(w, w),
                             diagonal, l);
       __syncthreads();
-      merge_column_parts<Token>(blocks, blocks - lower + other, t_at, beta, w);
+      merge_column_parts<Token>(blocks, blocks - lower + other, t_at, w, l);
       __syncthreads();  // `other` is the next head's L
     }
     fence_async_proxy();

@@ -1,8 +1,8 @@
 // What fused_sm90 makes of one chunk and value head before its chain: scanned gates, the unit lower
-// triangular inverse, and from them T = (I + L)^-1 diag(beta) with L = tril(beta K K^T Gamma, -1),
-// and P = tril(scale Q K^T Gamma). The prepare kernel and the auxiliary warpgroups of the
-// one-launch kernel are made of these steps; a step is a warpgroup's, its warp w having block row
-// or column w of 16.
+// triangular inverse X = (I + L)^-1 with L = tril(beta K K^T Gamma, -1), of it T = X - I, and
+// P = tril(scale Q K^T Gamma). The prepare kernel and the auxiliary warpgroups of the one-launch
+// kernel are made of these steps; a step is a warpgroup's, its warp w having block row or column w
+// of 16.
 //
 // The inverse runs 8 -> 16 -> 64: 8x8 diagonal blocks by substitution in float32, merged by float16
 // products with float32 sums. Float16 serves while |L| stays near what unit keys give; a chunk with
@@ -163,18 +163,22 @@ __device__ __forceinline__ float largest_step(uint32_t gates, float key_square) 
 template <bool Normalize>
 __device__ __forceinline__ void store_factors(uint32_t factors, uint32_t gates, uint32_t lengths,
                                               float scale, int t) {
+  asm volatile("" : "+r"(t));         // addresses made anew: kept from before, they spill
   const uint32_t row = 2 * (t & ~1);  // bytes
-  const float k_inverse = Normalize ? load_shared<float>(lengths + row) : 1.f;
+  const float k_inverse = Normalize ? load_shared<float>(lengths + row) : 1.f,
+              beta = load_shared<float>(gates + GateLayout::kBeta + row);
   if ((t & 1) == 0) {
     const float gamma = load_shared<float>(gates + GateLayout::kGamma + row),
                 q_inverse = Normalize ? load_shared<float>(lengths + 256 + row) : 1.f;
-    store_shared(factors + row, gamma * k_inverse);
-    store_shared(factors + 256 + row, gamma * scale * q_inverse);
+    store_shared(factors + kFactorKey + row, beta * gamma * k_inverse);
+    store_shared(factors + kFactorQuery + row, gamma * scale * q_inverse);
     if (t >= 112)  // the whole last sector of 32 bytes
-      store_shared(factors + 768 - 224 + row, load_shared<float>(gates + GateLayout::kGamma + 252));
+      store_shared(factors + kFactorGammaEnd - 224 + row,
+                   load_shared<float>(gates + GateLayout::kGamma + 252));
   } else {
-    store_shared(factors + 512 + row,
+    store_shared(factors + kFactorUpdate + row,
                  load_shared<float>(gates + GateLayout::kToEnd + row) * k_inverse);
+    store_shared(factors + kFactorBeta + row, beta);
   }
 }
 
@@ -400,31 +404,35 @@ __device__ __forceinline__ uint32_t tile_lane(uint32_t tile, int l) {
   return tile + ((matrix >> 1) * 8 + rr) * LowerTile::kRow + (matrix & 1) * 16;
 }
 
-/// Block (w + m, w) of T = X diag(beta) from that of X, transposed. `at`: slice_lane of slice w.
+/// Block (w + m, w) of T from its transpose. `at`: slice_lane of slice w.
 template <typename Token>
-__device__ __forceinline__ void store_t(uint32_t at, int m, const float (&x)[2][4], RowPair beta) {
-  store_matrix_x4_trans(at + 512 * m, pack<Token>(x[0][0] * beta.x, x[0][1] * beta.x),
-                        pack<Token>(x[0][2] * beta.y, x[0][3] * beta.y),
-                        pack<Token>(x[1][0] * beta.x, x[1][1] * beta.x),
-                        pack<Token>(x[1][2] * beta.y, x[1][3] * beta.y));
+__device__ __forceinline__ void store_t(uint32_t at, int m, const float (&x)[2][4]) {
+  store_matrix_x4_trans(at + 512 * m, pack<Token>(x[0][0], x[0][1]), pack<Token>(x[0][2], x[0][3]),
+                        pack<Token>(x[1][0], x[1][1]), pack<Token>(x[1][2], x[1][3]));
+}
+/// What leaves a lane's pair of 16-bit elements of an 8x8 matrix without those on the diagonal.
+__device__ __forceinline__ uint32_t off_diagonal(int l) {
+  const int column = 2 * (l & 3), row = l >> 2;
+  return row == column ? 0xffff0000u : row == column + 1 ? 0x0000ffffu : 0xffffffffu;
 }
 
 /// One warp: block column w of X, transposed, so that accumulators are the next operands:
-/// Y_m = (X_{w+m,w})^T = -(X_{w+m,w+m} sum_k L_{w+m,w+k} Y_k^T)^T; stored as block column w of T.
+/// Y_m = (X_{w+m,w})^T = -(X_{w+m,w+m} sum_k L_{w+m,w+k} Y_k^T)^T; that of T = X - I is stored.
 /// `blocks`: tile_lane moved to block (w, w).
 template <typename Token>
-__device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, RowPair beta, int w) {
+__device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, int w, int l) {
   uint32_t y[4][4];
   load_matrix_x4_trans(blocks, y[0][0], y[0][1], y[0][2], y[0][3]);
   {
     float v[2][4];
+    const uint32_t kept = off_diagonal(l);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-      const float2 f = unpack<__half>(y[0][n]);
+      const float2 f = unpack<__half>(n % 3 == 0 ? y[0][n] & kept : y[0][n]);
       v[n >> 1][2 * (n & 1)] = f.x;
       v[n >> 1][2 * (n & 1) + 1] = f.y;
     }
-    store_t<Token>(t_at, 0, v, beta);
+    store_t<Token>(t_at, 0, v);
   }
 #pragma unroll
   for (int m = 1; m < 4; m++)
@@ -447,14 +455,14 @@ __device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, Row
 #pragma unroll
       for (int n = 0; n < 4; n++)
         y[m][n] = pack<__half>(v[n >> 1][2 * (n & 1)], v[n >> 1][2 * (n & 1) + 1]);
-      store_t<Token>(t_at, m, v, beta);
+      store_t<Token>(t_at, m, v);
     }
 }
 
 /// The same with every operand in two bfloat16 parts.
 template <typename Token>
 __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low_blocks,
-                                                   uint32_t t_at, RowPair beta, int w) {
+                                                   uint32_t t_at, int w, int l) {
   const auto product = [&](float(&d)[2][4], const uint32_t(&high)[4], const uint32_t(&low)[4],
                            uint32_t offset) {
     uint32_t bh[4], bl[4];
@@ -472,13 +480,15 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
   load_matrix_x4_trans(low_blocks, yl[0][0], yl[0][1], yl[0][2], yl[0][3]);
   {
     float v[2][4];
+    const uint32_t kept = off_diagonal(l);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-      const float2 f = unpack<__nv_bfloat16>(yh[0][n]), g = unpack<__nv_bfloat16>(yl[0][n]);
+      const float2 f = unpack<__nv_bfloat16>(n % 3 == 0 ? yh[0][n] & kept : yh[0][n]),
+                   g = unpack<__nv_bfloat16>(yl[0][n]);
       v[n >> 1][2 * (n & 1)] = f.x + g.x;
       v[n >> 1][2 * (n & 1) + 1] = f.y + g.y;
     }
-    store_t<Token>(t_at, 0, v, beta);
+    store_t<Token>(t_at, 0, v);
   }
 #pragma unroll
   for (int m = 1; m < 4; m++)
@@ -496,7 +506,7 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
         for (int n = 0; n < 4; n++)
           split_bfloat16(v[n >> 1][2 * (n & 1)], v[n >> 1][2 * (n & 1) + 1], yh[m < 3 ? m : 0][n],
                          yl[m < 3 ? m : 0][n]);
-      store_t<Token>(t_at, m, v, beta);
+      store_t<Token>(t_at, m, v);
     }
 }
 

@@ -41,6 +41,7 @@ struct ChainLayout {
   static constexpr bool kWholeSequences = false;   // work items may be pieces
   static constexpr bool kRecordsFromKeys = false;  // records are not made of the K tiles here
   static constexpr bool kMathLoads = false;        // a warpgroup of its own loads
+  static constexpr bool kRegistersToSpare = true;  // more can be made under products
   static constexpr int kUnitSlots = 1;
   static constexpr int kThreads = 128 * (MathWarpgroups + 1);
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 3, kRecordStages = 3;
@@ -48,7 +49,7 @@ struct ChainLayout {
   static constexpr uint32_t kValueBytes =
       MathWarpgroups * 8192;  // panels of this block; O in place
   // record in shared memory: four slices of [64][16], rows above each slice's first zero
-  static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17408;
+  static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17664;
   static constexpr uint32_t kKey = 0, kQuery = kKey + kKeyStages * kTileBytes,
                             kValue = kQuery + kQueryStages * kTileBytes,
                             kRecord = kValue + kValueStages * kValueBytes,

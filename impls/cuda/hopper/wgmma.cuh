@@ -62,6 +62,26 @@ __device__ __forceinline__ void hold(uint32_t (&d)[N]) {
   for (int i = 0; i < N; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
 
+/// To be called before wait(): has the compiler make `arrays` here, while the products run. It
+/// moves arithmetic through wait() down to its use otherwise, into the time when no product runs.
+/// What it cannot move it past is a branch on whose other side the values are used as well: `never`
+/// is a condition that is false, though the compiler does not see it.
+template <typename... Arrays>
+__device__ __forceinline__ void made_before_wait(bool never, const Arrays&... arrays) {
+  if (never) [[unlikely]] {
+    uint32_t to = 0;  // of shared memory: all distinct, or the stores before the last are dropped
+    const auto use = [&]<int N>(const float(&x)[N]) {
+#pragma unroll
+      for (int i = 0; i < N; i += 4, to += 16)
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x[i]), "f"(x[i + 1]),
+                     "f"(x[i + 2]), "f"(x[i + 3])
+                     : "memory");
+    };
+    (use(arrays), ...);
+    __trap();
+  }
+}
+
 // Operand lists: D = the array, B = its first index.
 #define GDN_ACC8(D, B)                                                                        \
   "+f"(D[B]), "+f"(D[B + 1]), "+f"(D[B + 2]), "+f"(D[B + 3]), "+f"(D[B + 4]), "+f"(D[B + 5]), \

@@ -34,6 +34,8 @@ template <int N>
 void hold(float (&)[N]) {}
 template <int N>
 void hold(std::uint32_t (&)[N]) {}
+template <typename... Arrays>
+void made_before_wait(bool, const Arrays&...) {}
 
 namespace detail {
 
