@@ -4,11 +4,10 @@
 // warpgroup owns 64 columns of V: S^T [64 v x 128 k] in float32 registers, whose 16-bit copy is the
 // register operand of S K^T and S Q^T. Per chunk, three drains:
 //
-//   SK = S K^T, QS = S Q^T | x = beta (V - gamma SK), V' = x + T x | O = gamma QS + P V' and
+//   SK = S K^T, QS = S Q^T | x = beta (V - gamma SK), V' = T x | O = gamma QS + P V' and
 //   S <- gamma_C S + V'^T K
 //
-// x is rounded only as an operand of T, which is strictly lower triangular: the sum starts from x
-// in float32.
+// In a chunk that forgets (fused_sm90_common.cuh) T has no diagonal, and V' = x + T x.
 //
 // One further warpgroup finds the work items and loads: K and Q; V; the records of T, P and gate
 // factors.
@@ -256,6 +255,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
           scale_values<Token>(x, xa, Factors(factors(kFactorBeta)));
         }
         const Factors key_factors(factors(kFactorKey));
+        const bool adds_to_x = forgets(load_shared<float>(F + kFactorGammaEnd));
         wgmma::made_before_wait(left < 0, x, key_factors.value);
         wgmma::wait<0>();
         wgmma::hold(nv);
@@ -273,7 +273,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
 #pragma unroll
         for (int i = 0; i < 4; i++)
           wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T) + kNextSlice * i,
-                                        true);
+                                        i > 0 || adds_to_x);
         wgmma::commit();
         const Factors update_factors(factors(kFactorUpdate));
         wgmma::made_before_wait(left < 0, update_factors.value);
@@ -378,6 +378,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         load_matrix_x4_trans(V + swizzle_128(16 * i + v_row, v_byte), xa[4 * i], xa[4 * i + 1],
                              xa[4 * i + 2], xa[4 * i + 3]);
       float x[32];
+      const bool adds_to_x = forgets(load_shared<float>(F + kFactorGammaEnd));
       const auto products_done = [&]() {
         wgmma::wait<0>();
         wgmma::hold(nv);
@@ -409,7 +410,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       wgmma::registers_ready();
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T) + kNextSlice * i, true);
+        wgmma::multiply_rs_n64<Token>(nv, xa + 4 * i, wgmma::k_major_32(T) + kNextSlice * i,
+                                      i > 0 || adds_to_x);
       wgmma::commit();
       if constexpr (Layout::kMathLoads) {
         if (leader) load_ahead.key(key);

@@ -18,12 +18,18 @@ inline constexpr int kDim = 128;   ///< Dk = Dv
 // |q_i|^-1), 64 of the update (gamma_C/gamma_i |k_i|^-1), 64 of V (beta_i), and gamma_C. The
 // inverse lengths are 1 unless the keys are normalised here.
 //
-// T = (I + L)^-1 - I: what is on the diagonal, and beta, cost no rounding.
+// T = X = (I + L)^-1, whose diagonal is 1: beta, with V, costs no rounding of T. In a chunk that
+// forgets T = X - I, and what it multiplies is added in float32.
 inline constexpr int kTriangleBytes = 5120;
 inline constexpr uint32_t kFactorKey = 0, kFactorQuery = 256, kFactorUpdate = 512,
                           kFactorBeta = 768, kFactorGammaEnd = 1024;  ///< byte offsets
 inline constexpr int kFactorBytes = 1056;                             ///< whole sectors of 32 bytes
 inline constexpr int kRecordBytes = 11392;  ///< 2 * 5120 + 1056, rounded up to 128
+/// Whether a chunk forgets: so little of what was before is left that a token's own update may go
+/// to the state unrounded. Elsewhere it is rounded once for all its uses, which makes the result
+/// that of slightly different values: with equal keys and gates near 1, where updates cancel, the
+/// state's error is else up to twice as large (fused_sm90.md).
+__device__ __forceinline__ bool forgets(float gamma_end) { return gamma_end <= 0x1p-14f; }
 /// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
 __host__ __device__ constexpr uint32_t triangle_slice(int b) {
   return 1536u * b - 256u * b * (b - 1);

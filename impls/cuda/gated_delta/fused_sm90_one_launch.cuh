@@ -4,7 +4,7 @@
 //
 //   two of math (fused_sm90_chain.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P and the factors of the record;
-//   second auxiliary: (I + L)^-1 - I -> T. Its last two warps, with few blocks or none to merge,
+//   second auxiliary: (I + L)^-1 -> T. Its last two warps, with few blocks or none to merge,
 //     also feed the block: warp 2 takes the work items, says which chunks will come and brings
 //     their gates; warp 3 scans the gates a chunk ahead of its own inverse.
 //
@@ -43,9 +43,9 @@ struct OneLaunchLayout {
   static constexpr uint32_t kValueBytes = 16384;
   static constexpr uint32_t kSlice = 2048, kP = 8192, kFactors = 16384, kRecordStage = 17664;
   static constexpr uint32_t kGateBytes = 2064;
-  // L of one chunk: LowerTile, after whose first row stands whether it is in two parts, and the
-  // diagonal blocks of four warps
-  static constexpr uint32_t kParts = 128, kDiagonal = LowerTile::kBytes,
+  // L of one chunk: LowerTile, after whose first row stands whether it is in two parts and whether
+  // the chunk forgets, and the diagonal blocks of four warps
+  static constexpr uint32_t kParts = 128, kForgets = 132, kDiagonal = LowerTile::kBytes,
                             kLowerStage = kDiagonal + 4 * LowerTile::kDiagonalBytes;
   static constexpr uint32_t kLengths = 512;  // inverse lengths [64] of K, [64] of Q
 
@@ -84,7 +84,7 @@ struct OneLaunchLayout {
   static constexpr uint32_t kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 };
-static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kParts < LowerTile::kRow &&
+static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kForgets < LowerTile::kRow &&
               OneLaunchLayout::kKeyFull % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
               OneLaunchLayout::kLowerStages == 2 &&  // kSquaresFull's parity is the stage
@@ -394,7 +394,12 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const KernelAr
               },
               [](int, const float(&)[2][4]) {});
         }
-        if (t == 0) store_shared(L + Layout::kParts, static_cast<int>(parts));
+        if (t == 0) {
+          store_shared(L + Layout::kParts, static_cast<int>(parts));
+          store_shared(
+              L + Layout::kForgets,
+              static_cast<int>(forgets(load_shared<float>(gates + GateLayout::kGamma + 252))));
+        }
       }
       mbarrier_arrive(sm + Layout::kLowerFull + 8 * lower.index);  // every lane, for its own writes
 
@@ -512,6 +517,9 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     const uint32_t T = sm + Layout::kRecord + (n % Layout::kRecordStages) * Layout::kRecordStage;
     return slice_lane(T + Layout::kSlice * w, w, l, true);
   };
+  const auto kept_of = [](uint32_t L, int l) {
+    return diagonal_kept(load_shared<int>(L + Layout::kForgets) != 0, l);
+  };
 #pragma unroll 1
   for (int chunk = 0;;) {
     // Chunks in float16. One in two parts leaves this loop: its code is not jumped over in each
@@ -529,7 +537,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
       invert_diagonal(L + own_block, diagonal(chunk, w), l);
       meet(chunk, w);
       asm volatile("" : "+r"(chunk));  // likewise
-      merge_column<Token>(tile_lane(L, l) + own_block, column_of_t(chunk, w, l), w, l);
+      merge_column<Token>(tile_lane(L, l) + own_block, column_of_t(chunk, w, l), kept_of(L, l), w);
       hand_on(chunk);
     }
     const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
@@ -538,7 +546,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     invert_diagonal_parts(L + own_block, low + own_block, diagonal(chunk, w), l);
     meet(chunk, w);
     merge_column_parts<Token>(tile_lane(L, l) + own_block, tile_lane(low, l) + own_block,
-                              column_of_t(chunk, w, l), w, l);
+                              column_of_t(chunk, w, l), kept_of(L, l), w);
     hand_on(chunk);
     chunk++;
   }

@@ -1,5 +1,5 @@
 // First kernel of fused_sm90. One warpgroup per (chunk, key head, group of value heads): K K^T and
-// Q K^T once, then for each value head the scanned gates, T = (I + L)^-1 - I and P, left in memory
+// Q K^T once, then for each value head the scanned gates, T = (I + L)^-1 and P, left in memory
 // as a record for the chain. Every chunk is independent; four blocks share a multiprocessor.
 // Further blocks order the sequences, and save the initial states of those in pieces.
 //
@@ -275,8 +275,10 @@ __global__ void __launch_bounds__(PrepareLayout::kThreads, PrepareLayout::kBlock
     __syncwarp();
     const uint32_t t_at = slice_lane(sm + Layout::kT + triangle_slice(w), w, l, true);
     const uint32_t blocks = tile_lane(lower, l) + LowerTile::block(w, w);
+    const uint32_t kept =
+        diagonal_kept(forgets(load_shared<float>(gates + GateLayout::kGamma + 252)), l);
     if (largest <= kFloat16Limit) {
-      merge_column<Token>(blocks, t_at, w, l);
+      merge_column<Token>(blocks, t_at, kept, w);
     } else {
       // high parts in `lower`, low ones in `other`, whose readers are past the barrier above
       for_lower_blocks(
@@ -288,7 +290,7 @@ __global__ void __launch_bounds__(PrepareLayout::kThreads, PrepareLayout::kBlock
       invert_diagonal_parts(lower + LowerTile::block(w, w), other + LowerTile::block(w, w),
                             diagonal, l);
       __syncthreads();
-      merge_column_parts<Token>(blocks, blocks - lower + other, t_at, w, l);
+      merge_column_parts<Token>(blocks, blocks - lower + other, t_at, kept, w);
       __syncthreads();  // `other` is the next head's L
     }
     fence_async_proxy();

@@ -1,5 +1,5 @@
 // What fused_sm90 makes of one chunk and value head before its chain: scanned gates, the unit lower
-// triangular inverse X = (I + L)^-1 with L = tril(beta K K^T Gamma, -1), of it T = X - I, and
+// triangular inverse X = (I + L)^-1 with L = tril(beta K K^T Gamma, -1), of it T, and
 // P = tril(scale Q K^T Gamma). The prepare kernel and the auxiliary warpgroups of the one-launch
 // kernel are made of these steps; a step is a warpgroup's, its warp w having block row or column w
 // of 16.
@@ -410,22 +410,24 @@ __device__ __forceinline__ void store_t(uint32_t at, int m, const float (&x)[2][
   store_matrix_x4_trans(at + 512 * m, pack<Token>(x[0][0], x[0][1]), pack<Token>(x[0][2], x[0][3]),
                         pack<Token>(x[1][0], x[1][1]), pack<Token>(x[1][2], x[1][3]));
 }
-/// What leaves a lane's pair of 16-bit elements of an 8x8 matrix without those on the diagonal.
-__device__ __forceinline__ uint32_t off_diagonal(int l) {
+/// What T keeps of a lane's pair of 16-bit elements of an 8x8 matrix on the diagonal of X.
+__device__ __forceinline__ uint32_t diagonal_kept(bool chunk_forgets, int l) {
   const int column = 2 * (l & 3), row = l >> 2;
-  return row == column ? 0xffff0000u : row == column + 1 ? 0x0000ffffu : 0xffffffffu;
+  return !chunk_forgets      ? 0xffffffffu
+         : row == column     ? 0xffff0000u
+         : row == column + 1 ? 0xffffu
+                             : 0xffffffffu;
 }
 
 /// One warp: block column w of X, transposed, so that accumulators are the next operands:
-/// Y_m = (X_{w+m,w})^T = -(X_{w+m,w+m} sum_k L_{w+m,w+k} Y_k^T)^T; that of T = X - I is stored.
-/// `blocks`: tile_lane moved to block (w, w).
+/// Y_m = (X_{w+m,w})^T = -(X_{w+m,w+m} sum_k L_{w+m,w+k} Y_k^T)^T; stored as T's.
+/// `blocks`: tile_lane moved to block (w, w); kept: diagonal_kept.
 template <typename Token>
-__device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, int w, int l) {
+__device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, uint32_t kept, int w) {
   uint32_t y[4][4];
   load_matrix_x4_trans(blocks, y[0][0], y[0][1], y[0][2], y[0][3]);
   {
     float v[2][4];
-    const uint32_t kept = off_diagonal(l);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
       const float2 f = unpack<__half>(n % 3 == 0 ? y[0][n] & kept : y[0][n]);
@@ -462,7 +464,7 @@ __device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, int
 /// The same with every operand in two bfloat16 parts.
 template <typename Token>
 __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low_blocks,
-                                                   uint32_t t_at, int w, int l) {
+                                                   uint32_t t_at, uint32_t kept, int w) {
   const auto product = [&](float(&d)[2][4], const uint32_t(&high)[4], const uint32_t(&low)[4],
                            uint32_t offset) {
     uint32_t bh[4], bl[4];
@@ -480,7 +482,6 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
   load_matrix_x4_trans(low_blocks, yl[0][0], yl[0][1], yl[0][2], yl[0][3]);
   {
     float v[2][4];
-    const uint32_t kept = off_diagonal(l);
 #pragma unroll
     for (int n = 0; n < 4; n++) {
       const float2 f = unpack<__nv_bfloat16>(n % 3 == 0 ? yh[0][n] & kept : yh[0][n]),
