@@ -218,30 +218,41 @@ TEST_P(FusedSm90, SplitsALongSequenceUnlessItMustNot) {
   }
 }
 
-// T, P and factors are made by the same steps in either form, and the chain is one: which form the
-// planner takes must not show. Ragged, with padding, in one part and in two (long keys).
+// T, P and factors are made by the same steps in every form, and the chain is one: which form the
+// planner takes must not show. Ragged, with padding, in one part and in two (long keys); and shapes
+// for which cuda/fused_sm90_invariant takes each of its two other forms.
 TEST_P(FusedSm90, EveryWholeFormGivesTheSameBits) {
   if (!implementation().description().batch_invariant) GTEST_SKIP() << "may split sequences";
-  const Implementation& other = find_implementation(
-      Operation::gated_delta, implementation().description().name == "cuda/fused_sm90_one_launch"
-                                  ? "cuda/fused_sm90_invariant"
-                                  : "cuda/fused_sm90_one_launch");
-  for (const char* options : {"gates=mid", "gates=reset,norm=1,keys=unnormalised",
-                              "gates=strong,keys=unnormalised,layout=vk"}) {
-    const Case inputs = generate_case(
-        Problem::parse("gated_delta:heads=2/4,dim=128,dtype=bf16,h0=normal,slots=padding,"
-                       "seq=100+1+0+257+64," +
-                       std::string(options)));
+  if (implementation().description().name == "cuda/fused_sm90_one_launch")
+    GTEST_SKIP() << "cuda/fused_sm90_invariant is compared with it";
+  const Implementation& one_launch =
+      find_implementation(Operation::gated_delta, "cuda/fused_sm90_one_launch");
+  std::string choices;
+  const auto compare_forms = [&](const std::string& problem) {
+    const Case inputs =
+        generate_case(Problem::parse("gated_delta:dim=128,dtype=bf16,h0=normal," + problem));
+    DeviceCase on_device(inputs, device());
     const auto outputs_of = [&](const Implementation& form) {
-      DeviceCase on_device(inputs, device());
+      const auto plan = form.plan(inputs.problem, on_device.arguments(), device());
+      choices += plan->info().choice + "\n";
       on_device.reset_async();
-      form.plan(inputs.problem, on_device.arguments(), device())->run();
+      plan->run();
       return on_device.download();
     };
-    const Outputs one = outputs_of(implementation()), two = outputs_of(other);
+    const Outputs one = outputs_of(implementation()), two = outputs_of(one_launch);
     EXPECT_TRUE(same_bits(one.output, two.output)) << inputs.problem.to_string();
     EXPECT_TRUE(same_bits(one.state_pool, two.state_pool)) << inputs.problem.to_string();
-  }
+  };
+  for (const char* options : {"gates=mid", "gates=reset,norm=1,keys=unnormalised",
+                              "gates=strong,keys=unnormalised,layout=vk"})
+    compare_forms("heads=2/4,slots=padding,seq=100+1+0+257+64," + std::string(options));
+  const bool few = device().info().multiprocessors < 32;
+  for (const char* shape : {few ? "heads=1/2,seq=100+70" : "heads=16/64,seq=2048",
+                            few ? "heads=2/4,seq=100+70+64" : "heads=16/48,seq=2x4096"})
+    for (const char* gates : {",gates=mid", ",gates=strong"})
+      compare_forms(shape + std::string(gates));
+  EXPECT_NE(choices.find("v_split=1"), std::string::npos) << choices;
+  EXPECT_NE(choices.find("v_split=2"), std::string::npos) << choices;
 }
 
 // The one-launch form's work counter is back at its start after every run, however many items were

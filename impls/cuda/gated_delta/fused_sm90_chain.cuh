@@ -61,17 +61,17 @@ __device__ __forceinline__ void scale_values(float (&x)[32], const uint32_t (&v)
     x[4 * j + 3] = f.y * v1.y;
   }
 }
-/// d = x - factors d.
+/// d = x - factors d; said as one operation, so that it is the same one in every kernel.
 template <typename AnyFactors>
 __device__ __forceinline__ void subtract_from(const float (&x)[32], float (&d)[32],
                                               const AnyFactors& factors) {
 #pragma unroll
   for (int j = 0; j < 8; j++) {
     const float2 f = factors[j];
-    d[4 * j] = x[4 * j] - f.x * d[4 * j];
-    d[4 * j + 1] = x[4 * j + 1] - f.y * d[4 * j + 1];
-    d[4 * j + 2] = x[4 * j + 2] - f.x * d[4 * j + 2];
-    d[4 * j + 3] = x[4 * j + 3] - f.y * d[4 * j + 3];
+    d[4 * j] = fmaf(-f.x, d[4 * j], x[4 * j]);
+    d[4 * j + 1] = fmaf(-f.y, d[4 * j + 1], x[4 * j + 1]);
+    d[4 * j + 2] = fmaf(-f.x, d[4 * j + 2], x[4 * j + 2]);
+    d[4 * j + 3] = fmaf(-f.y, d[4 * j + 3], x[4 * j + 3]);
   }
 }
 /// d = factors d.
