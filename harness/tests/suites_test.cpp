@@ -42,6 +42,19 @@ TEST(Suites, HoldNoProblemTwiceAndSayWhatEachProtects) {
   }
 }
 
+// `verify --suite S --op O` has something to verify, whatever they are.
+TEST(Suites, HaveProblemsOfEveryOperation) {
+  for (const std::string& name : suite_names()) {
+    std::set<Operation> operations;
+    for (const SuiteProblem& entry : find_suite(name).problems)
+      operations.insert(entry.problem.operation);
+    for (const Operation operation :
+         {Operation::gated_delta, Operation::causal_conv1d, Operation::gated_delta_layer}) {
+      EXPECT_EQ(operations.count(operation), 1u) << name << ": " << to_string(operation);
+    }
+  }
+}
+
 TEST(Suites, FullHoldsTheCasesOfEveryPeer) {
   const Suite full = find_suite("full");
   for (const char* peer :

@@ -341,6 +341,14 @@ TEST_P(FusedSm90, RoundsNoMoreThanItMust) {
   }
 }
 
+// Where updates cancel, every use of a token's own update has the same rounding. Were it added
+// unrounded in chunks that do not forget, each of these states would be beyond its limit.
+TEST_P(FusedSm90, EqualKeysCancel) {
+  for (const char* options : {"gates=near_one,betas=one", "gates=mid,betas=mixture"})
+    expect_all_agree(
+        {"gated_delta:heads=1/2,dim=128,seq=300,dtype=bf16,keys=equal," + std::string(options)});
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, FusedSm90,
     testing::Values(&find_implementation(Operation::gated_delta, "cuda/fused_sm90"),
