@@ -220,7 +220,8 @@ TEST_P(FusedSm90, SplitsALongSequenceUnlessItMustNot) {
 
 // T, P and factors are made by the same steps in every form, and the chain is one: which form the
 // planner takes must not show. Ragged, with padding, in one part and in two (long keys); and shapes
-// for which cuda/fused_sm90_invariant takes each of its two other forms.
+// for which cuda/fused_sm90_invariant takes each of its two other forms, on a card large ones: one
+// float32 rounding of V - S k more or less shows in one of some hundred thousand 16-bit V'.
 TEST_P(FusedSm90, EveryWholeFormGivesTheSameBits) {
   if (!implementation().description().batch_invariant) GTEST_SKIP() << "may split sequences";
   if (implementation().description().name == "cuda/fused_sm90_one_launch")
