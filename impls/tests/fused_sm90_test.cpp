@@ -161,32 +161,55 @@ TEST_P(FusedSm90, LongWholeSequencesInTheOrderOfArrival) {
 // Which pieces begin early by themselves, which from states made before: heads and stretches that
 // forget at once, that take some chunks, and that never do, beside each other. Every piece near,
 // some far, all far, then near again, by one plan. Initial states of two sizes: a large one shows
-// what is left of it, and hides small faults of the outputs after it.
+// what is left of it, and hides small faults of the outputs after it. Shapes for which one launch
+// of the chain serves all gates, and such with two: for far gates pieces of which the first run
+// beside the pieces kernel, by halves of V and not, or sequences whole.
 TEST_P(FusedSm90, NearAndFarPieces) {
   constexpr float kAtOnce = -1.f, kSlowly = -0.09f, kNever = 0.f;  // log_decay of a token
   struct Gates {
     const char* name;
-    float head[2];  // log_decay, but of the tokens from `begin` to `end`:
-    std::int64_t begin, end;
+    float head[2];      // log_decay of even and odd heads, but in the stretch:
+    double begin, end;  // parts of all tokens
     float stretch;
+    bool of_large_problems;
   };
-  const Gates all_near{"all near", {kAtOnce, kSlowly}, 0, 0, 0.f};
-  for (const char* sequences : {"2500,h0=normal", "700+1800,h0=normal", "700+1800,h0=large"}) {
-    Case inputs = generate_case(Problem::parse(
-        "gated_delta:heads=1/2,dim=128,dtype=bf16,gates=none,seq=" + std::string(sequences)));
+  const Gates all_near{"all near", {kAtOnce, kSlowly}, 0, 0, 0.f, true};
+  const Gates every_gates[] = {all_near,
+                               {"one head far", {kSlowly, kNever}, 0, 0, 0.f, false},
+                               {"far at the end", {kAtOnce, kSlowly}, 0.6, 1, kNever, true},
+                               {"far at the beginning", {kAtOnce, kSlowly}, 0, 0.48, kNever, false},
+                               {"all far", {kNever, kNever}, 0, 0, 0.f, true},
+                               all_near};
+  const bool few = device().info().multiprocessors < 32;
+  std::string choices;
+  for (const std::string& shape : {
+           std::string("heads=1/2,seq=2500,h0=normal"),
+           std::string("heads=1/2,seq=700+1800,h0=normal"),
+           std::string("heads=1/2,seq=700+1800,h0=large"),
+           std::string(few ? "heads=1/2,seq=2500+2500" : "heads=8/32,seq=4096") + ",h0=normal",
+           std::string(few ? "heads=1/5,seq=4x1500" : "heads=16/48,seq=4x2048") + ",h0=normal",
+           std::string(few ? "heads=1/6,seq=6000" : "heads=16/48,seq=8192") + ",h0=normal",
+       }) {
+    Case inputs =
+        generate_case(Problem::parse("gated_delta:dim=128,dtype=bf16,gates=none," + shape));
+    if (inputs.problem.num_value_heads > 2 && implementation().description().batch_invariant)
+      continue;  // never in pieces
     DeviceCase on_device(inputs, device());
     const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
     const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
-    for (const Gates& gates : {all_near, Gates{"one head far", {kSlowly, kNever}, 0, 0, 0.f},
-                               Gates{"far at the end", {kAtOnce, kSlowly}, 1500, 2500, kNever},
-                               Gates{"far at the beginning", {kAtOnce, kSlowly}, 0, 1200, kNever},
-                               Gates{"all far", {kNever, kNever}, 0, 0, 0.f}, all_near}) {
+    choices += plan->info().choice + "\n";
+    const std::int64_t tokens = inputs.problem.total_tokens(),
+                       heads = inputs.problem.num_value_heads;
+    for (const Gates& gates : every_gates) {
+      if (heads > 2 && !gates.of_large_problems) continue;
       SCOPED_TRACE(inputs.problem.to_string() + ", " + gates.name + "; " + plan->info().choice);
       std::vector<float>& log_decay = inputs.gate.values;
-      for (std::int64_t token = 0; token < 2500; ++token)
-        for (int head = 0; head < 2; ++head)
-          log_decay[static_cast<std::size_t>(2 * token + head)] =
-              token >= gates.begin && token < gates.end ? gates.stretch : gates.head[head];
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        const double part = static_cast<double>(token) / static_cast<double>(tokens);
+        for (std::int64_t head = 0; head < heads; ++head)
+          log_decay[static_cast<std::size_t>(token * heads + head)] =
+              part >= gates.begin && part < gates.end ? gates.stretch : gates.head[head % 2];
+      }
       on_device.reset_async();
       device().upload(
           const_cast<void*>(static_cast<const void*>(std::get<LogDecay>(arguments.gate).values)),
@@ -194,6 +217,10 @@ TEST_P(FusedSm90, NearAndFarPieces) {
       plan->run();
       expect_outputs_agree(inputs, on_device.download());
     }
+  }
+  if (implementation().description().batch_invariant) return;
+  for (const char* kind : {"far_v_split=2", "far_v_split=1", "firsts_beside=1", "far_pieces=0"}) {
+    EXPECT_NE(choices.find(kind), std::string::npos) << kind << ":\n" << choices;
   }
 }
 
@@ -298,10 +325,10 @@ TEST_P(FusedSm90, NanInTheNextSequenceStaysThere) {
 
 // Lengths are read on the device at each run: a captured graph serves others of the same total.
 TEST_P(FusedSm90, AGraphServesOtherLengths) {
-  for (const char* lengths : {"300+0+65+35", "2000+100+200+100"}) {
-    const Case planned = generate_case(
-        Problem::parse("gated_delta:heads=1/2,dim=128,dtype=bf16,gates=weak,h0=normal,seq=" +
-                       std::string(lengths)));
+  for (const char* options : {"gates=weak,seq=300+0+65+35", "gates=weak,seq=2000+100+200+100",
+                              "gates=weak,seq=2500+2400+60+40", "gates=none,seq=2500+2400+60+40"}) {
+    const Case planned = generate_case(Problem::parse(
+        "gated_delta:heads=1/2,dim=128,dtype=bf16,h0=normal," + std::string(options)));
     DeviceCase on_device(planned, device());
     const std::unique_ptr<Plan> plan =
         implementation().plan(planned.problem, on_device.arguments(), device());
@@ -318,7 +345,8 @@ TEST_P(FusedSm90, AGraphServesOtherLengths) {
     replay();
     const Outputs outputs = on_device.download();
     const auto report = reference::compare(other, reference::evaluate<double>(other), outputs);
-    EXPECT_EQ(reference::first_violation(report, report.limits), "") << lengths;
+    EXPECT_EQ(reference::first_violation(report, report.limits), "")
+        << options << "; " << plan->info().choice;
   }
 }
 

@@ -6,9 +6,11 @@
 // parallel; the chain (fused_sm90_chain.cuh) walks the chunks of each sequence and value head with
 // the state in registers. Where there are few sequences and heads, a launch between them makes what
 // the chain needs to start at several places of a sequence at once, unless the chain can make that
-// itself (fused_sm90_units.cuh). Or one launch, in whose blocks the chain has those operands made
-// beside it (fused_sm90_one_launch.cuh): no records in memory. Gates in any encoding, l2
-// normalisation of q and k, lengths and slots are read where they are used: no further pass.
+// itself; the chain may then be launched twice, for gates that forget and for others, of which
+// those of the run choose one on the device (fused_sm90_units.cuh). Or one launch, in whose blocks
+// the chain has those operands made beside it (fused_sm90_one_launch.cuh): no records in memory.
+// Gates in any encoding, l2 normalisation of q and k, lengths and slots are read where they are
+// used: no further pass.
 //
 // Bound by: the chain's dependent matrix groups where there are few heads, the tensor cores at the
 // clock they hold under load and the traffic of the records where there are many. Figures, with how
@@ -81,6 +83,11 @@ constexpr double kHalfCombine = 2.0;
 constexpr int kOrdinaryForget = 7;     // chunks that ordinary gates take to forget,
 constexpr int kStrongForget = 1;       // strong ones,
 constexpr int kNeverForget = 1 << 20;  // none
+constexpr double kFirstStart = 3.0;  // of a first piece beside the pieces kernel: two kernels start
+constexpr double kHandOn = 1.5;      // its state, to the others
+constexpr double kSecondChain = 2.0;  // that leaves at once
+constexpr double kDecision = 3.0;     // of sequences whole: the pieces kernel only looks at gates
+constexpr double kWorthwhile = 0.97;  // these figures are no better than that
 constexpr double kOneLaunchChunk = 2.65;
 constexpr double kOneLaunchUnit = 3.0;   // a work item besides
 constexpr double kOneLaunchStart = 9.0;  // the kernel
@@ -94,35 +101,60 @@ constexpr std::int64_t kMostPieceHeads = 576;
 
 constexpr std::int64_t kCounterBytes = 16;  // the one-launch form's whole workspace
 
-struct Choice {
-  bool one_launch = false;   ///< no records; nothing of the rest applies
+/// How the chain is divided.
+struct ChainChoice {
   int halves = 1;            ///< blocks that share one head's V
   int chunks_per_piece = 0;  ///< 0: sequences whole
-  int heads_per_block = 1;
+  bool first_pieces_beside = false;
+  bool operator==(const ChainChoice&) const = default;
 };
 
-/// Time until blocks that take work items in order have done them: `times` of `copies` items each.
+struct Choice {
+  bool one_launch = false;  ///< no records; nothing of the rest applies
+  ChainChoice near;         ///< where all its pieces are near: a bound on their transitions
+  ChainChoice far;          ///< where they are not: the same, or a launch of its own
+  int heads_per_block = 1;
+  bool two_chains() const { return !(near == far); }
+};
+
+/// Blocks that take work items in order, each as it has done its last.
+class Schedule {
+ public:
+  explicit Schedule(int multiprocessors)
+      : busy_until_(std::greater<>(), std::vector<double>(multiprocessors, 0.0)) {}
+  /// `copies` items that take `time` and cannot begin before `ready`. Returns the last one's end.
+  double add(double time, std::int64_t copies, double ready = 0) {
+    double last = 0;
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      const double end = std::max(busy_until_.top(), ready) + time;
+      busy_until_.pop();
+      busy_until_.push(end);
+      last = std::max(last, end);
+    }
+    end_ = std::max(end_, last);
+    return last;
+  }
+  double end() const { return end_; }
+
+ private:
+  std::priority_queue<double, std::vector<double>, std::greater<>> busy_until_;
+  double end_ = 0;
+};
+
+/// Time until blocks have done `times` of `copies` items each.
 double makespan(const std::vector<double>& times, std::int64_t copies, int multiprocessors) {
   const double total =
       std::accumulate(times.begin(), times.end(), 0.0) * static_cast<double>(copies);
   const double longest = times.empty() ? 0 : *std::max_element(times.begin(), times.end());
   if (static_cast<std::int64_t>(times.size()) * copies > 8192)  // many waves: the average will do
     return std::max(longest, total / multiprocessors);
-  std::priority_queue<double, std::vector<double>, std::greater<>> busy_until;
-  for (int i = 0; i < multiprocessors; ++i) busy_until.push(0);
-  double last = 0;
-  for (const double time : times)
-    for (std::int64_t copy = 0; copy < copies; ++copy) {
-      const double end = busy_until.top() + time;
-      busy_until.pop();
-      busy_until.push(end);
-      last = std::max(last, end);
-    }
-  return last;
+  Schedule schedule(multiprocessors);
+  for (const double time : times) schedule.add(time, copies);
+  return schedule.end();
 }
 
 /// Expected time after the prepare kernel where gates forget within `forget` chunks.
-double expected_time(const Problem& problem, const Choice& choice, int forget,
+double expected_time(const Problem& problem, const ChainChoice& choice, int forget,
                      int multiprocessors) {
   const std::int64_t piece = choice.chunks_per_piece, heads = problem.num_value_heads;
   std::vector<std::int64_t> lengths = problem.sequences.lengths;
@@ -143,6 +175,32 @@ double expected_time(const Problem& problem, const Choice& choice, int forget,
   const double chunk_time = std::max(choice.halves == 1 ? kWholeChunk : kHalfChunk,
                                      running * bytes / kBytesPerMicrosecond);
   const bool uses_pieces = std::min<std::int64_t>(forget, most_before) > kOwnChunks;
+  const double combine = choice.halves == 1 ? kWholeCombine : kHalfCombine;
+  if (choice.first_pieces_beside) {  // gates that never forget
+    Schedule schedule(multiprocessors);
+    const double run = kPieceStart + static_cast<double>(piece) * kPieceChunk;
+    for (const std::int64_t length : lengths) {
+      const std::int64_t chunks = (length + kChunk - 1) / kChunk;
+      for (std::int64_t begin = piece; begin + piece < chunks; begin += piece)
+        schedule.add(run, 2 * heads);
+    }
+    const double pieces_end = schedule.end();
+    std::vector<double> first_end;
+    for (const std::int64_t length : lengths)
+      first_end.push_back(schedule.add(
+          kFirstStart + kUnitStart +
+              static_cast<double>(std::min(piece, (length + kChunk - 1) / kChunk)) * chunk_time,
+          heads * choice.halves));
+    for (std::size_t n = 0; n < lengths.size(); ++n) {
+      const std::int64_t chunks = (lengths[n] + kChunk - 1) / kChunk;
+      for (std::int64_t begin = piece; begin < chunks; begin += piece)
+        schedule.add(kUnitStart + static_cast<double>(begin / piece - 1) * combine +
+                         static_cast<double>(std::min(piece, chunks - begin)) * chunk_time,
+                     heads * choice.halves,
+                     std::max(pieces_end + kKernelStart, first_end[n] + kHandOn));
+    }
+    return schedule.end() + kKernelStart;
+  }
   std::vector<double> chain, pieces;
   for (const std::int64_t length : lengths) {
     const std::int64_t chunks = (length + kChunk - 1) / kChunk;
@@ -154,8 +212,7 @@ double expected_time(const Problem& problem, const Choice& choice, int forget,
       if (own <= (uses_pieces ? kOwnChunksBesideOthers : kOwnChunks)) {
         time += static_cast<double>(own) * chunk_time;
       } else {
-        time +=
-            static_cast<double>(transitions) * (choice.halves == 1 ? kWholeCombine : kHalfCombine);
+        time += static_cast<double>(transitions) * combine;
       }
       chain.push_back(time + static_cast<double>(std::min(each, chunks - begin)) * chunk_time);
       if (begin > 0 && forget > each) ++transitions;
@@ -193,7 +250,7 @@ double prepare_time(const Problem& problem, const Choice& choice, int heads_per_
                      blocks = chunks * problem.num_key_heads *
                               ((group + heads_per_block - 1) / heads_per_block),
                      at_once = prepare_blocks_at_once(multiprocessors),
-                     saving = choice.chunks_per_piece > 0 ? saving_blocks(problem) : 0;
+                     saving = choice.near.chunks_per_piece > 0 ? saving_blocks(problem) : 0;
   const double block_time = kPrepareBlock + kPrepareHead * heads_per_block;
   if (blocks <= at_once)
     return kPrepareStart + block_time + (blocks + saving > at_once ? kPrepareSaving : 0);
@@ -247,20 +304,47 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
     return best;
   }
   const bool allow_pieces = kind == FusedSm90Kind::planned;
-  double best_time = 0;
+  // By the mean over three kinds of gates: one choice for all of them, or two, one of the gates
+  // that forget and one of those that do not.
+  constexpr double kNone = 1e30;
+  double best_time = kNone, near_time = kNone, far_time = kNone;
+  ChainChoice near, far;
   for (const int chunks : allow_pieces ? piece_lengths(problem) : std::vector<int>{0}) {
     for (const int halves : {1, 2}) {
-      Choice choice;
+      ChainChoice choice;
       choice.halves = halves;
       choice.chunks_per_piece = chunks;
-      double time = 0;  // the mean of three kinds of gates
-      for (const int forget : {kNeverForget, kOrdinaryForget, kStrongForget})
-        time += expected_time(problem, choice, forget, multiprocessors) / 3;
-      if (best_time == 0 || time < best_time) {
-        best = choice;
-        best_time = time;
+      const auto time_of = [&](int forget) {
+        return expected_time(problem, choice, forget, multiprocessors) / 3;
+      };
+      const double forgetting = time_of(kOrdinaryForget) + time_of(kStrongForget);
+      double never = time_of(kNeverForget);
+      if (never + forgetting < best_time) {
+        best_time = never + forgetting;
+        best.near = best.far = choice;
+      }
+      if (chunks > 0 && forgetting < near_time) {
+        near_time = forgetting;
+        near = choice;
+      }
+      if (never < far_time) {
+        far_time = never;
+        far = choice;
+      }
+      choice.first_pieces_beside = chunks > 0 && problem.sequences.longest() > chunks * kChunk;
+      never = choice.first_pieces_beside ? time_of(kNeverForget) : kNone;
+      if (never < far_time) {
+        far_time = never;
+        far = choice;
       }
     }
+  }
+  const double two_time =
+      near_time + far_time + kSecondChain + (far.chunks_per_piece == 0 ? kDecision / 3 : 0);
+  if (two_time < kWorthwhile * best_time) {
+    best_time = two_time;
+    best.near = near;
+    best.far = far;
   }
   // K K^T and Q K^T are shared by the heads of a prepare block, which take their time one after the
   // other: as many as leave room for four blocks, fewer where all blocks run at once
@@ -274,14 +358,23 @@ Choice choose(const Problem& problem, int multiprocessors, FusedSm90Kind kind) {
   return best;
 }
 
-struct Launch : OneLaunch {
-  CUtensorMap pieces_value;
-  unsigned int prepare_blocks = 0;
-  unsigned int pieces_blocks = 0;  ///< 0: no pieces
+/// One launch of the chain, or that of the pieces kernel.
+struct ChainLaunch {
+  KernelArguments arguments;
+  CUtensorMap value;
+  int halves = 1;
+  unsigned int blocks = 0;  ///< 0: not launched
+};
 
-  /// The chain or the pieces kernel, started as the kernel before it drains.
+struct Launch {
+  KernelArguments arguments;  ///< of the prepare kernel
+  CUtensorMap query, key, output;
+  unsigned int prepare_blocks = 0;
+  ChainLaunch pieces, near, far;
+
+  /// Started as the kernel before it drains.
   template <typename Token, int MathWarpgroups, bool Pieces>
-  void enqueue_chain(cudaStream_t stream) const {
+  void enqueue_chain(const ChainLaunch& chain, cudaStream_t stream) const {
     using Layout = ChainLayout<MathWarpgroups>;
     const auto kernel = chain_kernel<Token, MathWarpgroups, Pieces>;
     allow_shared_memory(kernel, Layout::kBytes);
@@ -289,17 +382,17 @@ struct Launch : OneLaunch {
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = Pieces ? pieces_blocks : blocks;
+    config.gridDim = chain.blocks;
     config.blockDim = Layout::kThreads;
     config.dynamicSmemBytes = Layout::kBytes;
     config.stream = stream;
     config.attrs = &overlap;
     config.numAttrs = 1;
-    GDN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, query, key, Pieces ? pieces_value : value,
-                                      output, arguments));
+    GDN_CUDA_CHECK(
+        cudaLaunchKernelEx(&config, kernel, query, key, chain.value, output, chain.arguments));
   }
 
-  template <typename Token, int MathWarpgroups>
+  template <typename Token>
   void enqueue(cudaStream_t stream) const {
     const std::size_t prepare_bytes = PrepareLayout::bytes(arguments.heads_per_block);
     allow_shared_memory(prepare_kernel<Token>, prepare_bytes);
@@ -307,28 +400,37 @@ struct Launch : OneLaunch {
                                         cudaFuncAttributePreferredSharedMemoryCarveout, 100));
     launch_kernel(prepare_kernel<Token>, prepare_blocks, PrepareLayout::kThreads, prepare_bytes,
                   stream, query, key, arguments);
-    if (pieces_blocks > 0) enqueue_chain<Token, 2, true>(stream);
-    enqueue_chain<Token, MathWarpgroups, false>(stream);
+    if (pieces.blocks > 0) enqueue_chain<Token, 2, true>(pieces, stream);
+    for (const ChainLaunch* chain : {&near, &far}) {
+      if (chain->blocks == 0) continue;
+      chain->halves == 1 ? enqueue_chain<Token, 2, false>(*chain, stream)
+                         : enqueue_chain<Token, 1, false>(*chain, stream);
+    }
   }
 };
 
 /// Device memory of a plan, in the order of its allocation.
 struct Workspace {
-  std::int64_t records = 0, order = 0, bounds = 0, flags = 0, states = 0, transitions = 0;
-  std::int64_t total() const { return records + order + bounds + flags + states + transitions; }
+  std::int64_t records = 0, order = 0, bounds = 0, flags = 0, states = 0, saved = 0,
+               transitions = 0;
+  std::int64_t total() const {
+    return records + order + bounds + flags + states + saved + transitions;
+  }
 };
 
-/// `piece_heads`: piece slots times value heads, 0 without pieces.
-Workspace workspace_of(const Problem& problem, std::int64_t piece_heads) {
+/// `in_pieces`: sequences are split. `piece_heads`: slots of far pieces times value heads.
+Workspace workspace_of(const Problem& problem, bool in_pieces, std::int64_t piece_heads) {
   Workspace bytes;
+  const std::int64_t heads = problem.num_sequences() * problem.num_value_heads;
   const std::int64_t chunk_heads =
       chunk_slots(problem.total_tokens(), problem.num_sequences()) * problem.num_value_heads;
   bytes.records = chunk_heads * kRecordBytes;
   bytes.order = (problem.num_sequences() + 2) * 4;
-  if (piece_heads > 0) {
+  if (in_pieces) {
     bytes.bounds = chunk_heads * 4;
-    bytes.flags = (piece_heads + 1) * 4;
+    bytes.flags = (1 + 2 * heads + piece_heads) * 4;
     bytes.states = piece_heads * kDim * kDim * 4;
+    bytes.saved = problem.initial_state == InitialState::absent ? 0 : heads * kDim * kDim * 4;
     bytes.transitions = piece_heads * kTransitionBytes;
   }
   return bytes;
@@ -389,7 +491,7 @@ class FusedSm90 final : public Implementation {
     if (kind_ == FusedSm90Kind::one_launch) return kCounterBytes;
     const bool pieces = kind_ == FusedSm90Kind::planned &&
                         problem.num_sequences() * problem.num_value_heads <= kMostPieceHeads;
-    return workspace_of(problem, pieces ? kMostPieceHeads : 0).total();
+    return workspace_of(problem, pieces, pieces ? kMostPieceHeads : 0).total();
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -410,93 +512,139 @@ class FusedSm90 final : public Implementation {
     const Choice choice = choose(problem, multiprocessors, kind_);
     const std::int64_t tokens = problem.total_tokens(), sequences = problem.num_sequences(),
                        heads = problem.num_value_heads;
-    const std::int64_t piece_heads =
-        choice.one_launch || choice.chunks_per_piece == 0
-            ? 0
-            : piece_slots(tokens, sequences, choice.chunks_per_piece) * heads;
-    const std::int64_t units = (piece_heads == 0 ? sequences * heads : piece_heads) *
-                               (choice.one_launch ? 1 : choice.halves);
-
-    Launch launch;
-    KernelArguments& a = launch.arguments;
-    a.p = params;
-    a.heads_per_block = choice.heads_per_block;
-    a.chunks_per_piece = choice.chunks_per_piece;
-    a.units = static_cast<int>(grid_blocks(units, description_.name));
-    launch.blocks = static_cast<unsigned int>(std::min<std::int64_t>(units, multiprocessors));
-    a.items_by_arrival = (choice.chunks_per_piece > 0 ? choice.chunks_per_piece
-                                                      : tokens / kChunk / sequences) >= kLongItem;
-    a.piece_units = static_cast<int>(2 * piece_heads);
-    if (piece_heads > 0 && params.pool.read)
-      a.saved_quarters = static_cast<int>(saving_blocks(problem));
     const DType dtype = problem.token_dtype;
+    KernelArguments a;
+    a.p = params;
     const auto value_map = [&](int panels) {
       return token_map(params.value, tokens, params.value_token_stride, params.num_value_heads,
                        panels, dtype, "v");
     };
-    launch.query = token_map(params.query, tokens, params.query_token_stride, params.num_key_heads,
-                             2, dtype, "q");
-    launch.key =
-        token_map(params.key, tokens, params.key_token_stride, params.num_key_heads, 2, dtype, "k");
-    launch.value = value_map(choice.halves == 1 && !choice.one_launch ? 2 : 1);
-    launch.pieces_value = value_map(2);
-    launch.output =
-        token_map(params.output, tokens, heads * kDim, params.num_value_heads, 1, dtype, "output");
+    const CUtensorMap query = token_map(params.query, tokens, params.query_token_stride,
+                                        params.num_key_heads, 2, dtype, "q"),
+                      key = token_map(params.key, tokens, params.key_token_stride,
+                                      params.num_key_heads, 2, dtype, "k"),
+                      output = token_map(params.output, tokens, heads * kDim,
+                                         params.num_value_heads, 1, dtype, "output");
     std::vector<DeviceBuffer> workspaces;
     const auto allocate = [&](std::int64_t bytes) {
       if (bytes == 0) return static_cast<void*>(nullptr);
       workspaces.push_back(device.allocate(bytes));
       return workspaces.back().data();
     };
+    /// Blocks of a launch of this many work items.
+    const auto blocks_of = [&](std::int64_t units) {
+      return static_cast<unsigned int>(std::min<std::int64_t>(units, multiprocessors));
+    };
     if (choice.one_launch) {
+      a.units = static_cast<int>(grid_blocks(sequences * heads, description_.name));
       a.next_unit = static_cast<int*>(allocate(kCounterBytes));
+      const OneLaunch one{a, query, key, value_map(1), output, blocks_of(a.units)};
       info.launches = 1;
-      info.choice = "one_launch blocks=" + std::to_string(launch.blocks);
+      info.choice = "one_launch blocks=" + std::to_string(one.blocks);
       auto plan = std::make_unique<LaunchPlan>(
           device, info, std::move(workspaces),
-          [one = static_cast<const OneLaunch&>(launch), dtype](cudaStream_t stream) {
-            enqueue_one_launch(one, dtype, stream);
-          });
+          [one, dtype](cudaStream_t stream) { enqueue_one_launch(one, dtype, stream); });
       device.fill_async(a.next_unit, 0, kCounterBytes);  // every run leaves it at 0
       return plan;
     }
-    const Workspace bytes = workspace_of(problem, piece_heads);
+    const auto piece_heads_of = [&](const ChainChoice& chain) {
+      return chain.chunks_per_piece == 0
+                 ? 0
+                 : piece_slots(tokens, sequences, chain.chunks_per_piece) * heads;
+    };
+    const bool in_pieces = choice.near.chunks_per_piece > 0;
+    const std::int64_t far_heads = piece_heads_of(choice.far);
+    const Workspace bytes = workspace_of(problem, in_pieces, far_heads);
     a.records = static_cast<std::uint8_t*>(allocate(bytes.records));
     a.order = static_cast<int*>(allocate(bytes.order));
     a.next_unit = a.order + sequences;
     a.transition_bound = static_cast<float*>(allocate(bytes.bounds));
-    a.uses_pieces = static_cast<int*>(allocate(bytes.flags));
-    a.needs_transition = a.uses_pieces + 1;
+    if (in_pieces) {
+      a.decision = static_cast<int*>(allocate(bytes.flags));
+      a.first_state_ready = a.decision + 1;
+      a.needs_transition = a.first_state_ready + 2 * sequences * heads;
+    }
     a.piece_states = static_cast<float*>(allocate(bytes.states));
+    a.saved_states = static_cast<float*>(allocate(bytes.saved));
     a.transitions = static_cast<std::uint8_t*>(allocate(bytes.transitions));
 
+    Launch launch;
+    launch.query = query;
+    launch.key = key;
+    launch.output = output;
+    launch.arguments = a;
+    launch.arguments.heads_per_block = choice.heads_per_block;
+    if (in_pieces && params.pool.read) {
+      launch.arguments.saved_quarters = static_cast<int>(saving_blocks(problem));
+      launch.arguments.saved_chunks =
+          choice.far.chunks_per_piece == 0
+              ? choice.near.chunks_per_piece
+              : std::min(choice.near.chunks_per_piece, choice.far.chunks_per_piece);
+    }
     const std::int64_t group = problem.value_heads_per_key_head(),
                        blocks_per_chunk =
                            problem.num_key_heads *
                            ((group + choice.heads_per_block - 1) / choice.heads_per_block);
-    launch.prepare_blocks =
-        grid_blocks((sequences + PrepareLayout::kThreads - 1) / PrepareLayout::kThreads +
-                        a.saved_quarters + chunk_slots(tokens, sequences) * blocks_per_chunk,
-                    description_.name);
-    a.prefetch_chunks = static_cast<int>(
+    launch.prepare_blocks = grid_blocks(
+        (sequences + PrepareLayout::kThreads - 1) / PrepareLayout::kThreads +
+            launch.arguments.saved_quarters + chunk_slots(tokens, sequences) * blocks_per_chunk,
+        description_.name);
+    launch.arguments.prefetch_chunks = static_cast<int>(
         (prepare_blocks_at_once(multiprocessors) + blocks_per_chunk - 1) / blocks_per_chunk);
-    launch.pieces_blocks =
-        static_cast<unsigned int>(std::min<std::int64_t>(a.piece_units, multiprocessors));
 
-    info.launches = launch.pieces_blocks > 0 ? 3 : 2;
-    info.choice = "v_split=" + std::to_string(choice.halves) +
-                  " piece_chunks=" + std::to_string(choice.chunks_per_piece) +
-                  " prepare_heads=" + std::to_string(choice.heads_per_block) +
-                  " blocks=" + std::to_string(launch.blocks);
+    const auto chain_of = [&](const ChainChoice& chain, Serves serves) {
+      ChainLaunch result;
+      result.arguments = a;
+      result.value = value_map(chain.halves == 1 ? 2 : 1);
+      result.halves = chain.halves;
+      KernelArguments& of = result.arguments;
+      of.chunks_per_piece = chain.chunks_per_piece;
+      of.serves = serves;
+      of.first_pieces_beside = chain.first_pieces_beside;
+      const std::int64_t whole = sequences * heads,
+                         items =
+                             chain.chunks_per_piece == 0
+                                 ? whole
+                                 : piece_heads_of(chain) + (chain.first_pieces_beside ? whole : 0);
+      of.units = static_cast<int>(grid_blocks(items * chain.halves, description_.name));
+      of.items_by_arrival = chain.first_pieces_beside ||
+                            (chain.chunks_per_piece > 0 ? chain.chunks_per_piece
+                                                        : tokens / kChunk / sequences) >= kLongItem;
+      result.blocks = blocks_of(of.units);
+      return result;
+    };
+    if (choice.two_chains()) {
+      launch.near = chain_of(choice.near, Serves::near_gates);
+      launch.far = chain_of(choice.far, Serves::far_gates);
+    } else {
+      launch.near = chain_of(choice.near, Serves::any_gates);
+    }
+    if (in_pieces) {
+      launch.pieces.arguments = a;
+      launch.pieces.value = value_map(2);
+      KernelArguments& of = launch.pieces.arguments;
+      of.chunks_per_piece = choice.far.chunks_per_piece;
+      of.first_pieces_beside = choice.far.first_pieces_beside;
+      of.piece_units = static_cast<int>(2 * far_heads);
+      of.two_chains = choice.two_chains();
+      of.near_chunks = choice.near.chunks_per_piece;
+      of.near_piece_heads = static_cast<int>(piece_heads_of(choice.near));
+      launch.pieces.blocks = blocks_of(std::max(1, of.piece_units));
+    }
+
+    info.launches = 2 + (in_pieces ? 1 : 0) + (choice.two_chains() ? 1 : 0);
+    info.choice = "v_split=" + std::to_string(choice.near.halves) +
+                  " piece_chunks=" + std::to_string(choice.near.chunks_per_piece);
+    if (choice.two_chains())
+      info.choice += " far_v_split=" + std::to_string(choice.far.halves) +
+                     " far_pieces=" + std::to_string(choice.far.chunks_per_piece) +
+                     " firsts_beside=" + std::to_string(choice.far.first_pieces_beside ? 1 : 0);
+    info.choice += " prepare_heads=" + std::to_string(choice.heads_per_block) +
+                   " blocks=" + std::to_string(launch.near.blocks);
     return std::make_unique<LaunchPlan>(
-        device, info, std::move(workspaces),
-        [launch, dtype, halves = choice.halves](cudaStream_t stream) {
-          if (dtype == DType::bfloat16) {
-            halves == 1 ? launch.enqueue<__nv_bfloat16, 2>(stream)
-                        : launch.enqueue<__nv_bfloat16, 1>(stream);
-          } else {
-            halves == 1 ? launch.enqueue<__half, 2>(stream) : launch.enqueue<__half, 1>(stream);
-          }
+        device, info, std::move(workspaces), [launch, dtype](cudaStream_t stream) {
+          dtype == DType::bfloat16 ? launch.enqueue<__nv_bfloat16>(stream)
+                                   : launch.enqueue<__half>(stream);
         });
   }
 

@@ -10,7 +10,7 @@
 // In a chunk that forgets (fused_sm90_common.cuh) T has no diagonal, and V' = x + T x.
 //
 // One further warpgroup finds the work items and loads: K and Q; V; the records of T, P and gate
-// factors.
+// factors. The thread that loads V also stores O, which the math leaves in V's place.
 //
 // Tokens past the end of a sequence: K and V rows are zeroed in shared memory before their first
 // use (the update multiplies every row), T, P and factors carry zeros there, and O rows are not
@@ -152,7 +152,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
     if constexpr (Layout::kWholeSequences) {  // as they all are
       u.panel = 0;
       u.start = from_pool;
-      u.last = 1;
+      u.flags = ends_sequence;
     }
     if constexpr (Layout::kMathLoads) {
       if (unit == 0 && leader) load_ahead.begin(u);
@@ -178,12 +178,20 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       for_state_elements(w, l,
                          [&](int i, int v, int k) { S[i] = panel * 64 + v == k ? 1.f : 0.f; });
     } else if (kMayStartFromPieces && u.start == from_saved) {
-      load_piece_state(S, a.piece_states + piece_offset(a, u.saved_slot, u.head), panel * 64, w, l);
-    } else if (kMayStartFromPieces && u.start == from_pieces) {
+      load_piece_state(S, a.saved_states + head_state_offset(a, u.sequence, u.head), panel * 64, w,
+                       l);
+    } else if (kMayStartFromPieces && (u.start == from_pieces || u.start == from_first)) {
       // S = state of the first piece that forgets what was before it, then S <- M S + state, M by
       // the key ring: tiles high 0, high 1, low 0, low 1
       const int64_t each = static_cast<int64_t>(a.p.num_value_heads) * kDim * kDim;
-      const float* state = a.piece_states + piece_offset(a, u.piece_slot - 1 - u.combine, u.head);
+      if (u.start == from_first) {
+        if (warp_leader)
+          while (load_acquire(first_state_ready(a, u.sequence, u.head, panel)) == 0) {
+          }
+        __syncwarp();
+      }
+      const float* state =
+          a.piece_states + head_state_offset(a, u.piece_slot - 1 - u.combine, u.head);
       load_piece_state(S, state, panel * 64, w, l);
 #pragma unroll 1
       for (int i = 0; i < u.combine; i++) {
@@ -298,8 +306,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         record.advance();
       }
       if (has_values) {
-        store_piece_state(S, a.piece_states + piece_offset(a, u.piece_slot, u.head), panel * 64, w,
-                          l);
+        store_piece_state(S, a.piece_states + head_state_offset(a, u.piece_slot, u.head),
+                          panel * 64, w, l);
       } else {
         store_transition(
             S,
@@ -416,10 +424,6 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       if constexpr (Layout::kMathLoads) {
         if (leader) load_ahead.key(key);
         __syncwarp();
-      } else if (token != u.token0 && leader) {  // the previous chunk's O has left its buffer
-        bulk_wait_read<0>();
-        mbarrier_arrive(sm + Layout::kValueEmpty +
-                        8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
       }
       if constexpr (MathWarpgroups == 1) scale_state(S, F);
       scale(o, factors(kFactorQuery));
@@ -468,18 +472,24 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
             pack<Token>(o[8 * i + 2], o[8 * i + 3]), pack<Token>(o[8 * i + 4], o[8 * i + 5]),
             pack<Token>(o[8 * i + 6], o[8 * i + 7]));
       fence_async_proxy();
-      named_barrier_sync(3 + wg, 128);
-      if (left >= kChunk) {
-        if (leader && (!kMayStartFromPieces || token >= u.first_output)) {
+      if constexpr (Layout::kMathLoads) {
+        named_barrier_sync(3 + wg, 128);
+        if (left >= kChunk && leader) {
           tensor_store(output_map, V, 0, token, panel, u.head);
           bulk_commit();
         }
-      } else {  // the box would reach into the next sequence
+      }
+      if (left < kChunk) [[unlikely]] {  // the box would reach into the next sequence
+        if constexpr (!Layout::kMathLoads) named_barrier_sync(3 + wg, 128);
         Token* rows = out_at(token);
 #pragma unroll 1
         for (int i = t; i < left * 8; i += 128)
           *reinterpret_cast<uint4*>(rows + (i >> 3) * out_stride + (i & 7) * 8) =
               load_shared<uint4>(V + swizzle_128(i >> 3, (i & 7) * 16));
+      }
+      if constexpr (!Layout::kMathLoads) {
+        __syncwarp();
+        if (warp_leader) mbarrier_arrive(sm + Layout::kValueEmpty + 8 * value.index);
       }
       wgmma::wait<0>();
       wgmma::hold(S);
@@ -495,15 +505,17 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       query.advance();
       value.advance();  // and with it the record
     }
-    named_barrier_sync(3 + wg, 128);  // ordinary reads of O are done
-    if (!Layout::kMathLoads && leader) {
-      bulk_wait_read<0>();
-      mbarrier_arrive(sm + Layout::kValueEmpty +
-                      8 * (value.index == 0 ? Layout::kValueStages - 1 : value.index - 1));
+    named_barrier_sync(3 + wg, 128);  // one launch: ordinary reads of O are done
+    if (kMayStartFromPieces && (u.flags & hands_on)) {
+      store_piece_state(S, a.piece_states + head_state_offset(a, u.piece_slot, u.head), panel * 64,
+                        w, l);
+      named_barrier_sync(3 + wg, 128);
+      if (leader) store_release(first_state_ready(a, u.sequence, u.head, panel), 1);
     }
-    if (pool.write && u.last) store_pool_state(S, pool, u.pool_row, u.head, panel * 64, w, l);
+    if (pool.write && (u.flags & ends_sequence))
+      store_pool_state(S, pool, u.pool_row, u.head, panel * 64, w, l);
   }
-  if (leader) bulk_wait<0>();
+  if (leader) bulk_wait<0>();  // without it ptxas spills half of V's chain
 }
 
 /// Pieces: the pieces kernel (output_map is not used); otherwise the chain.
@@ -521,20 +533,30 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   constexpr int kUnitWarp = Layout::kThreads / 32 - 1;
   if constexpr (Pieces) {  // every block finds for itself whether there is anything to do
-    launch_dependents();   // the chain's blocks wait for this kernel's end
+    // one chain waits for this kernel's end; of two, the first must not start before what prepare
+    // has made is there
+    if (!a.two_chains) launch_dependents();
     if (threadIdx.x == 0) store_shared(sm + Layout::kIsFar, 0);
     __syncthreads();
     if (any_piece_is_far<Layout::kThreads>(a)) store_shared(sm + Layout::kIsFar, 1);
     wait_for_prerequisites();
+    launch_dependents();
     __syncthreads();
     const int is_far = load_shared<int>(sm + Layout::kIsFar);
-    if (blockIdx.x == 0 && threadIdx.x == 0) *a.uses_pieces = is_far;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+      store_release(a.decision, is_far ? some_far : all_near);
     if (is_far == 0) return;
+  } else if (a.serves == Serves::near_gates) {
+    launch_dependents();  // the chain for far gates
   }
-  Item item;
+  Item item{};
   int number = -1;
   if (warp == kUnitWarp) {
-    item = find_item<MathWarpgroups, Pieces>(a, number, lane);
+    if (Pieces || a.serves == Serves::any_gates || serves_this_run(a)) {
+      item = find_item<MathWarpgroups, Pieces>(a, number, lane);
+    } else {
+      item.unit = no_unit();
+    }
   } else {
     if (warp == kUnitWarp - 1 && lane == 0) {
       for (int i = 0; i < 4; i++) {
@@ -543,7 +565,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
         mbarrier_init(sm + Layout::kQueryFull + 8 * i, 1);
         mbarrier_init(sm + Layout::kQueryEmpty + 8 * i, 4 * MathWarpgroups);
         mbarrier_init(sm + Layout::kValueFull + 8 * i, 1);
-        mbarrier_init(sm + Layout::kValueEmpty + 8 * i, (Pieces ? 4 : 1) * MathWarpgroups);
+        mbarrier_init(sm + Layout::kValueEmpty + 8 * i, 4 * MathWarpgroups);
         mbarrier_init(sm + Layout::kRecordFull + 8 * i, 1);
         mbarrier_init(sm + Layout::kRecordEmpty + 8 * i, 128 * MathWarpgroups);
       }
@@ -573,7 +595,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
     if (t == 0) {
       key_query_role<MathWarpgroups, Pieces>(sm, &query_map, &key_map, a);
     } else if (t == 32) {
-      value_role<MathWarpgroups>(sm, &value_map);
+      value_role<MathWarpgroups, Pieces>(sm, &value_map, &output_map);
     } else if (t == 64) {
       record_role<MathWarpgroups, Pieces>(sm, a);
     } else if (warp == kUnitWarp) {

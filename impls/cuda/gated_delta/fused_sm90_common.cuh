@@ -28,12 +28,22 @@ inline constexpr int kRecordBytes = 11392;  ///< 2 * 5120 + 1056, rounded up to 
 /// Whether a chunk forgets: so little of what was before is left that a token's own update may go
 /// to the state unrounded. Elsewhere it is rounded once for all its uses, which makes the result
 /// that of slightly different values: with equal keys and gates near 1, where updates cancel, the
-/// state's error is else up to twice as large (fused_sm90.md).
+/// state's error is else up to 2.4 times as large (fused_sm90.md).
 __device__ __forceinline__ bool forgets(float gamma_end) { return gamma_end <= 0x1p-14f; }
 /// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
 __host__ __device__ constexpr uint32_t triangle_slice(int b) {
   return 1536u * b - 256u * b * (b - 1);
 }
+
+/// For which gates a launch of the chain works. Where one choice of pieces does not serve all gates
+/// well the chain is launched twice, and one of the two leaves at once.
+enum class Serves : int {
+  any_gates,
+  near_gates,  ///< where all pieces are near (fused_sm90_units.cuh)
+  far_gates    ///< where any is not
+};
+/// What the pieces kernel has found of this run's gates.
+enum Decision : int { undecided = 0, all_near, some_far };
 
 struct KernelArguments {
   GatedDeltaParams p;
@@ -41,11 +51,19 @@ struct KernelArguments {
   int prefetch_chunks = 0;   ///< so many chunks on are the blocks that prepare runs after these
   int chunks_per_piece = 0;  ///< sequences are split into pieces of this many chunks; 0 = whole
   int units = 0;             ///< work items of the chain
+  Serves serves = Serves::any_gates;
+  /// The chain of each sequence's first piece runs beside the pieces kernel, which leaves those
+  /// out, and hands its state on to the others'. Chains for far gates.
+  bool first_pieces_beside = false;
   /// A block of the chain gets its first item as it comes, not by its number: blocks that start
   /// together then have neighbours, which share K, Q and records. Where items are long.
   bool items_by_arrival = false;
-  int piece_units = 0;     ///< work items of the pieces kernel
-  int saved_quarters = 0;  ///< prepare blocks that save initial states, four a sequence and head
+  int piece_units = 0;       ///< work items of the pieces kernel
+  bool two_chains = false;   ///< the pieces kernel: two launches of the chain follow
+  int near_chunks = 0;       ///< chunks of the pieces that are near or not,
+  int near_piece_heads = 0;  ///< slots of these times value heads
+  int saved_quarters = 0;    ///< prepare blocks that save initial states, four a sequence and head
+  int saved_chunks = 0;      ///< of sequences of more chunks than these
 
   // workspace
   uint8_t* records = nullptr;  ///< [chunk slots, Hv] of kRecordBytes
@@ -54,11 +72,11 @@ struct KernelArguments {
   // the rest only with pieces
   float* transition_bound = nullptr;  ///< [chunk slots, Hv] log2 of a bound on |S_out| / |S_in|
   int* needs_transition = nullptr;    ///< [piece slots, Hv] the state before it matters after it
-  int* uses_pieces = nullptr;         ///< whether the pieces kernel has made anything
-  /// [piece slots, Hv, Dv, Dk] state after, from zeros before; of a sequence's last piece the
-  /// sequence's initial state
-  float* piece_states = nullptr;
-  uint8_t* transitions = nullptr;  ///< [piece slots, Hv] of kTransitionBytes
+  int* decision = nullptr;            ///< a Decision
+  int* first_state_ready = nullptr;   ///< [N, Hv, 2 panels] of first pieces that run beside
+  float* piece_states = nullptr;      ///< [piece slots, Hv, Dv, Dk] after it, from zeros before
+  float* saved_states = nullptr;      ///< [N, Hv, Dv, Dk] initial states
+  uint8_t* transitions = nullptr;     ///< [piece slots, Hv] of kTransitionBytes
 };
 
 /// M of a piece (S_out = M S_in + piece state): bfloat16 parts high and low, each two tiles of 64
@@ -82,6 +100,11 @@ __host__ __device__ inline int64_t first_piece_slot(int64_t offset, int64_t sequ
 }
 __host__ __device__ inline int64_t piece_slots(int64_t tokens, int64_t sequences, int chunks) {
   return chunk_slots(tokens, sequences) / chunks + sequences;
+}
+
+/// Offset of a state [Dv, Dk] in an array of them, [rows, Hv].
+__host__ __device__ inline int64_t head_state_offset(const KernelArguments& a, int row, int head) {
+  return (static_cast<int64_t>(row) * a.p.num_value_heads + head) * kDim * kDim;
 }
 
 #ifdef __CUDACC__

@@ -136,7 +136,7 @@ __device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArgumen
   using Layout = OneLaunchLayout;
   for (;; first = false) {
     Unit u{};
-    u.length = u.saved_slot = -1;
+    u.length = -1;
     const unsigned int i = first
                                ? blockIdx.x
                                : gridDim.x + atomicInc(reinterpret_cast<unsigned int*>(a.next_unit),
@@ -151,7 +151,7 @@ __device__ __forceinline__ Unit take_whole_unit(uint32_t sm, const KernelArgumen
     u.pool_row = a.p.slot_index != nullptr ? static_cast<int>(__ldg(a.p.slot_index + n)) : n;
     if (u.pool_row < 0) continue;  // padding: order_sequences has written its outputs
     u.start = from_pool;
-    u.last = 1;
+    u.flags = ends_sequence;
     return u;
   }
 }

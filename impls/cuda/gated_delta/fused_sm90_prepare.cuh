@@ -4,9 +4,9 @@
 // Further blocks order the sequences, and save the initial states of those in pieces.
 //
 // Bound by: with one value head a block memory (K and Q in, records out), with more the latency of
-// a block's steps one after the other, beside three other blocks. Reached: 512 chunks of 16 value
-// heads in 97 us, 3.64 TB/s, with one head a block; 3.05 TB/s with two. 4.25 TB/s is what this
-// memory gives. fused_sm90.md.
+// a block's steps one after the other, beside three other blocks. Reached, with records 2.3 %
+// smaller: 512 chunks of 16 value heads in 97 us, 3.64 TB/s, with one head a block; 3.05 TB/s with
+// two. 4.25 TB/s is what this memory gives. fused_sm90.md.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90_triangles.cuh"
@@ -44,6 +44,10 @@ struct PrepareLayout {
 __device__ __forceinline__ void rank_sequences(const KernelArguments& a, int block) {
   const int n = block * PrepareLayout::kThreads + threadIdx.x;
   if (n == 0) a.next_unit[0] = a.next_unit[1] = 0;
+  if (n == 0 && a.decision != nullptr) *a.decision = undecided;
+  if (block == 0 && a.first_state_ready != nullptr)
+    for (int i = n; i < 2 * a.p.num_sequences * a.p.num_value_heads; i += PrepareLayout::kThreads)
+      a.first_state_ready[i] = 0;
   if (n >= a.p.num_sequences) return;
   const int64_t length = a.p.sequence_offsets[n + 1] - a.p.sequence_offsets[n];
   int rank = 0;
@@ -85,14 +89,11 @@ __device__ __forceinline__ void save_quarter_state(const StatePool& pool, const 
 /// Block `number` of those that save the initial states of sequences in pieces.
 __device__ __forceinline__ void save_initial_state(const KernelArguments& a, int number) {
   const int quarter = number % 4, head = number / 4 % a.p.num_value_heads,
-            n = number / 4 / a.p.num_value_heads, piece_tokens = a.chunks_per_piece * kChunk;
+            n = number / 4 / a.p.num_value_heads;
   const SequenceSpan span = sequence_span(a.p, n);
-  if (span.is_padding() || span.length <= piece_tokens) return;
-  const int64_t slot = first_piece_slot(span.first, n, a.chunks_per_piece) +
-                       static_cast<uint32_t>(span.length - 1) /
-                           static_cast<uint32_t>(piece_tokens),  // of the last piece
-      from = state_offset(a.p.pool, span.row, head);
-  float* to = a.piece_states + (slot * a.p.num_value_heads + head) * kDim * kDim;
+  if (span.is_padding() || span.length <= a.saved_chunks * kChunk) return;
+  const int64_t from = state_offset(a.p.pool, span.row, head);
+  float* to = a.saved_states + head_state_offset(a, n, head);
   if (a.p.pool.dtype == DType::float32) {
     save_quarter_state(a.p.pool, static_cast<const float*>(a.p.pool.data) + from, to, quarter);
   } else if (a.p.pool.dtype == DType::bfloat16) {

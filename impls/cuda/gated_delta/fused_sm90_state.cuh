@@ -73,11 +73,7 @@ __device__ __forceinline__ void store_pool_state(const float (&S)[64], const Sta
   });
 }
 
-/// Offset of this thread's element (v, k) of a state [Dv, Dk]: pairs along k are adjacent.
-__device__ __forceinline__ int64_t piece_offset(const KernelArguments& a, int piece_slot,
-                                                int head) {
-  return (static_cast<int64_t>(piece_slot) * a.p.num_value_heads + head) * kDim * kDim;
-}
+/// A state [Dv, Dk] of the workspace.
 __device__ __forceinline__ void load_piece_state(float (&S)[64], const float* state, int v0,
                                                  int warp, int lane) {
   const float* row = state + (v0 + 16 * warp + lane / 4) * kDim + 2 * (lane % 4);
@@ -99,6 +95,11 @@ __device__ __forceinline__ void store_piece_state(const float (&S)[64], float* s
     *reinterpret_cast<float2*>(row + 8 * j) = make_float2(S[4 * j], S[4 * j + 1]);
     *reinterpret_cast<float2*>(row + 8 * kDim + 8 * j) = make_float2(S[4 * j + 2], S[4 * j + 3]);
   }
+}
+/// Whether the state that a first piece hands on is there, of one panel of V.
+__device__ __forceinline__ int* first_state_ready(const KernelArguments& a, int sequence, int head,
+                                                  int panel) {
+  return a.first_state_ready + 2 * (int64_t{sequence} * a.p.num_value_heads + head) + panel;
 }
 /// S holds M[k][k'] with k' where V columns are: kTransitionBytes of the piece.
 __device__ __forceinline__ void store_transition(const float (&S)[64], uint8_t* transition,

@@ -14,6 +14,12 @@
 // M S_in + L; the chain then starts all but the nearest pieces from their predecessors' L and M.
 // That is exact but for rounding. Where M is negligible, only as many of the piece's last chunks
 // are run as it takes to forget.
+//
+// What is best for near pieces seldom is for others. So the chain may be launched twice, for pieces
+// of two lengths (or none) and by halves of V or not: the pieces kernel, which looks at the gates,
+// decides which of the two leaves at once. For far pieces the multiprocessors that the pieces
+// kernel leaves free may run the chain of every sequence's first piece meanwhile: those items come
+// first and wait for nothing of that kernel, and the others wait for the state that they hand on.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90_common.cuh"
@@ -61,8 +67,9 @@ struct ChainLayout {
                             kRecordFull = kValueEmpty + 32, kRecordEmpty = kRecordFull + 32,
                             kUnitFull = kRecordEmpty + 32, kUnitEmpty = kUnitFull + 8,
                             kUnits = kUnitEmpty + 8,
-                            kIsFar = kUnits + kUnitSlots * kUnitBytes;  // pieces: any is not near
-  static constexpr uint32_t kBytes = kIsFar + 16 + 1024;                // 1024: to align the tiles
+                            kIsFar = kUnits + kUnitSlots * kUnitBytes,  // pieces: any is not near
+      kOutputs = kIsFar + 16;  // value_role's own: what is to be stored of each V buffer
+  static constexpr uint32_t kBytes = kOutputs + 16 * kValueStages + 1024;  // 1024: to align tiles
 };
 
 /// One warpgroup: zeros to the rows from `valid` on of a tile panel [64][64].
@@ -83,8 +90,8 @@ struct Unit {
   int piece_slot;    // with pieces
   int start;         // Start
   int combine;       // with Start::pieces: transitions to apply, of the pieces just before this one
-  int last;          // ends at the sequence's end: the final state is written
-  int saved_slot;    // piece slot whose state holds the initial state; -1: none
+  int flags;         // UnitFlags
+  int sequence;      // whose initial state may have been saved
   int first_output;  // token from which on outputs are stored: what is before is to be forgotten
 };
 
@@ -94,8 +101,15 @@ enum Start : int {
   from_zero,    ///< what was before is negligible, or enters through the transition
   from_unit,    ///< pieces kernel: the identity, V = 0: the result is the transition
   from_pieces,  ///< chain: the states and transitions of earlier pieces
+  from_first,   ///< the same, where the earliest state is the one that a first piece hands on
   from_saved,   ///< chain, one of several pieces: the initial state as it was saved, since the last
                 ///< piece may already have written the pool row
+};
+
+enum UnitFlags : int {
+  ends_sequence = 1,  ///< the final state is written
+  hands_on = 2,       ///< its last state is written for the chains of later pieces
+  is_early = 4,       ///< needs nothing of the kernel before
 };
 
 __device__ __forceinline__ Unit load_unit(uint32_t address) {
@@ -108,15 +122,15 @@ __device__ __forceinline__ Unit load_unit(uint32_t address) {
 __device__ __forceinline__ Unit load_unit_uniform(uint32_t address) {
   const Unit u = load_unit(address);
   const auto uniform = [](int x) { return __shfl_sync(~0u, x, 0); };
-  return {uniform(u.token0),     uniform(u.length),     uniform(u.head),
-          uniform(u.panel),      uniform(u.pool_row),   uniform(u.chunk_slot),
-          uniform(u.piece_slot), uniform(u.start),      uniform(u.combine),
-          uniform(u.last),       uniform(u.saved_slot), uniform(u.first_output)};
+  return {uniform(u.token0),     uniform(u.length),   uniform(u.head),
+          uniform(u.panel),      uniform(u.pool_row), uniform(u.chunk_slot),
+          uniform(u.piece_slot), uniform(u.start),    uniform(u.combine),
+          uniform(u.flags),      uniform(u.sequence), uniform(u.first_output)};
 }
 __device__ __forceinline__ void store_unit(uint32_t address, const Unit& u) {
   store_shared(address, make_int4(u.token0, u.length, u.head, u.panel));
   store_shared(address + 16, make_int4(u.pool_row, u.chunk_slot, u.piece_slot, u.start));
-  store_shared(address + 32, make_int4(u.combine, u.last, u.saved_slot, u.first_output));
+  store_shared(address + 32, make_int4(u.combine, u.flags, u.sequence, u.first_output));
 }
 
 /// Whole warps: the work item of this number, read once by every thread that follows the items.
@@ -184,12 +198,12 @@ __device__ __forceinline__ int transitions_before(const KernelArguments& a, int 
 }
 
 /// Every thread of a block: whether one of its share of all pieces is not near, so that the pieces
-/// kernel has work. Waits for the kernels before this one.
+/// kernel has work. Waits for the kernels before this one, and lets those after it start.
 template <int Threads>
 __device__ __forceinline__ bool any_piece_is_far(const KernelArguments& a) {
   bool far = false;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); 2 * i < a.piece_units; i += Threads) {
+  for (int i = static_cast<int>(threadIdx.x); i < a.near_piece_heads; i += Threads) {
     const int slot = i / a.p.num_value_heads, head = i % a.p.num_value_heads;
     int n = 0;
     int64_t begin = __ldg(a.p.sequence_offsets), end = __ldg(a.p.sequence_offsets + 1);
@@ -197,7 +211,7 @@ __device__ __forceinline__ bool any_piece_is_far(const KernelArguments& a) {
     for (int high = a.p.num_sequences; high - n > 1;) {
       const int middle = (n + high) / 2;
       const int64_t offset = __ldg(a.p.sequence_offsets + middle);
-      if (first_piece_slot(offset, middle, a.chunks_per_piece) <= slot) {
+      if (first_piece_slot(offset, middle, a.near_chunks) <= slot) {
         n = middle;
         begin = offset;
         end = __ldg(a.p.sequence_offsets + middle + 1);
@@ -205,12 +219,13 @@ __device__ __forceinline__ bool any_piece_is_far(const KernelArguments& a) {
         high = middle;
       }
     }
-    const int before = (slot - static_cast<int>(first_piece_slot(begin, n, a.chunks_per_piece))) *
-                       a.chunks_per_piece;
+    const int before =
+        (slot - static_cast<int>(first_piece_slot(begin, n, a.near_chunks))) * a.near_chunks;
     if (before <= kOwnChunks || before * int64_t{kChunk} >= end - begin ||
         (a.p.slot_index != nullptr && __ldg(a.p.slot_index + n) < 0))
       continue;
     wait_for_prerequisites();
+    launch_dependents();
     const float* bound = a.transition_bound +
                          (first_chunk_slot(begin, n) + before - kOwnChunks) * a.p.num_value_heads +
                          head;
@@ -237,8 +252,10 @@ struct Item {
 /// Whole warps: the next work item, in all that lengths tell; length -1 when there is none.
 /// `number`: of the last item taken, -1 before the first, which is the block's own number unless
 /// items go by arrival; later ones come from a counter. Whole sequences longest first, pieces as
-/// they lie. Waits for the kernels before this one where it needs them: not for a block's first
-/// piece, by its number.
+/// they lie, first pieces before all others where they run beside the pieces kernel. Waits for the
+/// kernels before this one where it needs them: not for a block's first piece, by its number, nor
+/// beside the pieces kernel. That has waited for prepare before it let any block of a later kernel
+/// start, so what prepare wrote is in memory by then.
 template <int MathWarpgroups, bool Pieces>
 __device__ __forceinline__ Item find_item(const KernelArguments& a, int& number, int lane) {
   constexpr int kHalves = 2 / MathWarpgroups;
@@ -247,12 +264,13 @@ __device__ __forceinline__ Item find_item(const KernelArguments& a, int& number,
   for (;;) {
     Item item{};
     Unit& u = item.unit;
-    u.length = u.saved_slot = -1;
-    const bool by_arrival = !Pieces && a.items_by_arrival;
+    u.length = -1;
+    const bool by_arrival = !Pieces && a.items_by_arrival,
+               firsts_first = !Pieces && a.first_pieces_beside;
     if (number < 0 && !by_arrival) {
       number = static_cast<int>(blockIdx.x);
     } else {
-      wait_for_prerequisites();
+      if (!firsts_first) wait_for_prerequisites();
       if (lane == 0)
         number = (by_arrival ? 0 : static_cast<int>(gridDim.x)) +
                  atomicAdd(a.next_unit + (Pieces ? 1 : 0), 1);
@@ -266,9 +284,14 @@ __device__ __forceinline__ Item find_item(const KernelArguments& a, int& number,
     u.head = i % a.p.num_value_heads;
     i /= a.p.num_value_heads;
     SlotPlace place;
-    if (whole) {
-      wait_for_prerequisites();
-      place.sequence = a.order[i];
+    bool is_first = false;
+    if (firsts_first) {
+      is_first = i < a.p.num_sequences;
+      if (!is_first) i -= a.p.num_sequences;
+    }
+    if (whole || is_first) {
+      if (whole) wait_for_prerequisites();
+      place.sequence = whole ? a.order[i] : i;
       place.begin = __ldg(a.p.sequence_offsets + place.sequence);
       place.end = __ldg(a.p.sequence_offsets + place.sequence + 1);
     } else {
@@ -284,11 +307,15 @@ __device__ __forceinline__ Item find_item(const KernelArguments& a, int& number,
                      ? static_cast<int>(__ldg(a.p.slot_index + place.sequence))
                      : place.sequence;
     u.chunk_slot = static_cast<int>(first_chunk_slot(place.begin, place.sequence));
+    u.sequence = place.sequence;
     u.start = from_pool;
-    u.last = 1;
+    u.flags = ends_sequence;
     if (whole) return item;
-    const int chunks = a.chunks_per_piece;
-    item.piece = i - static_cast<int>(first_piece_slot(place.begin, place.sequence, chunks));
+    const int chunks = a.chunks_per_piece,
+              first_slot = static_cast<int>(first_piece_slot(place.begin, place.sequence, chunks));
+    if (is_first) i = first_slot;
+    item.piece = i - first_slot;
+    if (a.first_pieces_beside && item.piece == 0 && !is_first) continue;
     if (u.pool_row < 0) {  // padding
       if (Pieces || item.piece > 0) continue;
       return item;
@@ -300,16 +327,36 @@ __device__ __forceinline__ Item find_item(const KernelArguments& a, int& number,
     u.length = static_cast<int>(min(end, item.sequence_length) - begin);
     u.chunk_slot += item.piece * chunks;
     u.piece_slot = i;
-    u.last = end >= item.sequence_length;
+    if (end < item.sequence_length) u.flags = is_first ? hands_on : 0;
+    if (is_first) u.flags |= is_early;
     return item;
   }
+}
+
+/// What there is to do for the chain that does not: nothing, at once.
+__device__ __forceinline__ Unit no_unit() {
+  Unit u{};
+  u.length = -1;
+  u.flags = is_early;
+  return u;
+}
+/// Whole warps: whether this launch of the chain is the one that works, once that is decided. The
+/// other's blocks leave at once but for one, which stays for the kernels before: what comes after
+/// waits for this kernel, and so for those.
+__device__ __forceinline__ bool serves_this_run(const KernelArguments& a) {
+  int look = undecided;
+  while (look == undecided) look = load_relaxed(a.decision);
+  if (look == (a.serves == Serves::far_gates ? some_far : all_near)) return true;
+  if (blockIdx.x == 0) wait_for_prerequisites();
+  return false;
 }
 
 /// Whole warps, chain: where a piece begins and with what state.
 __device__ __forceinline__ Unit begin_piece(const KernelArguments& a, const Item& item, int lane) {
   Unit u = item.unit;
   const int before = item.piece * a.chunks_per_piece;
-  const bool beside_others = *a.uses_pieces != 0;
+  const bool beside_others =
+      a.serves == Serves::any_gates ? *a.decision == some_far : a.serves == Serves::far_gates;
   int own = own_chunks(a, u.chunk_slot, before, u.head, lane);
   if (beside_others) {
     if (own > kOwnChunksBesideOthers) own = -1;
@@ -317,8 +364,8 @@ __device__ __forceinline__ Unit begin_piece(const KernelArguments& a, const Item
     own = kOwnChunks;
   }
   if (own < 0) {
-    u.start = from_pieces;
     u.combine = transitions_before(a, u.piece_slot, item.piece, u.head, lane);
+    u.start = a.first_pieces_beside && u.combine == item.piece - 1 ? from_first : from_pieces;
     return u;
   }
   u.first_output = u.token0;
@@ -327,11 +374,8 @@ __device__ __forceinline__ Unit begin_piece(const KernelArguments& a, const Item
   u.chunk_slot -= own;
   if (own < before) {
     u.start = from_zero;
-  } else if (a.p.pool.read && (item.piece > 0 || !u.last)) {  // one of several
+  } else if (a.p.pool.read && (item.piece > 0 || !(u.flags & ends_sequence))) {  // one of several
     u.start = from_saved;
-    u.saved_slot = u.piece_slot - item.piece +
-                   static_cast<int>(static_cast<uint32_t>(item.sequence_length - 1) /
-                                    static_cast<uint32_t>(a.chunks_per_piece * kChunk));
   }
   return u;
 }
@@ -368,10 +412,11 @@ __device__ __forceinline__ void unit_role(uint32_t sm, const KernelArguments& a,
                                           int number, int lane) {
   using Layout = ChainLayout<MathWarpgroups>;
   RingPosition<Layout::kUnitSlots> slot;
-  wait_for_prerequisites();
 #pragma unroll 1
   for (;; item = find_item<MathWarpgroups, Pieces>(a, number, lane)) {
     Unit u = item.unit;
+    // also at the end: a kernel that ended before those ahead of it would speak for them
+    if (!(u.flags & is_early)) wait_for_prerequisites();
     if (u.length > 0 && u.pool_row >= 0) {
       if constexpr (Pieces) {
         u = shorten_piece(a, item, lane);
@@ -423,8 +468,8 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
     mbarrier_arrive_expect(full, Layout::kTileBytes);
     return full;
   };
-  wait_for_prerequisites();  // transitions
   follow_units<Layout>(sm, [&](const Unit& u) {
+    if (!(u.flags & is_early)) wait_for_prerequisites();  // transitions
     for (int before = u.combine; before > 0; before--)
       for (int tile = 0; tile < 4; tile++) {
         const uint32_t full = next_key_stage();
@@ -455,22 +500,52 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
   });
 }
 
-/// One thread: V of every work item (none for a transition).
-template <int MathWarpgroups>
-__device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value_map) {
+/// One thread: V of every work item (none for a transition); and, but for pieces, stores O of whole
+/// chunks, which the math has left in V's place.
+template <int MathWarpgroups, bool Pieces>
+__device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value_map,
+                                           const CUtensorMap* output_map) {
   using Layout = ChainLayout<MathWarpgroups>;
   RingPosition<Layout::kValueStages> value;
+  const auto buffer = [&] { return sm + Layout::kValue + value.index * Layout::kValueBytes; };
+  const auto output = [&] { return sm + Layout::kOutputs + 16 * value.index; };
+  const auto empty_buffer = [&] {
+    mbarrier_wait(sm + Layout::kValueEmpty + 8 * value.index, value.round_parity ^ 1);
+    if constexpr (!Pieces) {
+      const int4 o = load_shared<int4>(output());  // token, panel, head
+      if (o.x < 0) return;
+#pragma unroll
+      for (int wg = 0; wg < MathWarpgroups; wg++)
+        tensor_store(output_map, buffer() + wg * 8192, 0, o.x, o.y + wg, o.z);
+      bulk_commit();
+      bulk_wait_read<0>();
+    }
+  };
+  const auto none = make_int4(-1, 0, 0, 0);
+  if constexpr (!Pieces)
+    for (int i = 0; i < Layout::kValueStages; i++)
+      store_shared(sm + Layout::kOutputs + 16 * i, none);
   follow_units<Layout>(sm, [&](const Unit& u) {
     int left = u.start == from_unit ? 0 : u.length;
     for (int token = u.token0; left > 0; token += kChunk, left -= kChunk) {
       const uint32_t full = sm + Layout::kValueFull + 8 * value.index;
-      mbarrier_wait(sm + Layout::kValueEmpty + 8 * value.index, value.round_parity ^ 1);
+      empty_buffer();
+      if constexpr (!Pieces)
+        store_shared(output(), left >= kChunk && token >= u.first_output
+                                   ? make_int4(token, u.panel, u.head, 0)
+                                   : none);
       mbarrier_arrive_expect(full, Layout::kValueBytes);
-      tensor_load(sm + Layout::kValue + value.index * Layout::kValueBytes, value_map, full, 0,
-                  token, u.panel, u.head);
+      tensor_load(buffer(), value_map, full, 0, token, u.panel, u.head);
       value.advance();
     }
   });
+  if constexpr (!Pieces) {
+    for (int i = 0; i < Layout::kValueStages; i++) {
+      empty_buffer();
+      value.advance();
+    }
+    bulk_wait<0>();
+  }
 }
 
 /// One thread: the records (without P in the pieces kernel).
@@ -478,8 +553,8 @@ template <int MathWarpgroups, bool Pieces>
 __device__ __forceinline__ void record_role(uint32_t sm, const KernelArguments& a) {
   using Layout = ChainLayout<MathWarpgroups>;
   RingPosition<Layout::kRecordStages> stage;
-  wait_for_prerequisites();
   follow_units<Layout>(sm, [&](const Unit& u) {
+    if (!(u.flags & is_early)) wait_for_prerequisites();
     const uint8_t* record =
         a.records + (static_cast<int64_t>(u.chunk_slot) * a.p.num_value_heads + u.head) *
                         static_cast<int64_t>(kRecordBytes);

@@ -91,6 +91,24 @@ __device__ __forceinline__ void registers_decrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
+/// Flags in global memory, between blocks. What a thread of the releasing block, or one it has met
+/// at a barrier, wrote before is visible to the thread that acquires the value, and to those that
+/// it meets after.
+__device__ __forceinline__ int load_acquire(const int* flag) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_release(int* flag, int value) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+/// The newest value of a flag that says nothing of other memory.
+__device__ __forceinline__ int load_relaxed(const int* flag) {
+  int value;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  return value;
+}
+
 /// Programmatic dependent launch: lets the next kernel of the stream start; and waits until the
 /// kernels before this one are complete and their writes visible.
 __device__ __forceinline__ void launch_dependents() {

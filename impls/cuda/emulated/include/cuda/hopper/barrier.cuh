@@ -1,7 +1,9 @@
 // Stands in for cuda/hopper/barrier.cuh.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <thread>
 
 #include "cuda/emulated/grid.h"
 
@@ -41,6 +43,16 @@ inline std::uint32_t ring_parity(int n, int stages) {
 }
 
 inline void named_barrier_sync(int id, int threads) { cuda_grid::barrier(id, threads); }
+
+// A block that waits for a flag leaves its processor to the others.
+inline int load_acquire(const int* flag) {
+  std::this_thread::yield();
+  return std::atomic_ref<int>(*const_cast<int*>(flag)).load(std::memory_order_acquire);
+}
+inline void store_release(int* flag, int value) {
+  std::atomic_ref<int>(*flag).store(value, std::memory_order_release);
+}
+inline int load_relaxed(const int* flag) { return load_acquire(flag); }
 
 // Every write is visible at once, registers are not counted, and kernels of a stream do not
 // overlap.
