@@ -158,6 +158,7 @@ double expected_time(const Problem& problem, const ChainChoice& choice, int forg
                      int multiprocessors) {
   const std::int64_t piece = choice.chunks_per_piece, heads = problem.num_value_heads;
   std::vector<std::int64_t> lengths = problem.sequences.lengths;
+  std::erase(lengths, 0);
   if (piece == 0) std::sort(lengths.rbegin(), lengths.rend());  // pieces are taken as they lie
   std::int64_t chain_units = 0, most_before = 0;
   for (const std::int64_t length : lengths) {
