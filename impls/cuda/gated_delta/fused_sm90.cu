@@ -111,7 +111,7 @@ struct ChainChoice {
 
 struct Choice {
   bool one_launch = false;  ///< no records; nothing of the rest applies
-  ChainChoice near;         ///< where all its pieces are near: a bound on their transitions
+  ChainChoice near;         ///< where all its pieces are near (fused_sm90_units.cuh)
   ChainChoice far;          ///< where they are not: the same, or a launch of its own
   int heads_per_block = 1;
   bool two_chains() const { return !(near == far); }
@@ -163,7 +163,6 @@ double expected_time(const Problem& problem, const ChainChoice& choice, int forg
   std::int64_t chain_units = 0, most_before = 0;
   for (const std::int64_t length : lengths) {
     const std::int64_t chunks = (length + kChunk - 1) / kChunk;
-    if (chunks == 0) continue;
     chain_units += (piece == 0 ? 1 : (chunks + piece - 1) / piece) * heads;
     if (piece > 0) most_before = std::max(most_before, (chunks - 1) / piece * piece);
   }

@@ -464,7 +464,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
       wgmma::wait<1>();
       wgmma::hold(o);
       wgmma::hold(va);
-      // O replaces V; stored under the update
+      // O replaces V; one launch: stored under the update
 #pragma unroll
       for (int i = 0; i < 4; i++)
         store_matrix_x4_trans(
@@ -515,7 +515,8 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
     if (pool.write && (u.flags & ends_sequence))
       store_pool_state(S, pool, u.pool_row, u.head, panel * 64, w, l);
   }
-  if (leader) bulk_wait<0>();  // without it ptxas spills half of V's chain
+  // one launch: the last O is on its way; the chain has stored none here, but ptxas spills without
+  if (leader) bulk_wait<0>();
 }
 
 /// Pieces: the pieces kernel (output_map is not used); otherwise the chain.

@@ -81,17 +81,18 @@ __device__ __forceinline__ void zero_rows(uint32_t panel, int valid, int t) {
 
 /// A work item as one warp hands it on: 12 integers, equal for all readers.
 struct Unit {
-  int token0;        // first token
-  int length;        // tokens; negative: no more work
-  int head;          // value head
-  int panel;         // first 64-column panel of V
-  int pool_row;      // -1: padding
-  int chunk_slot;    // of its first chunk
-  int piece_slot;    // with pieces
-  int start;         // Start
-  int combine;       // with Start::pieces: transitions to apply, of the pieces just before this one
-  int flags;         // UnitFlags
-  int sequence;      // whose initial state may have been saved
+  int token0;      // first token
+  int length;      // tokens; negative: no more work
+  int head;        // value head
+  int panel;       // first 64-column panel of V
+  int pool_row;    // -1: padding
+  int chunk_slot;  // of its first chunk
+  int piece_slot;  // with pieces
+  int start;       // Start
+  int combine;     // with from_pieces, from_first: transitions to apply, of the pieces just before
+                   // this one
+  int flags;       // UnitFlags
+  int sequence;    // whose initial state may have been saved
   int first_output;  // token from which on outputs are stored: what is before is to be forgotten
 };
 
@@ -318,6 +319,7 @@ __device__ __forceinline__ Item find_item(const KernelArguments& a, int& number,
     if (a.first_pieces_beside && item.piece == 0 && !is_first) continue;
     if (u.pool_row < 0) {  // padding
       if (Pieces || item.piece > 0) continue;
+      if (is_first) u.flags |= is_early;
       return item;
     }
     const int64_t begin = static_cast<int64_t>(item.piece) * chunks * kChunk,

@@ -1,6 +1,7 @@
-// Synchronisation inside a Hopper thread block: mbarriers, named barriers, proxy fences, register
-// reallocation, programmatic dependent launch. Thin wrappers of one PTX instruction each (PTX ISA,
-// "Parallel Synchronization and Communication Instructions"); device code, sm_90a.
+// Synchronisation on Hopper: inside a thread block mbarriers, named barriers, proxy fences,
+// register reallocation; between blocks flags in global memory, programmatic dependent launch. Thin
+// wrappers of one PTX instruction each (PTX ISA, "Parallel Synchronization and Communication
+// Instructions"); device code, sm_90a.
 //
 // Addresses are 32-bit shared-window addresses (shared_address()): generic 64-bit pointers cost
 // registers in kernels that have none to spare.
@@ -91,9 +92,9 @@ __device__ __forceinline__ void registers_decrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-/// Flags in global memory, between blocks. What a thread of the releasing block, or one it has met
-/// at a barrier, wrote before is visible to the thread that acquires the value, and to those that
-/// it meets after.
+/// Flags in global memory, between blocks. What the releasing thread wrote before, and what those
+/// wrote that it has met at a barrier since, is visible to the thread that acquires the value, and
+/// to those that this one meets after.
 __device__ __forceinline__ int load_acquire(const int* flag) {
   int value;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
