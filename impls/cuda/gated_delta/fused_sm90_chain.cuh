@@ -336,7 +336,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         if constexpr (Layout::kRecordsFromKeys)  // those of K are zero when the record is there
           mbarrier_wait(sm + Layout::kRecordFull + 8 * record.index, record.round_parity);
         mbarrier_wait(sm + Layout::kValueFull + 8 * value.index, value.round_parity);
-        zero_rows(V, left, t);
+        zero_own_columns(V, left, t);
         if constexpr (!Layout::kRecordsFromKeys) {
           if constexpr (MathWarpgroups == 2) {
             zero_rows(K + wg * 8192, left, t);
@@ -480,12 +480,14 @@ __device__ __forceinline__ void math_role(uint32_t sm, const CUtensorMap* output
         }
       }
       if (left < kChunk) [[unlikely]] {  // the box would reach into the next sequence
-        if constexpr (!Layout::kMathLoads) named_barrier_sync(3 + wg, 128);
-        Token* rows = out_at(token);
+        __syncwarp();
+        Token* rows = out_at(token);  // of these the warp's own columns
 #pragma unroll 1
-        for (int i = t; i < left * 8; i += 128)
-          *reinterpret_cast<uint4*>(rows + (i >> 3) * out_stride + (i & 7) * 8) =
-              load_shared<uint4>(V + swizzle_128(i >> 3, (i & 7) * 16));
+        for (int i = t % 32; i < left * 2; i += 32) {
+          const int byte = own_byte(t, i);
+          *reinterpret_cast<uint4*>(rows + (i >> 1) * out_stride + byte / 2) =
+              load_shared<uint4>(V + swizzle_128(i >> 1, byte));
+        }
       }
       if constexpr (!Layout::kMathLoads) {
         __syncwarp();

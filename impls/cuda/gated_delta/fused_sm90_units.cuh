@@ -79,6 +79,16 @@ __device__ __forceinline__ void zero_rows(uint32_t panel, int valid, int t) {
     store_shared(panel + 16 * i, make_uint4(0, 0, 0, 0));
 }
 
+/// Where in its row piece i of 16 bytes lies of the 16 columns that are a warp's own, two a row:
+/// those of V that it alone reads, and of O that it stores.
+__device__ __forceinline__ int own_byte(int t, int i) { return (t & 96) + (i & 1) * 16; }
+/// The same zeros as zero_rows, each warp's in its own columns.
+__device__ __forceinline__ void zero_own_columns(uint32_t panel, int valid, int t) {
+#pragma unroll 1
+  for (int i = valid * 2 + t % 32; i < kChunk * 2; i += 32)
+    store_shared(panel + swizzle_128(i >> 1, own_byte(t, i)), make_uint4(0, 0, 0, 0));
+}
+
 /// A work item as one warp hands it on: 12 integers, equal for all readers.
 struct Unit {
   int token0;      // first token
@@ -464,6 +474,8 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
   using Layout = ChainLayout<MathWarpgroups>;
   RingPosition<Layout::kKeyStages> key;
   RingPosition<Layout::kQueryStages> query;
+  RingPosition<Layout::kRecordStages> record, last_record;  // the math's
+  bool rows_zeroed = false;                                 // in the key ring, by the math
   auto next_key_stage = [&]() {
     const uint32_t full = sm + Layout::kKeyFull + 8 * key.index;
     mbarrier_wait(sm + Layout::kKeyEmpty + 8 * key.index, key.round_parity ^ 1);
@@ -472,6 +484,14 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
   };
   follow_units<Layout>(sm, [&](const Unit& u) {
     if (!(u.flags & is_early)) wait_for_prerequisites();  // transitions
+    if constexpr (!Pieces) {
+      if (u.combine > 0 && rows_zeroed) {
+        // Those writes come before these copies by the key ring's own barriers: each thread's, then
+        // its warp's arrival. racecheck does not follow that step, but this: every thread arrives.
+        mbarrier_wait(sm + Layout::kRecordEmpty + 8 * last_record.index, last_record.round_parity);
+        rows_zeroed = false;
+      }
+    }
     for (int before = u.combine; before > 0; before--)
       for (int tile = 0; tile < 4; tile++) {
         const uint32_t full = next_key_stage();
@@ -497,8 +517,11 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
         tensor_load(sm + Layout::kQuery + query.index * Layout::kTileBytes, query_map, query_full,
                     0, token, 0, key_head);
         query.advance();
+        last_record = record;
+        record.advance();
       }
     }
+    rows_zeroed |= left < 0;
   });
 }
 
