@@ -39,7 +39,7 @@ result() {
 case "$*" in
   "info --json")
     sources=${STALE:-$(cmake -P "$(dirname "$0")/../cmake/GdnSourceHash.cmake" 2>&1)}
-    echo "{\"sources\": \"$sources\", \"backends\": [{\"backend\": \"cuda\", \"available\": true,"
+    echo "{\"sources\": \"$sources\", \"backends\": [{\"backend\": \"cuda\", \"available\": true, \"detail\": \"${CAPABILITY:-}\","
     echo "\"device\": \"${CARD:-x}\", \"driver\": \"1\", \"toolkit\": \"2\"}]}" ;;
   *--json-lines*)
     echo '{"results_ahead": 3}'
@@ -52,7 +52,7 @@ case "$*" in
 esac
 """
 SANITIZER = """#!/bin/sh
-case "$*" in *"--tool ${DIRTY:-none} "*) exit 9 ;; esac
+case "$*" in *"--tool ${DIRTY:-none} "*"${OF:-}"*) exit 9 ;; esac
 """
 
 
@@ -151,6 +151,17 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(sum(len(suite["failures"]) for suite in record["suites"].values()), failed)
         self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log",
                                                        "synccheck": "clean"})
+
+    def test_sequences_in_pieces_count_where_the_card_runs_the_form_that_splits(self):
+        dirty = {"DIRTY": "memcheck", "OF": "--impl cuda/fused_sm90 --errors-only"}
+        for capability, only, expected in (
+            ("x, compute capability 9.0", (), "failed, see memcheck.log"),
+            ("x, compute capability 9.0", ("--only", "cuda/naive"), "clean (cuda/naive)"),
+            ("x, compute capability 8.0", (), "clean"),
+        ):
+            with self.subTest(capability=capability, only=only):
+                self.check(*only, "sanitizer", CAPABILITY=capability, **dirty)
+                self.assertEqual((self.out / "memcheck").read_text().strip(), expected)
 
     def test_results_that_a_cut_shard_did_not_reach_are_counted(self):
         _, _, record = self.check(CUT="1")
