@@ -367,7 +367,6 @@ class CaseReader {
 };
 
 // ---- writing
-// --------------------------------------------------------------------------------------
 
 std::int64_t pool_rows(const Case& c) {
   const Problem& p = c.problem;
@@ -447,7 +446,6 @@ void require_other_file(const Case& inputs, const std::string& file) {
 }  // namespace
 
 // ---- paths and whole files
-// ------------------------------------------------------------------------
 
 CasePath CasePath::parse(const std::string& text) {
   CasePath path;
@@ -508,7 +506,6 @@ void write_case(const Case& c, const std::string& path) {
 }
 
 // ---- outputs
-// --------------------------------------------------------------------------------------
 
 void write_origin(GroupWriter& file, const OutputsOrigin& origin) {
   file.attribute("implementation", origin.implementation);

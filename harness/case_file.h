@@ -77,7 +77,6 @@ struct StoredOutputs {
 StoredOutputs read_outputs(const Case& inputs, const std::string& path);
 
 // ---- Problems whose inputs are in a case file
-// -----------------------------------------------------
 
 /// Fields a Problem may set on top of what its case file says: dtype, out, state, ht, chunk,
 /// conv_in_place. Everything else is the file's.

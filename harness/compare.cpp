@@ -17,8 +17,8 @@ namespace gdn {
 namespace {
 
 constexpr double kConfidence = 0.95;
-constexpr std::size_t kOrderStatisticsFrom =
-    9;  // the first count whose interval drops the extremes
+// The first count whose interval drops the extremes.
+constexpr std::size_t kOrderStatisticsFrom = 9;
 
 // 97.5 % quantiles of Student's t with 1 .. 7 degrees of freedom.
 constexpr std::array<double, 7> kStudentT = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365};

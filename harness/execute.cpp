@@ -118,7 +118,6 @@ void remove_rest(const char* name, const TokenRoom& room, std::vector<float>& va
 }  // namespace
 
 // ---- the case on the device
-// -----------------------------------------------------------------------
 
 struct DeviceCase::State {
   enum class Role { input, output, in_place };
@@ -500,7 +499,6 @@ void DeviceCase::check_guards(CheckInputs inputs) const {
 }
 
 // ---- memory and execution
-// -------------------------------------------------------------------------
 
 std::int64_t host_bytes_needed(const Problem& p) {
   const ElementCounts n = element_counts(p);

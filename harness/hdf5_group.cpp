@@ -51,7 +51,6 @@ std::string shape_text(const Shape& shape) {
 }
 
 // ---- reading
-// --------------------------------------------------------------------------------------
 
 GroupReader::GroupReader(const std::string& file, const std::string& group)
     : where_(file + (group == "/" ? "" : ":" + group)) {
@@ -259,7 +258,6 @@ std::vector<std::int64_t> GroupReader::integers(const std::string& name, const S
 }
 
 // ---- writing
-// --------------------------------------------------------------------------------------
 
 GroupWriter::GroupWriter(const std::string& file, const std::string& group, Mode mode)
     : where_(file + (group == "/" ? "" : ":" + group)) {

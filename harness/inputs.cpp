@@ -209,7 +209,6 @@ std::vector<float> make_key(const Problem& p) {
 }
 
 // ---- gates and betas: float64, then each encoding of the same numbers
-// -----------------------------
 
 constexpr double kSaturatedLogit = 128;  // exp(-128) is 0 in float32; -128 is finite everywhere
 
@@ -446,7 +445,6 @@ BetaValues make_beta(const Problem& p) {
 }
 
 // ---- pools
-// ----------------------------------------------------------------------------------------
 
 std::vector<float> make_state_pool(const Problem& p) {
   const std::int64_t rows = p.num_pool_rows();

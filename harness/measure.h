@@ -5,8 +5,7 @@
 //   cold   before each sample the state pool is restored and the last-level cache emptied: what a
 //          kernel meets in a model, where other layers ran in between (the default)
 //   hot    the state pool is restored, nothing is evicted, and untimed runs go before: what a
-//   kernel alone in
-//          a loop reaches
+//          kernel alone in a loop reaches
 //
 // A sample is the device time of one run (Device::time_launch: host latency outside). In-place
 // state is put back before every run, so that all samples do the same work on the same numbers.

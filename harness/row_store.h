@@ -1,8 +1,9 @@
 // Rows files (HDF5, schema "gdn-rows/1"): one flat table, samples beside it.
 //
 //   /rows     [R] compound, one member per column of row_columns(); strings of fixed length, UTF-8
-//   /samples  [S] compound (time_ms, clock_mhz); row r owns [first_sample, first_sample +
-//   sample_count) attribute schema = "gdn-rows/1" on the root group
+//   /samples  [S] compound (time_ms, clock_mhz); row r owns
+//             [first_sample, first_sample + sample_count)
+//   attribute schema = "gdn-rows/1" on the root group
 //
 // What each column holds, with its unit: `gdnbench rows FILE --list-columns` (row_columns()). In
 // Python, two lines after the imports make a DataFrame (harness/tests/rows_in_python.py):
@@ -20,9 +21,8 @@
 // Crash safety. A file on disk is valid at every moment, whenever the process is killed and
 // whatever fails:
 //   - both datasets own one chunk with room to spare, allocated and filled when the file is
-//   written.
-//     An append writes into that room and then extends the dataset: first the samples, then the
-//     row; each extension is one in-place write of one object header;
+//     written. An append writes into that room and then extends the dataset: first the samples,
+//     then the row; each extension is one in-place write of one object header;
 //   - what does not fit (no room left, a longer string) is written as a whole new file of twice the
 //     room beside the old one and renamed over it. A full disk is met there, before the old file is
 //     touched. HDF5 composes that file in memory; it reaches the disk with plain checked writes.

@@ -2,16 +2,16 @@
 // stated conventions, bytes; and the rates a time makes of them, beside the device's ceilings.
 //
 // Operations of gated_delta, per token and value head (a multiply-add is two):
-//   recurrent   7 Dk Dv              the token recurrence: decay the state (Dk Dv), S^T k (2 Dk
-//   Dv), rank-one
-//                                    update (2 Dk Dv), S^T q (2 Dk Dv). The work the result needs
-//                                    when nothing is chunked; the same for every implementation.
+//   recurrent   7 Dk Dv                       the token recurrence: decay the state (Dk Dv), S^T k
+//                                             (2 Dk Dv), rank-one update (2 Dk Dv), S^T q
+//                                             (2 Dk Dv). The work the result needs when nothing is
+//                                             chunked; the same for every implementation.
 //   chunkwise   2 (3 Dk Dv + 2 C (Dk + Dv))   the dense products of the chunkwise form (contract
-//   section 2) with
-//                                    chunk C: K S, Q S and K^T V' are 3 Dk Dv multiply-adds per
-//                                    token; K K^T and Q K^T are 2 C Dk; L^-1 V' and (Q K^T) V' are
-//                                    2 C Dv. Full squares; the inverse itself, norms, gates and
-//                                    exponentials are not counted.
+//                                             section 2) with chunk C: K S, Q S and K^T V' are
+//                                             3 Dk Dv multiply-adds per token; K K^T and Q K^T are
+//                                             2 C Dk; L^-1 V' and (Q K^T) V' are 2 C Dv. Full
+//                                             squares; the inverse itself, norms, gates and
+//                                             exponentials are not counted.
 // With Dk = Dv = D the second is 2 (3 D^2 + 4 C D).
 //
 // Variants: with n steps per token K, V and their products have n rows per token: (4n + 3) Dk Dv,

@@ -16,8 +16,8 @@
 // 16-bit tokens (u = 2^-8, 2^-11): the operands of matrix products are rounded to 16 bits, a few
 // roundings (each about 0.4 u) in a row, for the worst single head; the rounded inverse adds an
 // error of its growth, rounded updates one of their cancellation:
-//     limit = u sqrt(b^2 + (E sqrt(N) / 4)^2 + (X - 1)^2),   b u = 1e-2 (bfloat16), 1.5e-3
-//     (float16)
+//     limit = u sqrt(b^2 + (E sqrt(N) / 4)^2 + (X - 1)^2),
+//     b u = 1e-2 (bfloat16), 1.5e-3 (float16)
 // A bfloat16 output alone has an error of 1.66e-3, its rounding.
 //
 // The factors were set by emulating both forms (token recurrence; chunkwise with substitution and

@@ -174,7 +174,6 @@ class Comparison {
   std::int64_t length(std::int64_t n) const { return first_token(n + 1) - first_token(n); }
 
   // ---- gated_delta: outputs and states of the pairs
-  // ----------------------------------------------
 
   void compare_heads() {
     const std::int64_t outputs = p_.total_tokens() * p_.num_value_heads * p_.value_head_dim;
@@ -268,7 +267,6 @@ class Comparison {
   }
 
   // ---- the convolution: outputs per sequence, windows
-  // --------------------------------------------
 
   void compare_convolution(bool is_operation) {
     const bool exposed = is_operation || !outputs_.conv_output.empty();

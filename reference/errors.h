@@ -2,16 +2,14 @@
 // beside each, non-finite values counted first and never skipped.
 //
 //   relative L2 of x against r   ||x - r||_2 / max(||r||_2, sqrt(n) 2^-102); 0 if both are zero,
-//   +inf
-//                                if only r is, +inf if anything is not finite. 2^-102 is the
+//                                +inf if only r is, +inf if anything is not finite. 2^-102 is the
 //                                smallest magnitude at which float32 keeps its full relative
 //                                precision in every product (smallest normal / unit roundoff):
 //                                below it, underflow is judged as an absolute error.
 //   rounding floor               the same metric for r rounded to the stored dtype
 //   floor ratio                  relative L2 / max(floor, unit roundoff / 4): "1.8x the floor". A
-//   full
-//                                mantissa gives a floor of about 0.4 unit roundoffs; the second
-//                                term stands in where the reference happens to be (nearly)
+//                                full mantissa gives a floor of about 0.4 unit roundoffs; the
+//                                second term stands in where the reference happens to be (nearly)
 //                                representable
 //   scaled maximum               max |x - r| / max |r|
 //
@@ -33,24 +31,24 @@ struct TensorError {
   double relative_l2 = 0;
   double floor = 0;  ///< relative L2 of the rounded reference
   double scaled_max = 0;
-  std::int64_t non_finite =
-      0;                   ///< NaN or Inf where the rounded reference is finite, or the reverse
+  /// NaN or Inf where the rounded reference is finite, or the reverse.
+  std::int64_t non_finite = 0;
   double floor_ratio = 0;  ///< relative_l2 / max(floor, unit roundoff of the dtype / 4)
 };
 
 struct HeadError {
   SequenceHead where;
   TensorError output;
-  TensorError
-      state;  ///< zeros where no final state is written (final_state = 0, length 0, slot -1)
+  /// Zeros where no final state is written (final_state = 0, length 0, slot -1).
+  TensorError state;
   double readout = 1;  ///< Conditioning::readouts of this pair
 };
 
 /// Error in a window of token positions, worst over the checked pairs: error by position.
 struct PositionError {
   std::int64_t first_token = 0;  ///< within the sequence
-  std::int64_t num_tokens =
-      0;  ///< of the window; the last one may be cut short by a sequence's end
+  /// Of the window; the last one may be cut short by a sequence's end.
+  std::int64_t num_tokens = 0;
   double relative_l2 = 0;
 };
 
@@ -70,8 +68,8 @@ struct ErrorLimits {
 ErrorLimits error_limits(const Problem& problem, const Conditioning& conditioning = {});
 
 struct ErrorReport {
-  std::vector<HeadError>
-      heads;  ///< every pair checked (for causal_conv1d: one per sequence, head 0)
+  /// Every pair checked (for causal_conv1d: one per sequence, head 0).
+  std::vector<HeadError> heads;
   std::vector<PositionError> positions;  ///< at most 32 windows, of at least 64 tokens each
   HeadError worst_output;  ///< largest output.relative_l2 (non-finite counts as the largest)
   HeadError worst_state;
@@ -85,9 +83,9 @@ struct ErrorReport {
   /// Reference values that are themselves not finite: the problem overflows float64, or a pair was
   /// never evaluated. Nothing can be judged against them, so the report is a violation.
   std::int64_t reference_non_finite = 0;
-  std::int64_t untouched_changed = 0;  ///< elements of pool rows or padding that must be
-                                       ///< bit-identical to the input and are not
-  std::int64_t padding_nonzero = 0;    ///< outputs of slot -1 sequences that are not +-0
+  /// Elements of pool rows or padding that must be bit-identical to the input and are not.
+  std::int64_t untouched_changed = 0;
+  std::int64_t padding_nonzero = 0;  ///< outputs of slot -1 sequences that are not +-0
 };
 
 /// Compares `outputs` with the reference on the pairs the reference holds: `options` must be the

@@ -339,8 +339,8 @@ class Verify : public Command {
   }
 
   static std::int64_t memory_for_jobs(const DeviceInfo& info) {
-    return std::min(host_memory_bytes(), info.memory_bytes) / 10 *
-           7;  // the rest: the process, estimates
+    // The rest: the process, estimates.
+    return std::min(host_memory_bytes(), info.memory_bytes) / 10 * 7;
   }
 
   std::int64_t memory_of(const VerificationTask& task) const {

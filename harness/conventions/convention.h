@@ -63,10 +63,11 @@ struct Slots {
 enum class HeadMap { grouped, tiled };
 
 enum class NormPlace {
-  in_kernel,           ///< always
-  in_kernel_by_flag,   ///< attribute 0/1
-  before,              ///< an operation of its own. The attribute, where given, is its epsilon and
-                       ///< says that q and k stand before it; otherwise they have passed it
+  in_kernel,          ///< always
+  in_kernel_by_flag,  ///< attribute 0/1
+  /// An operation of its own. The attribute, where given, is its epsilon and says that q and k
+  /// stand before it; otherwise they have passed it.
+  before,
   before_flag_ignored  ///< the caller's business; the attribute 0/1 is accepted and does nothing
 };
 enum class NormRule {

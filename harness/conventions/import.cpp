@@ -191,7 +191,6 @@ class CaseImporter : FileOfConvention {
   }
 
   // ---- gated_delta
-  // ---------------------------------------------------------------------------------
 
   void read_tokens() {
     Problem& p = c_.problem;
@@ -277,7 +276,6 @@ class CaseImporter : FileOfConvention {
   }
 
   // ---- causal_conv1d
-  // -------------------------------------------------------------------------------
 
   void read_convolution_shapes() {
     learn(conv().weight);

@@ -29,7 +29,6 @@ std::string element(const std::string& name, std::size_t index, float value) {
 }
 
 // ---- value heads
-// --------------------------------------------------------------------------------------
 
 // Entry h: where our value head h stands among theirs.
 std::vector<std::int64_t> head_order(const Convention& convention, const Problem& p) {
@@ -93,7 +92,6 @@ void repeat_key_heads(Case& c) {
 }
 
 // ---- q and k
-// ------------------------------------------------------------------------------------------
 
 // Calls body(pointer to a vector, its sum of squares, its flat number) for every vector.
 void for_each_vector(std::vector<float>& values, std::int64_t size,
@@ -161,7 +159,6 @@ void prepare_query_and_key(const Convention& convention, const ConvertOptions& o
 }
 
 // ---- gates
-// --------------------------------------------------------------------------------------------
 
 float encode_gate(const Convention& convention, double log_decay, std::size_t at) {
   switch (convention.gate_encoding) {
@@ -233,7 +230,6 @@ void encode_gates(const Convention& convention, const ConvertOptions& options, C
 }
 
 // ---- pools and slots
-// --------------------------------------------------------------------------------------
 
 const Slots& slots_of(const Convention& convention, const Problem& p) {
   return p.operation == Operation::causal_conv1d ? convention.convolution->slots : convention.slots;

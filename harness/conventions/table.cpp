@@ -1,8 +1,8 @@
 // The conventions themselves. Each entry's `source` names the function it describes; where the
 // description comes from differs:
 //   read from a copy of the source: huggingface, flashinfer-prefill, flashinfer-decode, mlx-native
-//   from the project's research notes, the source not read again for this table: max, fla, ggml,
-//   vllm
+//   from the project's research notes, the source not read again for this table:
+//     max, fla, ggml, vllm
 // No version is claimed for either; a system may have changed since.
 #include "harness/conventions/convention.h"
 #include "interface/error.h"

@@ -222,7 +222,6 @@ TEST(Outputs, NeverReplaceTheirInputs) {
 }
 
 // ---- malformed files
-// ------------------------------------------------------------------------------
 
 // A valid case to spoil: attributes and datasets rewritten through HDF5 itself.
 class MalformedCase : public ::testing::Test {

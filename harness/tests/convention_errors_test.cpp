@@ -133,7 +133,6 @@ TEST(Rounding, ReencodedGatesAreTheSameGates) {
 }
 
 // ---- malformed files
-// -------------------------------------------------------------------------------------
 
 class MalformedFile : public ::testing::Test {
  protected:

@@ -117,7 +117,6 @@ TEST(ConventionPairs, AFileReadByAnotherConventionsRulesIsRejected) {
 }
 
 // ---- the eight points: one field of one convention changed, everything else as it is
-// -------------------------------------------------------------------------------------
 
 TEST(EightPoints, GateEncoding) {
   // alpha where ln alpha is meant is finite, plausible and wrong (a decay of e^alpha).

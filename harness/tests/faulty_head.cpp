@@ -133,8 +133,8 @@ Matrix solved(const Matrix& L, const Matrix& x, Fault fault) {
 }
 
 // Contract section 2, in the W/U form so that the wrong W can be planted:
-// L = I + strict_lower(diag(beta) (K K^T * D)), U = L^-1 diag(beta) V, W = L^-1 diag(beta)
-// diag(gamma) K.
+// L = I + strict_lower(diag(beta) (K K^T * D)), U = L^-1 diag(beta) V,
+// W = L^-1 diag(beta) diag(gamma) K.
 void run_chunkwise(FaultyHead& head, Fault fault) {
   const Index length = head.query.rows();
   for (Index first = 0; first < length; first += kFaultyChunk) {

@@ -1,6 +1,6 @@
-// An implementation with one planted fault: what verification must reject. Without a
-// fault both of its forms are right, so that a rejection is the fault's doing. Arithmetic is
-// float64 but where a fault says otherwise.
+// An implementation with one planted fault: what verification must reject. Without a fault both of
+// its forms are right, so that a rejection is the fault's doing. Arithmetic is float64 but where a
+// fault says otherwise.
 #pragma once
 
 #include <memory>

@@ -329,7 +329,6 @@ void run_vllm(File& file) {
 }
 
 // ---- convolutions
-// -------------------------------------------------------------------------------------
 
 // One channel of one sequence: y[t] = act(bias + sum_j weight[j] ext[t + j]), ext = window, input.
 struct Channel {

@@ -19,8 +19,7 @@ struct Budget {
   int sgpr_spills = 0;
 };
 
-/// The budgets of this backend's kernels. VGPR spills and scratch memory are never
-/// allowed.
+/// The budgets of this backend's kernels. VGPR spills and scratch memory are never allowed.
 const std::vector<Budget>& kernel_budgets();
 /// One line for each limit the kernel breaks; a kernel without a budget breaks one.
 std::vector<std::string> budget_violations(const gfx906::KernelResources& kernel,

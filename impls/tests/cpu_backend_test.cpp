@@ -234,8 +234,9 @@ TEST(CpuInstructionSets, RefuseUnknownNames) {
 // More than 128 MiB, which several threads convert block by block: every block where it belongs.
 TEST(DeviceCase, LargeArraysArriveAndReturnAsTheyAre) {
   const auto device = open_device("cpu");
-  const Case batch = generate_case(Problem::parse(
-      "causal_conv1d:heads=1/1,dim=64,seq=1x180000,dtype=f32"));  // [180000, 192] channels
+  // [180000, 192] channels.
+  const Case batch =
+      generate_case(Problem::parse("causal_conv1d:heads=1/1,dim=64,seq=1x180000,dtype=f32"));
   {
     const DeviceCase on_device(batch, *device);
     const void* input = std::get<CausalConv1dArguments>(on_device.arguments()).input;

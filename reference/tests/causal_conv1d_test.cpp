@@ -63,8 +63,8 @@ void expect_defined_values(const Case& c) {
 }
 
 TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
-  // Three channels (Hk = Hv = 1, Dk = Dv = 1), width 3, weights (1, 2, 4), window (5, 7), x = (1,
-  // 10).
+  // Three channels (Hk = Hv = 1, Dk = Dv = 1), width 3, weights (1, 2, 4), window (5, 7),
+  // x = (1, 10).
   //   y0 = 5 + 14 + 4 = 23;   y1 = 7 + 2 + 40 = 49;   the new window is x.
   Case c;
   c.problem = Problem::parse("causal_conv1d:heads=1/1,dim=1x1,seq=1x2,width=3,act=none");

@@ -3,9 +3,8 @@
 // Column j of S takes part only in r_j and o_j, so columns go in blocks whose r and o stay in
 // vector registers while the rows of S stream past, twice a token:
 //
-//     first pass    r = v - alpha S^T k                          reads S
-//     second pass   S <- alpha S + (beta k) r^T;  o = S^T q      reads and writes S, and reads it
-//     out
+//     first pass    r = v - alpha S^T k                       reads S
+//     second pass   S <- alpha S + (beta k) r^T;  o = S^T q   reads and writes S, and reads it out
 //
 // Tokens go in tiles: a block's part of the state (Dk x 64 floats, 32 KiB at Dk = 128) stays in the
 // first-level cache for a whole tile, while the tile's rows of q and k are decoded only once.

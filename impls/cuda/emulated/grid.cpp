@@ -148,8 +148,8 @@ class Block {
   unsigned char* aligned_shared_ = nullptr;
   unsigned char* stacks_ = nullptr;
   std::vector<Fibre> fibres_;
-  std::vector<State>
-      states_;  // of the fibres: side by side, since every turn reads those of a warp
+  // Of the fibres: side by side, since every turn reads those of a warp.
+  std::vector<State> states_;
   std::vector<Warp> warps_;
   std::array<Barrier, kBarriers> barriers_;
   std::map<std::uint32_t, Mbarrier> mbarriers_;

@@ -12,8 +12,8 @@ struct Calibration {
   double published_low = 0;  ///< 0: none found
   double published_high = 0;
   std::string source;  ///< key of the list of sources in README.md
-  bool set_by =
-      false;  ///< a constant of the model was set by this figure: reproduced by construction
+  /// A constant of the model was set by this figure: reproduced by construction.
+  bool set_by = false;
   double modelled = 0;
 
   bool within() const { return modelled >= published_low && modelled <= published_high; }

@@ -254,8 +254,9 @@ void Chain::build() {
                         static_cast<std::int32_t>(given_.state_value_stride),
                         0,
                         0};
+  // No rows: zeros.
   elementwise(ElementOp::copy, state_, pool, pool, Dk, Dv, 1).rows_left =
-      given_.read_state != 0 ? kAllRows : 0;  // no rows: zeros
+      given_.read_state != 0 ? kAllRows : 0;
   prepare();
   for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) walk(chunk);
   const MatrixView output = tokens(given_.output, problem_.num_value_heads * Dv, Dv, 0);

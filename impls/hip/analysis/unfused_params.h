@@ -40,8 +40,8 @@ struct ElementwiseParams {
   float factor;
   std::int32_t log2_columns;
   std::int32_t elements;  ///< of one matrix
-  std::int32_t
-      rows_left;  ///< rows of all chunks that exist in a and out's source; others read as 0
+  /// Rows of all chunks that exist in a and out's source; others read as 0.
+  std::int32_t rows_left;
   std::int32_t store_rows_left;  ///< the same for stores: others are not written
 };
 

@@ -31,12 +31,12 @@ enum class WaveOrder : std::uint8_t { forward, reverse, random };
 
 struct LaunchOptions {
   WaveOrder order = WaveOrder::forward;  ///< of waves within a workgroup, and of workgroups
-  int preempt_every =
-      0;  ///< random order: switch waves after up to this many instructions; 0 = only at barriers
-  int transcendental_ulp =
-      0;                 ///< +- this many ulp of pseudo-random noise on exp, log, rcp, rsq, sqrt
-  int threads = 0;       ///< host threads over workgroups; 0 = all cores
-  bool profile = false;  ///< LDS bank conflicts, cache lines, timelines (slower)
+  /// Random order: switch waves after up to this many instructions; 0 = only at barriers.
+  int preempt_every = 0;
+  /// +- this many ulp of pseudo-random noise on exp, log, rcp, rsq, sqrt.
+  int transcendental_ulp = 0;
+  int threads = 0;           ///< host threads over workgroups; 0 = all cores
+  bool profile = false;      ///< LDS bank conflicts, cache lines, timelines (slower)
   bool trace_lines = false;  ///< with profile: record every cache line touched, for the L2's model
   int max_faults = 8;        ///< recorded in words; all are counted
 };

@@ -38,8 +38,7 @@
 //   - Memory latency 500 cycles for every vector access, hit or miss; 200 for scalar loads. Not
 //     published for this card; 500 to 800 measured on an MI308X.
 //   - L2: 4 MB (l2_cache.h), 16 channels of 64 bytes a cycle. Hits save memory traffic, not
-//   latency.
-//     The 16 KB L1 of a CU is not modelled: every line touched is asked of the L2.
+//     latency. The 16 KB L1 of a CU is not modelled: every line touched is asked of the L2.
 //   - Memory: 0.885 TB/s reading, and writing so that a copy moves 0.713 TB/s: both measured by
 //     others on gfx906.
 //   - 4 microseconds from kernel to kernel: the dispatch floor others measured.

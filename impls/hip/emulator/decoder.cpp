@@ -193,8 +193,8 @@ bool parse_modifier(const std::string& text, Instruction& instruction) {
   } else if (key == "bank_mask") {
     instruction.bank_mask = static_cast<std::uint8_t>(number);
   } else if (key == "bound_ctrl") {
-    instruction.bound_ctrl =
-        true;  // printed as :0 by LLVM 14 and as :1 later, for the same set bit
+    // Printed as :0 by LLVM 14 and as :1 later, for the same set bit.
+    instruction.bound_ctrl = true;
   } else if (key == "dst_sel") {
     instruction.destination_select = parse_select(value);
   } else if (key == "src0_sel") {

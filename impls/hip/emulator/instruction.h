@@ -1,7 +1,6 @@
 // One decoded gfx906 instruction: what the decoder makes of a line of llvm-objdump and the
 // semantics functions execute. Operands keep the order of the assembler text, as the ISA documents
-// do
-// ("Vega" 7nm Shader ISA): destination first, then carry or mask, then sources.
+// do ("Vega" 7nm Shader ISA): destination first, then carry or mask, then sources.
 #pragma once
 
 #include <array>
@@ -74,8 +73,8 @@ struct Instruction {
   bool clamp = false;
   std::uint8_t output_modifier = 0;  ///< 1 = mul:2, 2 = mul:4, 3 = div:2
   bool dpp = false;
-  bool bound_ctrl =
-      false;  ///< dpp: an invalid source lane reads 0 (otherwise the lane is not written)
+  /// dpp: an invalid source lane reads 0 (otherwise the lane is not written).
+  bool bound_ctrl = false;
   std::uint16_t dpp_control = 0;
   std::uint8_t row_mask = 15;
   std::uint8_t bank_mask = 15;

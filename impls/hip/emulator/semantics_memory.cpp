@@ -59,7 +59,6 @@ void mark_loaded(Wave& wave, const MemoryForm& form, int first, u64 exec, u64 de
 }
 
 // ---- LDS
-// ------------------------------------------------------------------------------------------
 
 /// Cycles of one LDS access: groups of 32, 16 or 8 lanes (1, 2, 4 dwords a lane), in each group
 /// every bank of 4 bytes serves one distinct dword per cycle.
@@ -196,7 +195,6 @@ void execute_ds_add(Context& context, Wave& wave, const Instruction& in) {
 }
 
 // ---- global
-// ---------------------------------------------------------------------------------------
 
 void count_lines(Context& context, const Wave& wave, const u64* addresses, u64 exec, u64 size,
                  bool is_write) {
@@ -322,7 +320,6 @@ void execute_global_add(Context& context, Wave& wave, const Instruction& in) {
 }
 
 // ---- scratch
-// --------------------------------------------------------------------------------------
 
 /// buffer_load/store through the swizzled scratch descriptor: data, vaddr or off, srsrc, soffset.
 /// Each lane has its own bytes.
@@ -351,7 +348,6 @@ void execute_scratch(Context& context, Wave& wave, const Instruction& in) {
 }
 
 // ---- names
-// ----------------------------------------------------------------------------------------
 
 struct NamedForm {
   const char* name;

@@ -8,9 +8,8 @@
 //   - a product with S is 16 multiply-adds for each 32 rows, then a sum over the 8 groups by DPP,
 //     three steps for each of the 4 columns;
 //   - the pool is read and written 4 elements a lane, along the columns or along the rows,
-//   whichever
-//     is contiguous: the 8 column sets, or the 8 groups, make whole cache lines (128 bytes of
-//     float32, 64 of 16-bit elements).
+//     whichever is contiguous: the 8 column sets, or the 8 groups, make whole cache lines (128
+//     bytes of float32, 64 of 16-bit elements).
 #pragma once
 
 #include <type_traits>
