@@ -15,7 +15,6 @@ namespace {
 constexpr int kRuns = 7;
 
 // ---- copy
-// ------------------------------------------------------------------------------------------
 
 // Four independent 16-byte loads in flight per thread.
 __global__ void copy_kernel(const uint4* __restrict__ source, uint4* __restrict__ destination,
@@ -37,7 +36,6 @@ __global__ void copy_kernel(const uint4* __restrict__ source, uint4* __restrict_
 }
 
 // ---- matrix rate
-// -----------------------------------------------------------------------------------
 
 // Each warpgroup (128 threads) multiplies [64, 64] by [64, 256] per iteration, whichever
 // instruction does it: 2 * 64 * 64 * 256 operations.
@@ -138,7 +136,6 @@ __global__ void __launch_bounds__(kMatrixThreads, 1)
 }
 
 // ---- float32 rate
-// ----------------------------------------------------------------------------------
 
 constexpr int kFmaChains = 16;
 constexpr int kFmaThreads = 512;

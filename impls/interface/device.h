@@ -117,8 +117,8 @@ class Device {
 
   /// What the card's own sensors say now; NaN = not known here.
   struct Telemetry {
-    double power_w =
-        std::numeric_limits<double>::quiet_NaN();  ///< mean of the driver's last second
+    /// Mean of the driver's last second.
+    double power_w = std::numeric_limits<double>::quiet_NaN();
     double power_limit_w = std::numeric_limits<double>::quiet_NaN();
     double memory_clock_mhz = std::numeric_limits<double>::quiet_NaN();
     double temperature_c = std::numeric_limits<double>::quiet_NaN();

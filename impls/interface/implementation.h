@@ -25,7 +25,6 @@
 namespace gdn {
 
 // ---- typed gates and betas: one cannot be passed where another is meant
-// ---------------------------
 // With decay=channel gates are [T, Hv, Dk]; with n steps per token betas are [T, n, Hv].
 
 struct LogDecay {
@@ -53,7 +52,6 @@ struct BetaLogit {
 using Beta = std::variant<BetaDirect, BetaLogit>;
 
 // ---- arguments: pointers on the plan's device, row-major, shapes as in contract section 1
-// ---------
 
 struct GatedDeltaArguments {
   const void* query = nullptr;  ///< [T, Hk, Dk] token dtype
@@ -96,7 +94,6 @@ using Arguments =
     std::variant<GatedDeltaArguments, CausalConv1dArguments, GatedDeltaLayerArguments>;
 
 // ---- plans
-// ----------------------------------------------------------------------------------------
 
 /// What the planner decided: shown in every result row.
 struct PlanInfo {
@@ -115,7 +112,6 @@ class Plan {
 };
 
 // ---- implementations
-// ------------------------------------------------------------------------------
 
 /// Supported, or the reason in words ("Dk=200 is not a multiple of 16").
 struct Support {

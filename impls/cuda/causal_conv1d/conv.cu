@@ -78,7 +78,6 @@ __device__ __forceinline__ std::int64_t token_element(const ConvParams& p, ConvL
 }
 
 // ---- channels fastest
-// ------------------------------------------------------------------------------
 
 template <typename Token, int Count>
 struct alignas(Count * sizeof(Token)) Channels {
@@ -111,8 +110,9 @@ __global__ void __launch_bounds__(kChannelThreads)
       (static_cast<std::int64_t>(blockIdx.x % channel_blocks) * kChannelThreads + threadIdx.x) *
       Count;
   if (channel >= p.channels) return;
-  const auto* const input = static_cast<const Token*>(p.input) + tile.sequence_first * p.channels +
-                            channel;  // token t at t * channels
+  // Token t at t * channels.
+  const auto* const input =
+      static_cast<const Token*>(p.input) + tile.sequence_first * p.channels + channel;
   const auto output_at = [&](std::int64_t t) {
     return token_element(p, p.output_layout, tile.sequence_first + t, channel);
   };
@@ -230,7 +230,6 @@ __global__ void __launch_bounds__(kChannelThreads)
 }
 
 // ---- time fastest
-// ----------------------------------------------------------------------------------
 
 template <typename Token>
 __global__ void __launch_bounds__(32 * kTimeWarps)
@@ -240,8 +239,9 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   const std::int64_t channel = blockIdx.x % channel_blocks * kTimeWarps + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (channel >= p.channels) return;  // whole warps
-  const auto* const input = static_cast<const Token*>(p.input) + channel * p.token_capacity +
-                            tile.sequence_first;  // token t at t
+  // Token t at t.
+  const auto* const input =
+      static_cast<const Token*>(p.input) + channel * p.token_capacity + tile.sequence_first;
   const int window = p.width - 1;
   const std::int64_t row = (tile.row * p.channels + channel) * window;
   const float bias =
@@ -279,7 +279,6 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
 }
 
 // ---- launch
-// ----------------------------------------------------------------------------------------
 
 std::int64_t most_tiles(const ConvParams& p, int run) {
   return p.token_capacity / run + p.num_sequences;

@@ -6,7 +6,8 @@
 //   stage_inverse  K K^T, L = I + strict_lower(diag(beta) (K K^T * D)), T = L^-1
 //   stage_wu       U = T diag(beta) V,  W = T diag(beta gamma) K
 //   stage_states   V' = U - W S,  S <- gamma_C S + (diag(gamma_C / gamma) K)^T V': serial over
-//   chunks stage_outputs  O = scale (diag(gamma) Q S + lower(Q K^T * D) V')
+//                  chunks
+//   stage_outputs  O = scale (diag(gamma) Q S + lower(Q K^T * D) V')
 //
 // Variants: with the additive update V' = diag(beta) V takes the place of stages inverse and wu
 // (stage_additive) and the state pass has one product less; several steps per token are so many

@@ -21,9 +21,8 @@
 // chip, also shared-memory delivery (128 bytes a cycle, for loads and shuffles).
 //
 // H200, heads 16/32, dim 128, bf16 tokens, cold L2: 4x8192 in 4.14 ms, 1x32768 in 9.98 ms.
-// Versions: one column per group of four lanes, every load of k and q serving one column, 6.21
-// and 11.8; this form with the preparing warp's loads and divisions one after another, 4.66
-// and 11.2.
+// Versions: one column per group of four lanes, every load of k and q serving one column, 6.21 and
+// 11.8; this form with the preparing warp's loads and divisions one after another, 4.66 and 11.2.
 #include <cuda_runtime.h>
 
 #include "cuda/allow_shared_memory.h"

@@ -16,7 +16,6 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 }
 
 // ---- mbarrier: 8 bytes of shared memory, 8-byte aligned
-// -------------------------------------------
 
 /// One thread. `arrivals` completes a phase (together with the announced bytes).
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
@@ -64,7 +63,6 @@ __device__ __forceinline__ uint32_t ring_parity(int n, int stages) {
 }
 
 // ---- named barriers: id 0 is __syncthreads; `threads` a multiple of 32
-// ----------------------------
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -74,7 +72,6 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
 }
 
 // ---- fences and resources
-// -------------------------------------------------------------------------
 
 /// Makes this thread's ordinary shared-memory writes visible to wgmma and the copy engine: in every
 /// writing thread, before the barrier that releases the readers.

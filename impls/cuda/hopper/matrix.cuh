@@ -67,7 +67,6 @@ __device__ __forceinline__ void store_matrix_trans(uint32_t address, uint32_t r)
 }
 
 // ---- packing: two floats to one register of 16-bit elements, `low` in the lower half
-// --------------
 
 template <typename Element>
 __device__ __forceinline__ uint32_t pack(float low, float high) {
@@ -109,8 +108,7 @@ __device__ __forceinline__ float exp2_flush(float x) {
 }
 
 // ---- ordinary shared-memory accesses by 32-bit address
-// -------------------------------------------- Not asm volatile: the compiler may batch them
-// between barriers, which hides their latency.
+// Not asm volatile: the compiler may batch them between barriers, which hides their latency.
 
 template <typename T>
 __device__ __forceinline__ T load_shared(uint32_t address) {
@@ -122,9 +120,9 @@ __device__ __forceinline__ void store_shared(uint32_t address, T value) {
 }
 
 // ---- warp-level products, float32 accumulation
-// ---------------------------------------------------- d[16x8] += a[16x16] b[16x8]. d: lane l holds
-// (l/4, 2(l%4)), (l/4, +1), (l/4+8, ..), (l/4+8, ..+1). a: four 8x8 matrices (0,0) (8,0) (0,8)
-// (8,8); b: two 8x8 matrices of b^T, k 0..7 and 8..15.
+// d[16x8] += a[16x16] b[16x8]. d: lane l holds (l/4, 2(l%4)), (l/4, +1), (l/4+8, ..),
+// (l/4+8, ..+1). a: four 8x8 matrices (0,0) (8,0) (0,8) (8,8); b: two 8x8 matrices of b^T, k 0..7
+// and 8..15.
 
 template <typename Element>
 __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,

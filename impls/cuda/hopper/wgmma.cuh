@@ -8,13 +8,12 @@
 // result is the next product's operand without leaving registers.
 //
 // Shared-memory operands are descriptors of swizzled tiles (PTX ISA, "Matrix-Descriptor Format"):
-//   k_major_128(tile):  rows of 64 elements (128 bytes, 128-byte swizzle, tile 1024-byte aligned),
-//   the
-//     reduction dimension contiguous. One k16 step is +2 on the descriptor (32 bytes); 64 columns
-//     further is the next panel.
+//   k_major_128(tile): rows of 64 elements (128 bytes, 128-byte swizzle, tile 1024-byte aligned),
+//     the reduction dimension contiguous. One k16 step is +2 on the descriptor (32 bytes); 64
+//     columns further is the next panel.
 //   mn_major_128(tile, panel): the reduction dimension is the row index; 64-wide panels `panel`
-//   bytes
-//     apart along the other dimension. One k16 step is +128 (2048 bytes). Needs the transpose flag.
+//     bytes apart along the other dimension. One k16 step is +128 (2048 bytes). Needs the transpose
+//     flag.
 //   k_major_32(tile): rows of 16 elements (32 bytes, 32-byte swizzle, 256-byte aligned).
 //
 // Use: registers_ready(); products...; commit(); wait<pending>(); then hold() every register array

@@ -105,7 +105,6 @@ __device__ __forceinline__ Accumulator zero_accumulator() {
 }
 
 // ---- the product
-// ----------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -161,7 +160,6 @@ __device__ __forceinline__ void multiply_add(Accumulator& acc, const Fragment<El
 }
 
 // ---- blocks stored in fragment order
-// --------------------------------------------------------------
 
 /// Block of 256 elements, 16-byte aligned, in shared or global memory. float32: pairs 0 and 1 of
 /// all lanes, then pairs 2 and 3, so that each 16-byte access of a warp is contiguous.
@@ -193,7 +191,6 @@ __device__ __forceinline__ Fragment<Element> load_stored_fragment(const Element*
 }
 
 // ---- blocks of row-major tiles in shared memory
-// ---------------------------------------------------
 
 /// Elements from one row of a shared-memory tile to the next: columns is a multiple of 16. The 8
 /// extra ones put the rows that a warp reads together in different banks.

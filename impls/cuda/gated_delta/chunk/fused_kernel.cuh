@@ -442,8 +442,8 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
       }
       wait_copies<0>();
       block_barrier();
-      if (split.key_stages == 2 &&
-          c + 1 < work.num_chunks) {  // the tiles of chunk c - 1 are free now
+      // The tiles of chunk c - 1 are free now.
+      if (split.key_stages == 2 && c + 1 < work.num_chunks) {
         fetch_key_query(c + 1);
         commit_copies();
         wait_copies<0>();

@@ -1,7 +1,6 @@
 // Stage 4 of cuda/chunkwise: the WY form of a chunk,
 //
-//     U = T diag(beta) V,     W = T diag(beta gamma) K     (gamma: the gated T needs it, contract
-//     2)
+//     U = T diag(beta) V,   W = T diag(beta gamma) K   (gamma: the gated T needs it, contract 2)
 //
 // so that V' = U - W S. One block per (chunk, value head, slab of 128 columns of V or of K); a warp
 // does 32 of the columns. beta, gamma and the key norms are factors of T's columns, applied in
