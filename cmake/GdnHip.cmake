@@ -76,10 +76,53 @@ function(gdn_gfx906_code_object prefix source)
   add_custom_command(
     OUTPUT ${prefix}.co ${prefix}.lst
     COMMAND ${GDN_HIP_CLANG} -x hip --offload-arch=gfx906 ${GDN_HIP_FLAGS} -mcode-object-version=4 -std=c++17 -O3
-            -ffp-contract=off -Wall -Wextra -Werror -I${CMAKE_SOURCE_DIR}/impls
+            -ffp-contract=off -Wall -Wextra $<$<BOOL:${GDN_WERROR}>:-Werror> -I${CMAKE_SOURCE_DIR}/impls
             --offload-device-only --no-gpu-bundle-output -MD -MF ${prefix}.d -MT ${prefix}.co
             ${ARGN} -c ${source} -o ${prefix}.co
     COMMAND ${GDN_HIP_LLVM_BIN}/llvm-objdump -d --mcpu=gfx906 ${prefix}.co > ${prefix}.lst
     DEPENDS ${source} DEPFILE ${prefix}.d VERBATIM
     COMMENT "Compiling ${name} for gfx906")
+endfunction()
+
+# gdn_embed_code_objects(OUTPUT.cpp FUNCTION f NAMES name...)
+# writes the source of  const std::vector<EmbeddedCodeObject>& gdn::hip::f()  with the code objects NAME.co and
+# the listings NAME.lst of the current binary folder.
+function(gdn_embed_code_objects output)
+  cmake_parse_arguments(ARG "" "FUNCTION" "NAMES" ${ARGN})
+  set(entries "")
+  set(declarations "")
+  set(dependencies "")
+  foreach(name ${ARG_NAMES})
+    foreach(kind co lst)
+      string(APPEND declarations "GDN_EMBED(${name}_${kind}, \"${CMAKE_CURRENT_BINARY_DIR}/${name}.${kind}\")\n")
+      list(APPEND dependencies ${CMAKE_CURRENT_BINARY_DIR}/${name}.${kind})
+    endforeach()
+    string(APPEND entries "      {\"${name}\", view(${name}_co, ${name}_co_end), view(${name}_lst, ${name}_lst_end)},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${output} @ONLY CONTENT [[
+// Made by cmake/GdnHip.cmake: the bytes of each code object and of its listing.
+#include "hip/code_objects.h"
+
+#define GDN_EMBED(symbol, path)                                             \
+  asm(".section .rodata\n.balign 4096\n" #symbol ":\n.incbin \"" path "\"\n" \
+      #symbol "_end:\n.byte 0\n.previous\n");                               \
+  extern "C" __attribute__((visibility("hidden"))) const char symbol[];     \
+  extern "C" __attribute__((visibility("hidden"))) const char symbol##_end[];
+
+@declarations@
+namespace gdn::hip {
+
+static std::string_view view(const char* first, const char* last) {
+  return {first, static_cast<std::size_t>(last - first)};
+}
+
+const std::vector<EmbeddedCodeObject>& @ARG_FUNCTION@() {
+  static const std::vector<EmbeddedCodeObject> objects = {
+@entries@  };
+  return objects;
+}
+
+}  // namespace gdn::hip
+]])
+  set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/${output} PROPERTIES OBJECT_DEPENDS "${dependencies}")
 endfunction()

@@ -2,6 +2,8 @@
 # how they are built; tests left out. Run at every build (the header is touched only when the hash changes):
 #   cmake -DSOURCE_DIR=. -DVERSION=0.1.0 -DHEADER=source_hash.h -P cmake/GdnSourceHash.cmake
 # Without HEADER it prints the hash.
+# It is of the files as they are, comments too, and needs no Python: rows say by it which build made them. The hash of
+# the GPU record is another one (scripts/source_hash.py).
 if(NOT SOURCE_DIR)
   get_filename_component(SOURCE_DIR ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
 endif()

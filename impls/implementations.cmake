@@ -7,9 +7,12 @@ gdn_implementation(cpu/causal_conv1d/direct.cpp)
 gdn_implementation(cpu/gated_delta_layer/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cpu/gated_delta_layer/chunkwise.cpp)
-gdn_implementation(cuda/gated_delta/fused_sm90.cu)
-gdn_implementation(cuda/gated_delta/fused_sm90_invariant.cu)
-gdn_implementation(cuda/gated_delta/fused_sm90_one_launch.cu)
+gdn_implementation(cuda/gated_delta/fused_sm90/planned.cpp
+  cuda/gated_delta/fused_sm90/implementation.cu cuda/gated_delta/fused_sm90/planner.cpp
+  cuda/gated_delta/fused_sm90/tensor_maps.cu cuda/gated_delta/fused_sm90/prepare.cu
+  cuda/gated_delta/fused_sm90/pieces.cu cuda/gated_delta/fused_sm90/chain.cu)
+gdn_implementation(cuda/gated_delta/fused_sm90/invariant.cpp)
+gdn_implementation(cuda/gated_delta/fused_sm90/one_launch.cu)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)

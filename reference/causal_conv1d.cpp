@@ -28,26 +28,30 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
   const std::int64_t token_stride = channels_fastest ? channels : 1;
   const std::int64_t channel_stride = channels_fastest ? 1 : total_tokens;
 
+  const std::vector<float>& qkv = inputs["qkv"];
+  const std::vector<float>& weight = inputs["conv_weight"];
+  const std::vector<float>& windows = inputs["conv_state"];
+  const float* bias = problem.conv_bias ? inputs["conv_bias"].data() : nullptr;
   ConvResult<Scalar> result;
-  result.output.assign(inputs.qkv.size(), Scalar(0));  // what sequences with slot -1 keep
-  result.state.assign(inputs.conv_state.begin(), inputs.conv_state.end());
+  result.output.assign(qkv.size(), Scalar(0));  // what sequences with slot -1 keep
+  result.state.assign(windows.begin(), windows.end());
 
   const auto sequence_channels = [&](std::int64_t n, std::int64_t c_begin, std::int64_t c_end) {
-    const std::int64_t slot = inputs.slot_index.empty() ? n : inputs.slot_index[n];
+    const std::int64_t slot = inputs.slot(n);
     if (slot < 0) return;
-    const std::int64_t first = inputs.sequence_offsets[n];
-    const std::int64_t length = inputs.sequence_offsets[n + 1] - first;
+    const std::int64_t first = inputs.first_token(n);
+    const std::int64_t length = inputs.length(n);
     std::vector<Scalar> ext(window + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
-      const float* old_window = &inputs.conv_state[(slot * channels + c) * window];
+      const float* old_window = &windows[(slot * channels + c) * window];
       for (std::int64_t j = 0; j < window; ++j) ext[j] = Scalar(old_window[j]);
       for (std::int64_t t = 0; t < length; ++t) {
-        ext[window + t] = Scalar(inputs.qkv[(first + t) * token_stride + c * channel_stride]);
+        ext[window + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
       }
-      const Scalar bias = inputs.conv_bias.empty() ? Scalar(0) : Scalar(inputs.conv_bias[c]);
+      const Scalar channel_bias = bias == nullptr ? Scalar(0) : Scalar(bias[c]);
       for (std::int64_t t = 0; t < length; ++t) {
         result.output[(first + t) * token_stride + c * channel_stride] =
-            convolve_at(ext, t, &inputs.conv_weight[c * width], width, bias, problem.activation);
+            convolve_at(ext, t, &weight[c * width], width, channel_bias, problem.activation);
       }
       // New slot j is x[L - (width-1) + j] if that index is >= 0, else old slot L + j: the last
       // width - 1 entries of ext, for every L >= 0.
@@ -63,6 +67,11 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     sequence_channels(item / blocks, c_begin, std::min(channels, c_begin + kChannelsPerItem));
   });
   return result;
+}
+
+double convolution_flops(const Problem& problem) {
+  return 2.0 * static_cast<double>(problem.total_tokens()) *
+         static_cast<double>(problem.conv_channels() * problem.conv_width);
 }
 
 template ConvResult<float> causal_conv1d(const Case&, int);

@@ -1,5 +1,5 @@
-// The short causal convolution of contract 1.2, and the window of raw inputs it carries from call
-// to call, in a wide scalar.
+// The short causal convolution of docs/contract.md, section 1.2, and the window of raw inputs it
+// carries from call to call, in a wide scalar.
 #pragma once
 
 #include <vector>
@@ -22,5 +22,8 @@ struct ConvResult {
 /// new one is written.
 template <typename Scalar>
 ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads);
+
+/// Two operations for every multiply-add.
+double convolution_flops(const Problem& problem);
 
 }  // namespace gdn::reference

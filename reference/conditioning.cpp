@@ -6,7 +6,9 @@
 #include <limits>
 #include <mutex>
 
+#include "reference/operation.h"
 #include "reference/parallel.h"
+#include "reference/recurrence.h"
 
 namespace gdn::reference {
 namespace {
@@ -17,12 +19,15 @@ constexpr std::int64_t kMostReadoutTokens = 32;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kZeroDecay = 104;  // exp(-104) rounds to zero in float32, subnormals included
 
+template <typename Element>
 class Measurement {
  public:
-  Measurement(const Case& inputs, const WideOutputs<double>& wide, std::int64_t num_pairs)
+  Measurement(const Case& inputs, const QkvSource<Element>& source, bool normalise,
+              std::int64_t num_pairs)
       : inputs_(inputs),
         p_(inputs.problem),
-        wide_(wide),
+        source_(source),
+        normalise_(normalise),
         gates_(decode_gates<double>(inputs)),
         chunk_(std::max<std::int64_t>(1, (p_.chunk > 0 ? p_.chunk : kDefaultChunk) / p_.steps) *
                p_.steps),
@@ -134,94 +139,69 @@ class Measurement {
         std::sqrt(squares / static_cast<double>((end - first) * p_.gates_per_head()));
   }
 
-  // `width` channels from `channel` on of a layer's convolution, rows begin..end-1 (a layer has one
-  // step per token).
-  Eigen::MatrixXd conv_channels(std::int64_t begin, std::int64_t end, std::int64_t channel,
-                                std::int64_t width) const {
-    const bool by_time = p_.conv_layout == ConvLayout::time;
-    const std::int64_t token_stride = by_time ? 1 : p_.conv_channels();
-    const std::int64_t channel_stride = by_time ? p_.total_tokens() : 1;
+  // Rows begin .. end - 1 of one head: `rows_per_token` a token, `heads` vectors of `width` a row.
+  Eigen::MatrixXd head_rows(const Element* data, std::int64_t token_stride,
+                            std::int64_t rows_per_token, std::int64_t heads, std::int64_t head,
+                            std::int64_t width, std::int64_t begin, std::int64_t end) const {
     Eigen::MatrixXd rows(end - begin, width);
     for (Eigen::Index i = 0; i < rows.rows(); ++i) {
+      const std::int64_t token = (begin + i) / rows_per_token;
+      const std::int64_t step = (begin + i) % rows_per_token;
+      const Element* row =
+          data + token * token_stride + (step * heads + head) * width * source_.element_stride;
       for (Eigen::Index e = 0; e < width; ++e) {
-        rows(i, e) = wide_.conv_output[static_cast<std::size_t>((begin + i) * token_stride +
-                                                                (channel + e) * channel_stride)];
-      }
-    }
-    return rows;
-  }
-
-  // The same of a [rows, heads, width] array of the inputs.
-  static Eigen::MatrixXd head_rows(const std::vector<float>& values, std::int64_t begin,
-                                   std::int64_t end, std::int64_t heads, std::int64_t head,
-                                   std::int64_t width) {
-    Eigen::MatrixXd rows(end - begin, width);
-    for (Eigen::Index i = 0; i < rows.rows(); ++i) {
-      for (Eigen::Index e = 0; e < width; ++e) {
-        rows(i, e) = values[static_cast<std::size_t>(((begin + i) * heads + head) * width + e)];
+        rows(i, e) = static_cast<double>(row[e * source_.element_stride]);
       }
     }
     return rows;
   }
 
   Eigen::MatrixXd keys(std::int64_t begin, std::int64_t end, std::int64_t head) const {
-    const bool layer = p_.operation == Operation::gated_delta_layer;
-    const std::int64_t key_head = head / p_.value_heads_per_key_head();
     Eigen::MatrixXd k =
-        layer ? conv_channels(begin, end, (p_.num_key_heads + key_head) * p_.key_head_dim,
-                              p_.key_head_dim)
-              : head_rows(inputs_.key, begin, end, p_.num_key_heads, key_head, p_.key_head_dim);
-    if (layer || p_.normalize_qk) {
-      for (Eigen::Index i = 0; i < k.rows(); ++i) {
-        k.row(i) /= std::sqrt(k.row(i).squaredNorm() + 1e-6);
-      }
+        head_rows(source_.key, source_.key_token_stride, p_.steps, p_.num_key_heads,
+                  head / p_.value_heads_per_key_head(), p_.key_head_dim, begin, end);
+    if (!normalise_) return k;
+    for (Eigen::Index i = 0; i < k.rows(); ++i) {
+      k.row(i) /= std::sqrt(k.row(i).squaredNorm() + 1e-6);
     }
     return k;
   }
 
+  // Of tokens, one a token.
   Eigen::MatrixXd queries(std::int64_t begin, std::int64_t end, std::int64_t head) const {
-    const bool layer = p_.operation == Operation::gated_delta_layer;
-    const std::int64_t key_head = head / p_.value_heads_per_key_head();
-    return layer
-               ? conv_channels(begin, end, key_head * p_.key_head_dim, p_.key_head_dim)
-               : head_rows(inputs_.query, begin, end, p_.num_key_heads, key_head, p_.key_head_dim);
+    return head_rows(source_.query, source_.query_token_stride, 1, p_.num_key_heads,
+                     head / p_.value_heads_per_key_head(), p_.key_head_dim, begin, end);
+  }
+
+  Eigen::MatrixXd values(std::int64_t begin, std::int64_t end, std::int64_t head) const {
+    return head_rows(source_.value, source_.value_token_stride, p_.steps, p_.num_value_heads, head,
+                     p_.value_head_dim, begin, end);
   }
 
   Eigen::MatrixXd initial_state(const SequenceHead& pair) const {
     Eigen::MatrixXd state = Eigen::MatrixXd::Zero(p_.key_head_dim, p_.value_head_dim);
     if (p_.initial_state == InitialState::absent) return state;
-    const auto n = static_cast<std::size_t>(pair.sequence);
-    const std::int64_t slot = inputs_.slot_index.empty() ? pair.sequence : inputs_.slot_index[n];
-    const std::int64_t slab =
-        slot * p_.state_row_stride() + pair.value_head * p_.key_head_dim * p_.value_head_dim;
+    const std::vector<float>& pool = inputs_["initial_state"];
+    const std::int64_t slab = inputs_.slot(pair.sequence) * p_.state_row_stride() +
+                              pair.value_head * p_.key_head_dim * p_.value_head_dim;
     for (Eigen::Index i = 0; i < state.rows(); ++i) {
       for (Eigen::Index j = 0; j < state.cols(); ++j) {
         const std::int64_t at =
             p_.state_layout == StateLayout::kv ? i * state.cols() + j : j * state.rows() + i;
-        state(i, j) = inputs_.state_pool[static_cast<std::size_t>(slab + at)];
+        state(i, j) = pool[static_cast<std::size_t>(slab + at)];
       }
     }
     return state;
   }
 
   bool computes_nothing(const SequenceHead& pair) const {
-    const auto n = static_cast<std::size_t>(pair.sequence);
-    const bool padding = !inputs_.slot_index.empty() && inputs_.slot_index[n] < 0;
-    return padding || first_token(pair) == end_token(pair);
+    return inputs_.slot(pair.sequence) < 0 || inputs_.length(pair.sequence) == 0;
   }
   std::int64_t first_token(const SequenceHead& pair) const {
-    return inputs_.sequence_offsets[static_cast<std::size_t>(pair.sequence)];
+    return inputs_.first_token(pair.sequence);
   }
   std::int64_t end_token(const SequenceHead& pair) const {
-    return inputs_.sequence_offsets[static_cast<std::size_t>(pair.sequence) + 1];
-  }
-
-  Eigen::MatrixXd values(std::int64_t begin, std::int64_t end, std::int64_t head) const {
-    const std::int64_t dim = p_.value_head_dim;
-    if (p_.operation == Operation::gated_delta_layer) {
-      return conv_channels(begin, end, 2 * p_.num_key_heads * p_.key_head_dim + head * dim, dim);
-    }
-    return head_rows(inputs_.value, begin, end, p_.num_value_heads, head, dim);
+    return inputs_.first_token(pair.sequence + 1);
   }
 
   // K K^T * D below the diagonal, D the decays between two rows; elsewhere anything.
@@ -284,7 +264,8 @@ class Measurement {
 
   const Case& inputs_;
   const Problem& p_;
-  const WideOutputs<double>& wide_;
+  QkvSource<Element> source_;
+  bool normalise_;
   Gates<double> gates_;
   std::int64_t chunk_;
   std::int64_t systems_per_pair_;
@@ -293,14 +274,15 @@ class Measurement {
 
 }  // namespace
 
-Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>& wide,
-                                  const EvaluationOptions& options) {
+template <typename Element>
+Conditioning measure_recurrence_conditioning(const Case& inputs, const QkvSource<Element>& source,
+                                             bool normalise, const EvaluationOptions& options) {
   Conditioning worst;
   if (inputs.problem.chunk > 0) worst.chunk = static_cast<double>(inputs.problem.chunk);
-  if (inputs.problem.operation == Operation::causal_conv1d) return worst;
   const std::vector<SequenceHead> pairs = pairs_of(inputs.problem, options);
   const auto num_pairs = static_cast<std::int64_t>(pairs.size());
-  const Measurement measurement(inputs, wide, std::max<std::int64_t>(1, num_pairs));
+  const Measurement<Element> measurement(inputs, source, normalise,
+                                         std::max<std::int64_t>(1, num_pairs));
   worst.readouts.resize(pairs.size(), 1.0);
   std::mutex mutex;
   parallel_for(num_pairs, options.threads, [&](std::int64_t i) {
@@ -314,6 +296,17 @@ Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>&
     worst.chunk_log_decay = std::max(worst.chunk_log_decay, one.chunk_log_decay);
   });
   return worst;
+}
+
+template Conditioning measure_recurrence_conditioning(const Case&, const QkvSource<float>&, bool,
+                                                      const EvaluationOptions&);
+template Conditioning measure_recurrence_conditioning(const Case&, const QkvSource<double>&, bool,
+                                                      const EvaluationOptions&);
+
+Conditioning measure_conditioning(const Case& inputs, const Arrays<double>& reference,
+                                  const EvaluationOptions& options) {
+  const auto measure = reference_of(inputs.problem.operation).conditioning;
+  return measure == nullptr ? Conditioning{} : measure(inputs, reference, options);
 }
 
 }  // namespace gdn::reference

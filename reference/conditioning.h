@@ -1,10 +1,10 @@
 // How much of an implementation's rounding the problem itself amplifies: numbers measured from the
 // inputs in float64, from which the error limits of ill-conditioned problems follow
-// (error_limits.cpp). They are properties of the problem and of its chunk size, not of any
+// (recurrence_limits.cpp). They are properties of the problem and of its chunk size, not of any
 // implementation's result.
 //
-// With the notation of contract section 2, in a chunk of C rows (a row is one Householder step of a
-// token: one token where steps = 1; the token's decay belongs to its first row):
+// With the notation of docs/contract.md, section 2, in a chunk of C rows (a row is one Householder
+// step of a token: one token where steps = 1; the token's decay belongs to its first row):
 //     L = I + strict_lower(diag(beta) (K K^T * D)),   V' = L^-1 diag(beta) V,
 //     S = (diag(gamma_C / gamma) K)^T V'
 // V' and S being what the chunk makes of a zero state. With one decay per key channel, (K K^T *
@@ -16,6 +16,9 @@
 #include "reference/reference.h"
 
 namespace gdn::reference {
+
+template <typename Element>
+struct QkvSource;
 
 /// Each the worst over the (sequence, head) pairs, but for the readouts; the first two averaged
 /// over a pair's chunks.
@@ -51,11 +54,17 @@ struct Conditioning {
   double chunk = 64;
 };
 
-/// Chunks of Problem::chunk rows (64 if 0), rounded down to whole tokens. The gates of every pair
-/// are read; of the triangular systems at most 256, evenly spread over the pairs and their chunks;
-/// the readout of every pair of a short sequence, which is about the work of evaluating it. `wide`
-/// supplies the keys of a gated_delta_layer (its conv_output). causal_conv1d: the defaults.
-Conditioning measure_conditioning(const Case& inputs, const WideOutputs<double>& wide,
+/// What the problem's operation measures; the defaults where it amplifies nothing. `reference`: what
+/// evaluate() gave.
+Conditioning measure_conditioning(const Case& inputs, const Arrays<double>& reference,
                                   const EvaluationOptions& options = {});
+
+/// Of the recurrence on these queries, keys (divided by sqrt(sum x^2 + 1e-6) if `normalise`) and
+/// values. Chunks of Problem::chunk rows (64 if 0), rounded down to whole tokens. The gates of every
+/// pair are read; of the triangular systems at most 256, evenly spread over the pairs and their
+/// chunks; the readout of every pair of a short sequence, which is about the work of evaluating it.
+template <typename Element>
+Conditioning measure_recurrence_conditioning(const Case& inputs, const QkvSource<Element>& source,
+                                             bool normalise, const EvaluationOptions& options);
 
 }  // namespace gdn::reference

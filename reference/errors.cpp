@@ -121,7 +121,7 @@ Windows position_windows(std::int64_t longest) {
 
 class Comparison {
  public:
-  Comparison(const Case& inputs, const WideOutputs<double>& reference, const Outputs& outputs,
+  Comparison(const Case& inputs, const Arrays<double>& reference, const Outputs& outputs,
              const Conditioning& conditioning, const EvaluationOptions& options)
       : inputs_(inputs),
         p_(inputs.problem),
@@ -131,134 +131,159 @@ class Comparison {
         windows_(position_windows(p_.sequences.longest())) {
     report_.conditioning = conditioning;
     report_.limits = error_limits(p_, conditioning);
-    for (std::int64_t i = 0; i < windows_.count; ++i) {
-      report_.positions.push_back({i * windows_.tokens, windows_.tokens, 0});
-    }
-    if (windows_.count > 0) {
-      PositionError& last = report_.positions.back();
-      last.num_tokens = p_.sequences.longest() - last.first_token;
-    }
   }
 
   ErrorReport run() {
-    if (p_.operation == Operation::causal_conv1d) {
-      compare_convolution(true);
-    } else {
-      compare_heads();
-      count_untouched_state();
-      if (p_.operation == Operation::gated_delta_layer) compare_convolution(false);
-    }
-    report_.checked_pairs = static_cast<std::int64_t>(report_.heads.size());
-    // Later equals replace nothing: the first of the worst is the one reported.
-    const auto by_output = [](const HeadError& a, const HeadError& b) {
-      return a.output.relative_l2 < b.output.relative_l2;
-    };
-    const auto by_state = [](const HeadError& a, const HeadError& b) {
-      return a.state.relative_l2 < b.state.relative_l2;
-    };
-    if (!report_.heads.empty()) {
-      const auto& heads = report_.heads;
-      report_.worst_output = *std::max_element(heads.begin(), heads.end(), by_output);
-      report_.worst_state = *std::max_element(heads.begin(), heads.end(), by_state);
+    for (const Operand& operand : p_.operation->operands) {
+      if (!operand.is_output() || operand.between_steps || !is_present(operand, p_)) continue;
+      if (is_given(operand)) compare_output(operand);
     }
     return std::move(report_);
   }
 
  private:
-  std::int64_t slot(std::int64_t n) const {
-    return inputs_.slot_index.empty() ? n : inputs_.slot_index[static_cast<std::size_t>(n)];
-  }
-  std::int64_t first_token(std::int64_t n) const {
-    return inputs_.sequence_offsets[static_cast<std::size_t>(n)];
-  }
-  std::int64_t length(std::int64_t n) const { return first_token(n + 1) - first_token(n); }
-
-  // ---- gated_delta: outputs and states of the pairs
-
-  void compare_heads() {
-    const std::int64_t outputs = p_.total_tokens() * p_.num_value_heads * p_.value_head_dim;
-    require_size("output", outputs_.output.size(), static_cast<std::size_t>(outputs));
-    require_size("reference output", reference_.output.size(), static_cast<std::size_t>(outputs));
-    require_size("reference state_pool", reference_.state_pool.size(), inputs_.state_pool.size());
-    if (p_.final_state || !outputs_.state_pool.empty()) {
-      require_size("final_state", outputs_.state_pool.size(), inputs_.state_pool.size());
-    }
-    const std::vector<SequenceHead> pairs = pairs_of(p_, options_);
-    report_.total_pairs = p_.num_sequences() * p_.num_value_heads;
-    report_.heads.resize(pairs.size());
-    const std::vector<double>& readouts = report_.conditioning.readouts;
-    if (!readouts.empty()) require_size("readouts", readouts.size(), pairs.size());
-    parallel_for(static_cast<std::int64_t>(pairs.size()), options_.threads, [&](std::int64_t i) {
-      const auto at = static_cast<std::size_t>(i);
-      compare_head(pairs[at], report_.heads[at]);
-      if (!readouts.empty()) report_.heads[at].readout = readouts[at];
-    });
+  // False of what may be missing and is; throws if it is there in another size, or must not be
+  // missing.
+  bool is_given(const Operand& operand) const {
+    const std::string& name = operand.output_name();
+    const auto* values = outputs_.find(name);
+    const std::size_t expected = operand.role == Role::in_place
+                                     ? inputs_[operand.name].size()
+                                     : static_cast<std::size_t>(element_count(operand, p_));
+    const bool missing = values == nullptr || values->empty();
+    if (missing && expected > 0 && (operand.on_request || !is_written(operand, p_))) return false;
+    require_size(name.c_str(), values == nullptr ? 0 : values->size(), expected);
+    require_size(("reference " + name).c_str(), reference_[name].size(), expected);
+    return true;
   }
 
-  void compare_head(const SequenceHead& pair, HeadError& result) {
-    const std::int64_t n = pair.sequence;
-    const bool padding = slot(n) < 0;
-    std::int64_t padding_nonzero = 0;
-    ErrorSums whole(p_.effective_output_dtype());
-    std::vector<double> by_position;
-    for (std::int64_t begin = 0; begin < length(n); begin += windows_.tokens) {
-      ErrorSums part(p_.effective_output_dtype());
-      const std::int64_t end = std::min(length(n), begin + windows_.tokens);
-      for (std::int64_t t = first_token(n) + begin; t < first_token(n) + end; ++t) {
-        const std::int64_t row = (t * p_.num_value_heads + pair.value_head) * p_.value_head_dim;
-        for (std::int64_t j = row; j < row + p_.value_head_dim; ++j) {
-          const float actual = outputs_.output[static_cast<std::size_t>(j)];
-          part.add(reference_.output[static_cast<std::size_t>(j)], actual);
-          if (padding && actual != 0.0f) ++padding_nonzero;
+  // The units of an output that the reference holds, in order; and how many there are in all.
+  std::vector<BatchPart> units_of(const Operand& operand) {
+    std::vector<BatchPart> units;
+    std::int64_t total = 1;
+    switch (operand.judged_per) {
+      case JudgedPer::tensor:
+        units.push_back({});
+        break;
+      case JudgedPer::sequence:
+        total = p_.num_sequences();
+        for (std::int64_t n = 0; n < total; ++n) units.push_back({n});
+        break;
+      case JudgedPer::head:
+        total = p_.num_sequences() * p_.num_value_heads;
+        for (const SequenceHead& pair : pairs_of(p_, options_)) {
+          units.push_back({pair.sequence, pair.value_head});
         }
-      }
-      by_position.push_back(part.relative_l2());
-      whole.add(part);
+        break;
     }
+    if (total > report_.total_pairs) {
+      report_.total_pairs = total;
+      report_.checked_pairs = static_cast<std::int64_t>(units.size());
+    }
+    return units;
+  }
 
-    ErrorSums state(p_.state_dtype);
-    if (p_.final_state && !padding && length(n) > 0) {
-      const std::int64_t size = p_.key_head_dim * p_.value_head_dim;
-      const std::int64_t slab = slot(n) * p_.state_row_stride() + pair.value_head * size;
-      for (std::int64_t i = slab; i < slab + size; ++i) {
-        state.add(reference_.state_pool[static_cast<std::size_t>(i)],
-                  outputs_.state_pool[static_cast<std::size_t>(i)]);
+  void compare_output(const Operand& operand) {
+    OutputErrors output;
+    output.operand = &operand;
+    output.is_measured_in_floors =
+        unit_roundoff(operand.dtype(p_)) >= unit_roundoff(p_.token_dtype);
+    const Cut cut = cut_of(operand, p_);
+    if (cut == Cut::tokens) {
+      for (std::int64_t i = 0; i < windows_.count; ++i) {
+        output.positions.push_back({i * windows_.tokens, windows_.tokens, 0});
+      }
+      if (windows_.count > 0) {
+        PositionError& last = output.positions.back();
+        last.num_tokens = p_.sequences.longest() - last.first_token;
       }
     }
+    const std::vector<BatchPart> units = units_of(operand);
+    output.units.resize(units.size());
+    const std::vector<double>& readouts = report_.conditioning.readouts;
+    const bool has_readouts = operand.judged_per == JudgedPer::head && !readouts.empty();
+    if (has_readouts) require_size("readouts", readouts.size(), units.size());
+    parallel_for(static_cast<std::int64_t>(units.size()), options_.threads, [&](std::int64_t i) {
+      const auto at = static_cast<std::size_t>(i);
+      output.units[at].where = units[at];
+      if (has_readouts) output.units[at].readout = readouts[at];
+      compare_unit(operand, output.units[at], output.positions);
+    });
+    const auto by_error = [](const UnitError& a, const UnitError& b) {
+      return a.error.relative_l2 < b.error.relative_l2;
+    };
+    const auto worst = std::max_element(output.units.begin(), output.units.end(), by_error);
+    output.worst_unit = static_cast<std::size_t>(worst - output.units.begin());
+    if (cut == Cut::pool_rows) count_untouched(operand);
+    report_.outputs.push_back(std::move(output));
+  }
 
-    result.where = pair;
-    result.output = whole.finish();
-    result.state = state.finish();
+  bool writes_row(const Operand& operand, std::int64_t sequence) const {
+    return is_written(operand, p_) && inputs_.slot(sequence) >= 0 &&
+           (inputs_.length(sequence) > 0 || operand.written_by_empty_sequences);
+  }
+
+  void compare_unit(const Operand& operand, UnitError& unit,
+                    std::vector<PositionError>& positions) {
+    const DType stored = operand.dtype(p_);
+    const auto& expected = reference_[operand.output_name()];
+    const auto& actual = outputs_[operand.output_name()];
+    const BatchPart part = unit.where;
+    const Cut cut = cut_of(operand, p_);
+    const bool padding = cut == Cut::tokens && operand.judged_per != JudgedPer::tensor &&
+                         inputs_.slot(part.sequence) < 0;
+    std::int64_t padding_nonzero = 0;
+    const auto add = [&](const Strips& strips, ErrorSums& sums) {
+      strips.for_each([&](std::int64_t i) {
+        const float value = actual[static_cast<std::size_t>(i)];
+        sums.add(expected[static_cast<std::size_t>(i)], value);
+        if (padding && value != 0.0f) ++padding_nonzero;
+      });
+    };
+    ErrorSums whole(stored);
+    std::vector<double> by_position;
+    if (operand.judged_per == JudgedPer::tensor) {
+      const auto count = static_cast<std::int64_t>(expected.size());
+      add({0, 1, count, count}, whole);
+    } else if (cut == Cut::tokens) {
+      const std::int64_t length = inputs_.length(part.sequence);
+      for (std::int64_t begin = 0; begin < length; begin += windows_.tokens) {
+        ErrorSums window(stored);
+        const std::int64_t count = std::min(windows_.tokens, length - begin);
+        add(strips_of(operand, inputs_, part, {begin, count}), window);
+        by_position.push_back(window.relative_l2());
+        whole.add(window);
+      }
+    } else if (cut != Cut::pool_rows || writes_row(operand, part.sequence)) {
+      add(strips_of(operand, inputs_, part), whole);
+    }
+    unit.error = whole.finish();
     const std::lock_guard lock(mutex_);
-    count(whole, result.output);
-    count(state, result.state);
+    report_.non_finite += unit.error.non_finite;
+    report_.reference_non_finite += whole.reference_non_finite();
     report_.padding_nonzero += padding_nonzero;
     for (std::size_t i = 0; i < by_position.size(); ++i) {
-      double& worst = report_.positions[i].relative_l2;
-      worst = std::max(worst, by_position[i]);
+      positions[i].relative_l2 = std::max(positions[i].relative_l2, by_position[i]);
     }
   }
 
-  void count(const ErrorSums& sums, const TensorError& error) {
-    report_.non_finite += error.non_finite;
-    report_.reference_non_finite += sums.reference_non_finite();
-  }
-
-  void count_untouched_state() {
-    if (outputs_.state_pool.empty()) return;  // only without a final state: compare_heads checked
-    const std::int64_t stride = p_.state_row_stride();
-    const std::int64_t used = stride - p_.pool_row_padding;
-    const std::int64_t rows = static_cast<std::int64_t>(inputs_.state_pool.size()) / stride;
+  void count_untouched(const Operand& operand) {
+    const auto& before = inputs_[operand.name];
+    const auto& after = outputs_[operand.output_name()];
+    const DType stored = operand.dtype(p_);
+    const std::int64_t stride = row_stride(operand, p_);
+    const std::int64_t used = row_elements(operand, p_);
+    const std::int64_t rows = static_cast<std::int64_t>(before.size()) / stride;
     std::vector<bool> written(static_cast<std::size_t>(rows), false);
-    for (std::int64_t n = 0; p_.final_state && n < p_.num_sequences(); ++n) {
-      if (slot(n) >= 0 && length(n) > 0) written[static_cast<std::size_t>(slot(n))] = true;
+    for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
+      if (writes_row(operand, n)) written[static_cast<std::size_t>(inputs_.slot(n))] = true;
     }
     parallel_for(rows, options_.threads, [&](std::int64_t row) {
       const std::int64_t begin = row * stride + (written[static_cast<std::size_t>(row)] ? used : 0);
       std::int64_t changed = 0;
       for (std::int64_t i = begin; i < (row + 1) * stride; ++i) {
         const auto at = static_cast<std::size_t>(i);
-        if (!same_bits(p_.state_dtype, inputs_.state_pool[at], outputs_.state_pool[at])) ++changed;
+        if (!same_bits(stored, before[at], after[at])) ++changed;
       }
       if (changed == 0) return;
       const std::lock_guard lock(mutex_);
@@ -266,86 +291,9 @@ class Comparison {
     });
   }
 
-  // ---- the convolution: outputs per sequence, windows
-
-  void compare_convolution(bool is_operation) {
-    const bool exposed = is_operation || !outputs_.conv_output.empty();
-    if (exposed) {
-      require_size("conv_output", outputs_.conv_output.size(), inputs_.qkv.size());
-      require_size("reference conv_output", reference_.conv_output.size(), inputs_.qkv.size());
-    }
-    require_size("conv_state", outputs_.conv_state.size(), inputs_.conv_state.size());
-    require_size("reference conv_state", reference_.conv_state.size(), inputs_.conv_state.size());
-
-    const std::int64_t row = p_.conv_channels() * (p_.conv_width - 1);
-    const std::int64_t rows = static_cast<std::int64_t>(inputs_.conv_state.size()) / row;
-    std::vector<bool> owned(static_cast<std::size_t>(rows), false);
-    ErrorSums all_output(p_.token_dtype);
-    ErrorSums all_windows(p_.state_dtype);
-    if (is_operation) report_.heads.resize(static_cast<std::size_t>(p_.num_sequences()));
-    for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
-      ErrorSums output(p_.token_dtype);
-      if (exposed) add_conv_outputs(n, is_operation, output);
-      ErrorSums window(p_.state_dtype);
-      if (slot(n) >= 0) {
-        owned[static_cast<std::size_t>(slot(n))] = true;
-        for (std::int64_t i = slot(n) * row; i < (slot(n) + 1) * row; ++i) {
-          window.add(reference_.conv_state[static_cast<std::size_t>(i)],
-                     outputs_.conv_state[static_cast<std::size_t>(i)]);
-        }
-      }
-      if (is_operation) {
-        report_.heads[static_cast<std::size_t>(n)] = {{n, 0}, output.finish(), window.finish()};
-      }
-      all_output.add(output);
-      all_windows.add(window);
-    }
-    if (is_operation) report_.total_pairs = p_.num_sequences();
-    report_.conv_output = all_output.finish();
-    report_.conv_state = all_windows.finish();
-    count(all_output, report_.conv_output);
-    count(all_windows, report_.conv_state);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      if (!owned[static_cast<std::size_t>(i)]) count_untouched_window(i * row, row);
-    }
-  }
-
-  void add_conv_outputs(std::int64_t n, bool by_position, ErrorSums& whole) {
-    const std::int64_t channels = p_.conv_channels();
-    const bool channels_fastest = p_.conv_layout == ConvLayout::channels;
-    const std::int64_t token_stride = channels_fastest ? channels : 1;
-    const std::int64_t channel_stride = channels_fastest ? 1 : p_.total_tokens();
-    for (std::int64_t begin = 0; begin < length(n); begin += windows_.tokens) {
-      ErrorSums part(p_.token_dtype);
-      const std::int64_t end = std::min(length(n), begin + windows_.tokens);
-      for (std::int64_t t = first_token(n) + begin; t < first_token(n) + end; ++t) {
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const auto at = static_cast<std::size_t>(t * token_stride + c * channel_stride);
-          part.add(reference_.conv_output[at], outputs_.conv_output[at]);
-          if (slot(n) < 0 && outputs_.conv_output[at] != 0.0f) ++report_.padding_nonzero;
-        }
-      }
-      if (by_position) {
-        double& worst =
-            report_.positions[static_cast<std::size_t>(begin / windows_.tokens)].relative_l2;
-        worst = std::max(worst, part.relative_l2());
-      }
-      whole.add(part);
-    }
-  }
-
-  void count_untouched_window(std::int64_t begin, std::int64_t size) {
-    for (std::int64_t i = begin; i < begin + size; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      if (!same_bits(p_.state_dtype, inputs_.conv_state[at], outputs_.conv_state[at])) {
-        ++report_.untouched_changed;
-      }
-    }
-  }
-
   const Case& inputs_;
   const Problem& p_;
-  const WideOutputs<double>& reference_;
+  const Arrays<double>& reference_;
   const Outputs& outputs_;
   const EvaluationOptions& options_;
   Windows windows_;
@@ -353,62 +301,86 @@ class Comparison {
   std::mutex mutex_;
 };
 
-std::string place(const HeadError& head) {
-  return " of sequence " + std::to_string(head.where.sequence) + ", head " +
-         std::to_string(head.where.value_head);
+std::string place(const OutputErrors& output, const UnitError& unit) {
+  if (output.operand->judged_per == JudgedPer::tensor) return "";
+  std::string text = " of sequence " + std::to_string(unit.where.sequence);
+  if (unit.where.head != BatchPart::kEveryHead) {
+    text += ", head " + std::to_string(unit.where.head);
+  }
+  return text;
 }
 
-std::string describe(const std::string& what, const TensorError& error, double limit) {
+std::string describe(const OutputErrors& output, const UnitError& unit, double limit) {
+  const TensorError& error = unit.error;
   std::ostringstream text;
   text.precision(3);
-  text << what << ": ";
+  text << output.name() << place(output, unit) << ": ";
   if (error.non_finite > 0) text << error.non_finite << " values not finite, ";
   text << "relative L2 error " << error.relative_l2 << " (" << error.floor_ratio
        << "x the rounding floor), limit " << limit;
+  if (output.operand->is_copy) text << " (a copy of inputs)";
   return text.str();
+}
+
+// How far above what is allowed; more than 1 is a violation.
+double excess(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
+  if (within(output, unit, limits)) return 0;
+  const double ratio = unit.error.relative_l2 / allowed(output, unit, limits);
+  return unit.error.non_finite == 0 && ratio > 0 ? ratio : kInfinity;  // NaN is the worst too
 }
 
 }  // namespace
 
-ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
-                    const Outputs& outputs, const EvaluationOptions& options) {
+const OutputErrors* ErrorReport::find(std::string_view output) const {
+  for (const OutputErrors& errors : outputs) {
+    if (errors.name() == output) return &errors;
+  }
+  return nullptr;
+}
+
+const OutputErrors& ErrorReport::operator[](std::string_view output) const {
+  if (const OutputErrors* errors = find(output)) return *errors;
+  throw_bad_input("error report: no output " + std::string(output) + " was judged");
+}
+
+ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const Outputs& outputs,
+                    const EvaluationOptions& options) {
   return compare(inputs, reference, outputs, measure_conditioning(inputs, reference, options),
                  options);
 }
 
-ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
-                    const Outputs& outputs, const Conditioning& conditioning,
-                    const EvaluationOptions& options) {
+ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const Outputs& outputs,
+                    const Conditioning& conditioning, const EvaluationOptions& options) {
   return Comparison(inputs, reference, outputs, conditioning, options).run();
 }
 
-bool within(const TensorError& error, double limit) {
-  return error.non_finite == 0 && error.relative_l2 <= std::max(limit, 4 * error.floor);
+double allowed(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
+  if (output.operand->is_copy) return unit.error.floor;
+  return std::max(limit_of(limits, output.name()).of(unit.readout), 4 * unit.error.floor);
 }
 
-std::string first_violation(const ErrorReport& report, const ErrorLimits& limits) {
+bool within(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
+  return unit.error.non_finite == 0 && unit.error.relative_l2 <= allowed(output, unit, limits);
+}
+
+std::string violation(const ErrorReport& report, const ErrorLimits& limits) {
   if (report.reference_non_finite > 0) {
     return "reference: " + std::to_string(report.reference_non_finite) +
            " values not finite: nothing can be judged against them";
   }
-  for (const HeadError& head : report.heads) {
-    if (!within(head.output, limits.output_of(head))) {
-      return describe("output" + place(head), head.output, limits.output_of(head));
+  double furthest = 0;
+  std::string line;
+  for (const OutputErrors& output : report.outputs) {
+    for (const UnitError& unit : output.units) {
+      const double above = excess(output, unit, limits);
+      if (!(above > furthest)) continue;
+      furthest = above;
+      line = describe(output, unit, allowed(output, unit, limits));
     }
-    if (!within(head.state, limits.state)) {
-      return describe("final_state" + place(head), head.state, limits.state);
-    }
   }
-  if (!within(report.conv_output, limits.conv_output)) {
-    return describe("conv_output", report.conv_output, limits.conv_output);
-  }
-  if (report.conv_state.non_finite > 0 ||
-      !(report.conv_state.relative_l2 <= report.conv_state.floor)) {
-    return describe("conv_state (a copy of raw inputs)", report.conv_state,
-                    report.conv_state.floor);
-  }
+  if (!line.empty()) return line;
   if (report.untouched_changed > 0) {
-    return "state pool: " + std::to_string(report.untouched_changed) +
+    return "pool: " + std::to_string(report.untouched_changed) +
            " elements changed that no sequence may write";
   }
   if (report.padding_nonzero > 0) {

@@ -1,5 +1,5 @@
-// Judging numbers (contract section 4): errors per (sequence, value head), the rounding floor
-// beside each, non-finite values counted first and never skipped.
+// Judging numbers (docs/contract.md, section 4): errors per (sequence, value head), the rounding
+// floor beside each, non-finite values counted first and never skipped.
 //
 //   relative L2 of x against r   ||x - r||_2 / max(||r||_2, sqrt(n) 2^-102); 0 if both are zero,
 //                                +inf if only r is, +inf if anything is not finite. 2^-102 is the
@@ -19,10 +19,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "interface/case.h"
+#include "interface/batch_part.h"
 #include "reference/conditioning.h"
+#include "reference/limits.h"
 #include "reference/reference.h"
 
 namespace gdn::reference {
@@ -36,15 +38,16 @@ struct TensorError {
   double floor_ratio = 0;  ///< relative_l2 / max(floor, unit roundoff of the dtype / 4)
 };
 
-struct HeadError {
-  SequenceHead where;
-  TensorError output;
-  /// Zeros where no final state is written (final_state = 0, length 0, slot -1).
-  TensorError state;
-  double readout = 1;  ///< Conditioning::readouts of this pair
+/// What one unit (Operand::judged_per) of an output is wrong by.
+struct UnitError {
+  /// The sequence, and its value head where the output is judged by head; of an output judged as a
+  /// tensor the first sequence.
+  BatchPart where;
+  TensorError error;   ///< zeros where nothing is written (no tokens, slot -1)
+  double readout = 1;  ///< Conditioning::readouts of this pair, of outputs judged by head
 };
 
-/// Error in a window of token positions, worst over the checked pairs: error by position.
+/// Error in a window of token positions, worst over the checked units: error by position.
 struct PositionError {
   std::int64_t first_token = 0;  ///< within the sequence
   /// Of the window; the last one may be cut short by a sequence's end.
@@ -52,31 +55,25 @@ struct PositionError {
   double relative_l2 = 0;
 };
 
-/// Absolute limits on relative L2: a result above them fails whatever its baseline says.
-struct ErrorLimits {
-  double output = 0;  ///< of a pair whose readout does not cancel
-  double state = 0;
-  double conv_output = 0;
-  double readout = 0;  ///< added to it (as squares) for each unit of sqrt(R^2 - 1) of a readout R
-  /// Of the output of one pair: as wide as its own readout makes it.
-  double output_of(const HeadError& pair) const;
+struct OutputErrors {
+  const Operand* operand = nullptr;
+  /// The stored type is no finer than that of the tokens, so that its rounding is what errors are
+  /// measured in; else the arithmetic's errors are many roundings, and the limit says more.
+  bool is_measured_in_floors = true;
+  std::vector<UnitError> units;          ///< every unit checked
+  std::vector<PositionError> positions;  ///< at most 32 windows, of at least 64 tokens each
+  /// The largest relative_l2 (non-finite counts as the largest); the first of equals.
+  const UnitError& worst() const { return units[worst_unit]; }
+  std::size_t worst_unit = 0;
+
+  const std::string& name() const { return operand->output_name(); }
 };
 
-/// Per token, state and output dtype, and as wide as the problem's conditioning makes them; the
-/// default is a well-conditioned problem. A readout that cancels widens the limit of its own pair
-/// alone. Where the numbers come from: error_limits.cpp.
-ErrorLimits error_limits(const Problem& problem, const Conditioning& conditioning = {});
-
 struct ErrorReport {
-  /// Every pair checked (for causal_conv1d: one per sequence, head 0).
-  std::vector<HeadError> heads;
-  std::vector<PositionError> positions;  ///< at most 32 windows, of at least 64 tokens each
-  HeadError worst_output;  ///< largest output.relative_l2 (non-finite counts as the largest)
-  HeadError worst_state;
-  TensorError conv_output;    ///< causal_conv1d and layers that expose it; whole tensor
-  TensorError conv_state;     ///< every window a sequence owns
-  Conditioning conditioning;  ///< of the checked pairs, measured from the inputs
-  ErrorLimits limits;         ///< error_limits(problem, conditioning): what to judge this report by
+  std::vector<OutputErrors> outputs;  ///< of every output that was given, in the schema's order
+  Conditioning conditioning;          ///< of the checked pairs, measured from the inputs
+  ErrorLimits limits;  ///< error_limits(problem, conditioning): what to judge this report by
+  /// Units of the output that has most of them: those checked, and all there are.
   std::int64_t checked_pairs = 0;
   std::int64_t total_pairs = 0;
   std::int64_t non_finite = 0;  ///< over everything checked
@@ -86,30 +83,36 @@ struct ErrorReport {
   /// Elements of pool rows or padding that must be bit-identical to the input and are not.
   std::int64_t untouched_changed = 0;
   std::int64_t padding_nonzero = 0;  ///< outputs of slot -1 sequences that are not +-0
+
+  /// Null where the output was not given.
+  const OutputErrors* find(std::string_view output) const;
+  /// Throws Error(bad_input).
+  const OutputErrors& operator[](std::string_view output) const;
 };
 
 /// Compares `outputs` with the reference on the pairs the reference holds: `options` must be the
-/// one it was evaluated with. Throws Error(bad_input) naming an output array of the wrong size.
+/// one it was evaluated with. Throws Error(bad_input) naming an output array of the wrong size, or
+/// one that is missing and neither Operand::on_request nor a pool that is not written.
 ///
-/// Must be bit-identical to the input: every state pool row no sequence of at least one token owns,
-/// padding after rows, and the whole pool if final_state = 0 (outputs.state_pool may then be
-/// empty); and convolution windows of rows no sequence owns, in place or not (a separate
+/// Must be bit-identical to the input: every pool row no sequence writes, padding after rows, and
+/// the whole pool if it is not written (it may then be missing); in place or not (a separate
 /// destination starts as a copy of the input there).
-ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
-                    const Outputs& outputs, const EvaluationOptions& options = {});
+ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const Outputs& outputs,
+                    const EvaluationOptions& options = {});
 /// The same with what measure_conditioning(inputs, reference, options) gave before: it depends on
 /// no outputs, and is as much work as the comparison itself.
-ErrorReport compare(const Case& inputs, const WideOutputs<double>& reference,
-                    const Outputs& outputs, const Conditioning& conditioning,
-                    const EvaluationOptions& options);
+ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const Outputs& outputs,
+                    const Conditioning& conditioning, const EvaluationOptions& options);
 
-/// Whether `error` is within `limit`, or within four rounding floors where the stored dtype cannot
-/// represent the reference to `limit` at all (values near its underflow).
-bool within(const TensorError& error, double limit);
+/// What the unit's relative L2 may be: its output's limit, as wide as its own readout makes it; the
+/// rounding floor itself where the output is a copy; four floors where the stored type cannot
+/// represent the reference to the limit at all (values near its underflow).
+double allowed(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits);
+/// Whether it is within that, and finite.
+bool within(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits);
 
-/// Empty if the report is within the limits (commonly report.limits); else one line naming tensor,
-/// sequence, head, error and limit. Convolution windows are copies: their limit is the rounding
-/// floor itself.
-std::string first_violation(const ErrorReport& report, const ErrorLimits& limits);
+/// Empty if the report is within the limits (commonly report.limits); else one line naming the
+/// output, the sequence, head, error and limit of the unit that is furthest above what is allowed.
+std::string violation(const ErrorReport& report, const ErrorLimits& limits);
 
 }  // namespace gdn::reference

@@ -1,4 +1,5 @@
-// From the encodings a model stores to log_decay and beta (contract 1.1), one scalar at a time.
+// From the encodings a model stores to log_decay and beta (docs/contract.md, section 1.1), one
+// scalar at a time.
 //
 // What is defined at the extremes, for every implementation (float32 exp overflows beyond 88.7):
 //   * softplus(x) = max(x, 0) + log1p(exp(-|x|)): x itself for large x, never infinite.

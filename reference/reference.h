@@ -1,5 +1,5 @@
-// The oracle: the token recurrence of contract section 1, in a wide scalar, straight from the
-// equations (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", arXiv 2412.06464, eq. 10, in the
+// The oracle: the token recurrence of docs/contract.md, section 1, in a wide scalar, straight from
+// the equations (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", arXiv 2412.06464, eq. 10, in the
 // order decay, correct, read):
 //
 //     S <- exp(g_t) S;   r = v_t - S^T k_t;   S <- S + beta_t k_t r^T;   o_t = scale * S^T q_t
@@ -39,21 +39,10 @@ struct SequenceHead {
   bool operator==(const SequenceHead&) const = default;
 };
 
-/// Results in the wide scalar, laid out as gdn::Outputs. Rows of the state pool that no sequence
-/// writes hold the case's values; entries of (sequence, head) pairs that were not evaluated are
-/// NaN.
-template <typename Scalar>
-struct WideOutputs {
-  std::vector<Scalar> output;
-  std::vector<Scalar> state_pool;
-  std::vector<Scalar> conv_output;
-  std::vector<Scalar> conv_state;
-};
-
 struct EvaluationOptions {
   int threads = 0;  ///< 0 = all
   /// Evaluate only these pairs (a stated sample of a problem too large to check whole); empty =
-  /// all. causal_conv1d ignores it.
+  /// all. Operations that are not judged by head ignore it.
   std::vector<SequenceHead> pairs;
 };
 
@@ -61,9 +50,14 @@ struct EvaluationOptions {
 /// one that is not in the problem.
 std::vector<SequenceHead> pairs_of(const Problem& problem, const EvaluationOptions& options);
 
-/// Any operation. Scalar: float, double, long double (instantiated in reference.cpp).
+/// The outputs of any operation by name, as Outputs in a wider scalar: float, double or long double.
+/// Rows of pools that no sequence writes hold the case's values; what belongs to (sequence, head)
+/// pairs that were not evaluated is NaN.
 template <typename Scalar>
-WideOutputs<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});
+Arrays<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});
+
+/// Whether anything the operation writes is judged by head: then a sample of pairs may stand for it.
+bool is_judged_by_head(Operation operation);
 
 /// log_decay and beta in the wide scalar from any encoding (softplus exact for large arguments).
 template <typename Scalar>

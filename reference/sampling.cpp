@@ -81,20 +81,4 @@ std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t coun
   return pairs;
 }
 
-double evaluation_flops(const Problem& problem) {
-  const double tokens = static_cast<double>(problem.total_tokens());
-  double flops = 0;
-  if (problem.operation != Operation::causal_conv1d) {
-    // S^T k and beta k r^T of each step, and S^T q: multiply-adds per state element and token.
-    const double per_step = problem.update == UpdateRule::delta ? 2 : 1;
-    const double per_element = per_step * static_cast<double>(problem.steps) + 1;
-    flops += 2.0 * per_element * tokens * static_cast<double>(problem.num_value_heads) *
-             static_cast<double>(problem.key_head_dim * problem.value_head_dim);
-  }
-  if (problem.operation != Operation::gated_delta) {
-    flops += 2.0 * tokens * static_cast<double>(problem.conv_channels() * problem.conv_width);
-  }
-  return flops;
-}
-
 }  // namespace gdn::reference

@@ -3,15 +3,23 @@ argument means. scripts/gdnbench_torch.py is the same with tensors.
 
     from gdnbench_library import Library
     library = Library()                       # $GDNBENCH_LIBRARY, or lib/ or build/ of this tree
-    plan = library.plan("cpu/naive", "gated_delta:heads=1/1,dim=16x16,seq=1x8,dtype=f32", arguments, "cpu")
+    problem = "gated_delta:heads=1/1,dim=16x16,seq=1x8,dtype=f32"
+    for operand in library.operands(problem):
+        print(operand.name, operand.role, operand.dtype, operand.extents)
+    plan = library.plan(problem, arrays, "cpu")                     # the best implementation there is
+    plan = library.plan(problem, arrays, "cpu", implementation="cpu/naive")
     plan.run()
 
-`arguments` is a dict: field of gdnbench_arguments -> address (or stride); what is absent is null.
+`arrays` is a dict: operand -> its address, or an Array where tokens do not follow one another without a gap or where
+an operand in place is read from one array and written to another. Operands are named as in case files ("q",
+"log_decay", "initial_state").
 """
 import ctypes
+import dataclasses
 import os
 
-ABI_VERSION = 1
+ABI_VERSION = 2
+MAX_RANK = 8
 STATUS = {1: "bad input", 2: "unsupported", 3: "device unavailable", 4: "out of memory", 5: "device failure"}
 
 
@@ -23,17 +31,49 @@ class GdnbenchError(RuntimeError):
         self.status = status
 
 
-class Arguments(ctypes.Structure):
-    _fields_ = [("query", ctypes.c_void_p), ("key", ctypes.c_void_p), ("value", ctypes.c_void_p),
-                ("query_token_stride", ctypes.c_int64), ("key_token_stride", ctypes.c_int64),
-                ("value_token_stride", ctypes.c_int64), ("gate", ctypes.c_void_p), ("A_log", ctypes.c_void_p),
-                ("dt_bias", ctypes.c_void_p), ("beta", ctypes.c_void_p), ("sequence_offsets", ctypes.c_void_p),
-                ("slot_index", ctypes.c_void_p), ("state_pool", ctypes.c_void_p), ("output", ctypes.c_void_p)]
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """An array of the caller's: where it is read, where it is written (in place: the same), and elements from one
+    token to the next (0: dense)."""
+    read: int | None = None
+    written: int | None = None
+    token_stride: int = 0
 
 
-class Details(ctypes.Structure):
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """One array of a problem. `extents` are row-major, `dimensions` their names ("T", "Hk")."""
+    name: str
+    name_after: str
+    role: str
+    dtype: str
+    extents: tuple
+    dimensions: tuple
+    is_read: bool
+    is_written: bool
+    is_optional: bool
+
+    def array(self, address, token_stride=0):
+        """The Array of one address, read or written as the role says."""
+        return Array(None if self.role == "output" else address, None if self.role == "input" else address,
+                     token_stride)
+
+
+class _Array(ctypes.Structure):
+    _fields_ = [("operand", ctypes.c_char_p), ("read", ctypes.c_void_p), ("written", ctypes.c_void_p),
+                ("token_stride", ctypes.c_int64)]
+
+
+class _Operand(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("name_after", ctypes.c_char_p), ("role", ctypes.c_char_p),
+                ("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32), ("extents", ctypes.c_int64 * MAX_RANK),
+                ("dimensions", ctypes.c_char_p * MAX_RANK), ("is_read", ctypes.c_int32),
+                ("is_written", ctypes.c_int32), ("is_optional", ctypes.c_int32)]
+
+
+class _Details(ctypes.Structure):
     _fields_ = [("chunk", ctypes.c_int64), ("workspace_bytes", ctypes.c_int64), ("launches", ctypes.c_int64),
-                ("choice", ctypes.c_char_p)]
+                ("choice", ctypes.c_char_p), ("implementation", ctypes.c_char_p), ("reason", ctypes.c_char_p)]
 
 
 def find_library():
@@ -51,45 +91,89 @@ class Library:
     def __init__(self, path=None):
         self.path = path or find_library()
         c = self._c = ctypes.CDLL(self.path)
-        text, address, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64
-        c.gdnbench_last_error.restype = c.gdnbench_implementation_name.restype = text
-        c.gdnbench_plan_destroy.restype = None
-        offsets = [ctypes.POINTER(ctypes.c_int64), number]
-        c.gdnbench_supports.argtypes = [text, text]
-        c.gdnbench_plan_create.argtypes = [text, text, *offsets, text, address, ctypes.POINTER(Arguments),
-                                           ctypes.POINTER(address)]
-        c.gdnbench_plan_info.argtypes = [address, ctypes.POINTER(Details)]
-        c.gdnbench_plan_run.argtypes = c.gdnbench_plan_destroy.argtypes = [address]
-        c.gdnbench_reference_float64.argtypes = [text, *offsets, text, address, ctypes.POINTER(Arguments), address,
-                                                 address]
         if c.gdnbench_abi_version() != ABI_VERSION:
             raise GdnbenchError("bad input", f"{self.path}: interface version {c.gdnbench_abi_version()}, expected "
                                              f"{ABI_VERSION}; scripts and library are of different builds")
+        text, address, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64
+        c.gdnbench_last_error.restype = text
+        c.gdnbench_operation_name.restype = c.gdnbench_implementation_name.restype = text
+        c.gdnbench_implementation_name.argtypes = [text, ctypes.c_int]
+        c.gdnbench_plan_destroy.restype = None
+        offsets = [ctypes.POINTER(ctypes.c_int64), number]
+        arrays = [ctypes.POINTER(_Array), number]
+        c.gdnbench_supports.argtypes = [text, text]
+        c.gdnbench_select.argtypes = [text, text, ctypes.POINTER(text), ctypes.POINTER(text)]
+        c.gdnbench_operand_of.argtypes = [text, *offsets, ctypes.c_int, ctypes.POINTER(_Operand)]
+        c.gdnbench_plan_create.argtypes = [text, text, *offsets, text, address, *arrays, ctypes.POINTER(address)]
+        c.gdnbench_plan_info.argtypes = [address, ctypes.POINTER(_Details)]
+        c.gdnbench_plan_run.argtypes = c.gdnbench_plan_destroy.argtypes = [address]
+        c.gdnbench_reference_float64.argtypes = [text, *offsets, text, address, *arrays]
 
     def check(self, code):
         if code != 0:
             raise GdnbenchError(STATUS.get(code, str(code)), self._c.gdnbench_last_error().decode())
 
-    def implementations(self):
+    def operations(self):
         """Names, in the order of `gdnbench list`."""
-        names = []
-        while (name := self._c.gdnbench_implementation_name(len(names))) is not None:
-            names.append(name.decode())
-        return names
+        return _names(self._c.gdnbench_operation_name)
+
+    def implementations(self, operation="gated_delta"):
+        """Names, in the order of `gdnbench list`."""
+        return _names(lambda index: self._c.gdnbench_implementation_name(operation.encode(), index))
 
     def require_supported(self, implementation, problem):
         """Raises GdnbenchError with the reason."""
         self.check(self._c.gdnbench_supports(implementation.encode(), problem.encode()))
 
-    def plan(self, implementation, problem, arguments, device, stream=None, sequence_offsets=None):
-        return Plan(self, implementation, problem, arguments, device, stream, sequence_offsets)
+    def select(self, problem, device):
+        """(name of the best implementation on the device, why it is that one)."""
+        name, reason = ctypes.c_char_p(), ctypes.c_char_p()
+        self.check(self._c.gdnbench_select(problem.encode(), device.encode(), ctypes.byref(name),
+                                           ctypes.byref(reason)))
+        return name.value.decode(), reason.value.decode()
 
-    def reference_float64(self, problem, arguments, device, output, final_state=None, stream=None,
-                          sequence_offsets=None):
-        """Writes float64 results to the addresses `output` and `final_state`."""
+    def operands(self, problem, sequence_offsets=None):
+        """The arrays of a problem, in the order of its description."""
+        found = []
+        while True:
+            c = _Operand()
+            self.check(self._c.gdnbench_operand_of(problem.encode(), *_offsets(sequence_offsets), len(found),
+                                                   ctypes.byref(c)))
+            if c.name is None:
+                return found
+            found.append(Operand(c.name.decode(), c.name_after.decode(), c.role.decode(), c.dtype.decode(),
+                                 tuple(c.extents[:c.rank]), tuple(name.decode() for name in c.dimensions[:c.rank]),
+                                 bool(c.is_read), bool(c.is_written), bool(c.is_optional)))
+
+    def plan(self, problem, arrays, device, stream=None, sequence_offsets=None, implementation=None):
+        """`implementation` None: the one select() gives."""
+        return Plan(self, problem, arrays, device, stream, sequence_offsets, implementation)
+
+    def reference_float64(self, problem, inputs, results, device, stream=None, sequence_offsets=None):
+        """Writes float64 results. `inputs` as `arrays` of a plan; `results`: what an operand is after the run
+        ("output", "final_state") -> address of an array of doubles of its shape."""
+        arrays, known = {}, self.operands(problem, sequence_offsets)
+        for name, given in inputs.items():
+            array = given if isinstance(given, Array) else Array(read=given)
+            arrays[name] = dataclasses.replace(array, written=None)
+        for name, address in results.items():
+            operand = next((x.name for x in known if x.role != "input" and x.name_after == name), name)
+            arrays[operand] = dataclasses.replace(arrays.get(operand, Array()), written=address)
+        packed = _packed(arrays)
         self.check(self._c.gdnbench_reference_float64(problem.encode(), *_offsets(sequence_offsets), device.encode(),
-                                                      stream, ctypes.byref(Arguments(**arguments)), output,
-                                                      final_state))
+                                                      stream, packed, len(packed)))
+
+
+def _names(name_of):
+    names = []
+    while (name := name_of(len(names))) is not None:
+        names.append(name.decode())
+    return names
+
+
+def _packed(arrays):
+    return (_Array * len(arrays))(*((name.encode(), array.read, array.written, array.token_stride)
+                                    for name, array in arrays.items()))
 
 
 def _offsets(values):
@@ -105,14 +189,19 @@ def _offsets(values):
 class Plan:
     """One problem over one set of arrays; run() enqueues it. close() frees its workspace."""
 
-    def __init__(self, library, implementation, problem, arguments, device, stream, sequence_offsets):
+    def __init__(self, library, problem, arrays, device, stream, sequence_offsets, implementation):
         self._library, self._handle = library, ctypes.c_void_p()
+        operands = {operand.name: operand for operand in library.operands(problem, sequence_offsets)}
+        # What is no operand the library itself names in its error.
+        packed = _packed({name: given if isinstance(given, Array) else
+                          operands[name].array(given) if name in operands else Array(read=given)
+                          for name, given in arrays.items()})
         library.check(library._c.gdnbench_plan_create(
-            implementation.encode(), problem.encode(), *_offsets(sequence_offsets), device.encode(), stream,
-            ctypes.byref(Arguments(**arguments)), ctypes.byref(self._handle)))
-        details = Details()
+            implementation and implementation.encode(), problem.encode(), *_offsets(sequence_offsets),
+            device.encode(), stream, packed, len(packed), ctypes.byref(self._handle)))
+        details = _Details()
         library.check(library._c.gdnbench_plan_info(self._handle, ctypes.byref(details)))
-        self.implementation = implementation
+        self.implementation, self.reason = details.implementation.decode(), details.reason.decode()
         self.info = {"chunk": details.chunk, "workspace_bytes": details.workspace_bytes,
                      "launches": details.launches, "choice": details.choice.decode()}
 

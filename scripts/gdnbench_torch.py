@@ -12,6 +12,14 @@ sequence_offsets [N + 1] int64, on the tensors' device, absent: one sequence; in
 bfloat16 or float16 (state_layout="vk": [N, Hv, Dv, Dk]), absent: zeros. output has value's shape and type, unless
 `output` is given.
 
+Any other problem, any operation: Plan takes the problem's string and tensors by operand name, and makes the outputs
+that are not given.
+
+    plan = gdn.Plan("causal_conv1d:heads=16/32,dim=128,seq=4x512,dtype=bf16",
+                    {"qkv": qkv, "conv_weight": weight, "conv_state": window, "sequence_offsets": offsets})
+    plan.run()
+    print(plan.tensors["conv_output"], gdn.operands(plan.problem))
+
 A plan's run() only enqueues, on the stream that was current when the plan was made, so it can be captured in a
 graph on that stream:
 
@@ -25,12 +33,10 @@ The library is found as scripts/gdnbench_library.py says. gdnbench_library.Gdnbe
 """
 import torch
 
-from gdnbench_library import GdnbenchError, Library
+from gdnbench_library import Array, GdnbenchError, Library
 
-DTYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
-# What is tried in turn where the caller names no implementation.
-PREFERRED = {"cuda": ("cuda/fused_sm90", "cuda/fused", "cuda/chunkwise", "cuda/recurrent"),
-             "cpu": ("cpu/chunkwise", "cpu/recurrent", "cpu/naive")}
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "int64": torch.int64}
+NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "int64"}
 
 _library = None
 
@@ -43,164 +49,22 @@ def library():
     return _library
 
 
+def operands(problem, sequence_offsets=None):
+    """The arrays of a problem: gdnbench_library.Operand each, with name, role, dtype and extents."""
+    return library().operands(problem, sequence_offsets)
+
+
 def _refuse(message):
     raise GdnbenchError("bad input", message)
-
-
-def _require(name, tensor, shape, dtypes, device):
-    words = ", ".join(str(size) for size in shape)
-    if not isinstance(tensor, torch.Tensor):
-        _refuse(f"{name}: expected a tensor [{words}], got {type(tensor).__name__}")
-    if tuple(tensor.shape) != tuple(shape):
-        _refuse(f"{name}: shape {list(tensor.shape)}, expected [{words}]")
-    if tensor.dtype not in dtypes:
-        _refuse(f"{name}: {tensor.dtype}, expected {' or '.join(str(dtype) for dtype in dtypes)}")
-    if tensor.device != device:
-        _refuse(f"{name}: on {tensor.device}, expected {device} as query")
-
-
-def _require_tokens(query, value):
-    for name, tensor, shape in (("query", query, "[T, Hk, Dk]"), ("value", value, "[T, Hv, Dv]")):
-        if not isinstance(tensor, torch.Tensor) or tensor.dim() != 3:
-            _refuse(f"{name}: expected a tensor {shape}")
-
-
-def _require_contiguous(name, tensor):
-    if not tensor.is_contiguous():
-        _refuse(f"{name}: not contiguous, strides {list(tensor.stride())}")
-
-
-def _token_stride(name, tensor):
-    """Elements from a token to the next; the rest must be dense."""
-    heads, dim = tensor.shape[1:]
-    if tensor.numel() and tensor.stride()[1:] != (dim, 1) and heads > 1 or dim > 1 and tensor.stride(2) != 1:
-        _refuse(f"{name}: heads of a token are not contiguous, strides {list(tensor.stride())}")
-    return tensor.stride(0) if tensor.shape[0] > 1 else heads * dim
 
 
 def device_name(device):
     """As the library names it."""
     if device.type == "cuda":
         return f"cuda:{torch.cuda.current_device() if device.index is None else device.index}"
+    if device.type != "cpu":
+        _refuse(f"tensors are on {device}, expected cuda or cpu")
     return device.type
-
-
-class Operands:
-    """Tensors checked (query and value have three dimensions), and what the library is told of them."""
-
-    def __init__(self, query, key, value, log_decay, beta, sequence_offsets, state, output, *, read_state,
-                 write_state, state_layout="kv", scale=None, normalize_qk=False):
-        (tokens, key_heads, key_dim), (value_heads, value_dim) = query.shape, value.shape[1:]
-        self.device, token_dtype = query.device, query.dtype
-        _require("query", query, query.shape, DTYPES, self.device)
-        _require("key", key, (tokens, key_heads, key_dim), (token_dtype,), self.device)
-        _require("value", value, (tokens, value_heads, value_dim), (token_dtype,), self.device)
-        for name, gate in (("log_decay", log_decay), ("beta", beta)):
-            _require(name, gate, (tokens, value_heads), (torch.float32,), self.device)
-            _require_contiguous(name, gate)
-        if sequence_offsets is None:
-            sequence_offsets = torch.tensor([0, tokens], dtype=torch.int64, device=self.device)
-        _require("sequence_offsets", sequence_offsets, (sequence_offsets.numel(),), (torch.int64,), self.device)
-        _require_contiguous("sequence_offsets", sequence_offsets)
-        self.host_offsets = sequence_offsets.tolist()
-        if not self.host_offsets or self.host_offsets[-1] != tokens:
-            _refuse(f"sequence_offsets: expected to end at the {tokens} tokens, got {self.host_offsets[-1:]}")
-        sequences = len(self.host_offsets) - 1
-        if state_layout not in ("kv", "vk"):
-            _refuse(f"state_layout: '{state_layout}', expected 'kv' or 'vk'")
-        dims = (key_dim, value_dim) if state_layout == "kv" else (value_dim, key_dim)
-        state_dtype = torch.float32
-        if state is not None:
-            _require("state", state, (sequences, value_heads, *dims), DTYPES, self.device)
-            _require_contiguous("state", state)
-            state_dtype = state.dtype
-        if output is not None:
-            _require("output", output, (tokens, value_heads, value_dim), {token_dtype, torch.float32}, self.device)
-            _require_contiguous("output", output)
-        fields = [f"heads={key_heads}/{value_heads}", f"dim={key_dim}x{value_dim}", f"seq=1x{max(tokens, 1)}",
-                  f"dtype={DTYPES[token_dtype]}"]
-        if state_dtype != torch.float32:
-            fields.append(f"state={DTYPES[state_dtype]}")
-        if output is not None and output.dtype != token_dtype:
-            fields.append("out=f32")
-        if state_layout != "kv":
-            fields.append("layout=vk")
-        if read_state:
-            fields.append("h0=normal")
-        if not write_state:
-            fields.append("ht=0")
-        if normalize_qk:
-            fields.append("norm=1")
-        if scale is not None:
-            fields.append(f"scale={scale!r}")
-        # Lengths come from host_offsets.
-        self.problem = "gated_delta:" + ",".join(fields)
-        self.name = device_name(self.device)
-        self.kept = (query, key, value, log_decay, beta, sequence_offsets, state, output)
-        self.arguments = {
-            "query": query.data_ptr(), "key": key.data_ptr(), "value": value.data_ptr(),
-            "query_token_stride": _token_stride("query", query), "key_token_stride": _token_stride("key", key),
-            "value_token_stride": _token_stride("value", value), "gate": log_decay.data_ptr(),
-            "beta": beta.data_ptr(), "sequence_offsets": sequence_offsets.data_ptr(),
-            "state_pool": None if state is None else state.data_ptr(),
-            "output": None if output is None else output.data_ptr()}
-
-    def stream(self):
-        return torch.cuda.current_stream(self.device).cuda_stream or None if self.device.type == "cuda" else None
-
-
-class GatedDelta:
-    """A plan. `output` and `state` are tensors that run() writes: output [T, Hv, Dv], and the state in place: what
-    was in it is read (if initial_state was given) and replaced by the final state, so the next run goes on from it.
-    `initial_state` itself is used as `state`; hand over a clone to keep it.
-
-    run() reads the tensors' contents as they are then; other sequence_offsets are allowed, of as many sequences and
-    no more tokens."""
-
-    def __init__(self, query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *,
-                 final_state=True, output=None, state_layout="kv", scale=None, normalize_qk=False,
-                 implementation=None):
-        _require_tokens(query, value)
-        self.output = torch.empty(value.shape, dtype=value.dtype, device=value.device) if output is None else output
-        self.state = initial_state
-        if initial_state is None and final_state:
-            sequences = 1 if sequence_offsets is None else sequence_offsets.numel() - 1
-            dims = (query.shape[2], value.shape[2])
-            self.state = torch.empty((sequences, value.shape[1], *(dims if state_layout == "kv" else dims[::-1])),
-                                     dtype=torch.float32, device=query.device)
-        self._operands = operands = Operands(
-            query, key, value, log_decay, beta, sequence_offsets, self.state, self.output,
-            read_state=initial_state is not None, write_state=final_state, state_layout=state_layout, scale=scale,
-            normalize_qk=normalize_qk)
-        self.problem = operands.problem
-        self._plan = self._make(operands, implementation)
-        self.implementation, self.info = self._plan.implementation, self._plan.info
-
-    @staticmethod
-    def _make(operands, implementation):
-        names = (implementation,) if implementation else PREFERRED.get(operands.device.type, ())
-        if not names:
-            _refuse(f"query: on {operands.device}, expected cuda or cpu")
-        reasons = []
-        for name in names:
-            try:
-                with _current(operands.device):
-                    return library().plan(name, operands.problem, operands.arguments, operands.name,
-                                          operands.stream(), operands.host_offsets)
-            except GdnbenchError as error:
-                if error.status != "unsupported" or implementation:
-                    raise
-                reasons.append(f"{name}: {error}")
-        raise GdnbenchError("unsupported", "; ".join(reasons))
-
-    def run(self):
-        with _current(self._operands.device):
-            self._plan.run()
-        return self.output, self.state
-
-    def close(self):
-        """Frees the workspace now."""
-        self._plan.close()
 
 
 class _current:
@@ -216,6 +80,177 @@ class _current:
         return self._guard and self._guard.__exit__(*problem)
 
 
+def _stream(device):
+    return torch.cuda.current_stream(device).cuda_stream or None if device.type == "cuda" else None
+
+
+def _dense_strides(extents):
+    strides = [1] * len(extents)
+    for i in range(len(extents) - 1, 0, -1):
+        strides[i - 1] = strides[i] * extents[i]
+    return strides
+
+
+def _token_stride(operand, tensor):
+    """Elements from one token to the next, 0 if tokens are dense; everything else must be."""
+    if tensor.is_contiguous():
+        return 0
+    if not operand.dimensions or operand.dimensions[0] != "T" or operand.is_written:
+        _refuse(f"{operand.name}: not contiguous, strides {list(tensor.stride())}")
+    inner = list(zip(operand.extents, tensor.stride(), _dense_strides(operand.extents)))[1:]
+    if any(extent > 1 and stride != dense for extent, stride, dense in inner):
+        _refuse(f"{operand.name}: what belongs to a token is not contiguous, strides {list(tensor.stride())}")
+    return tensor.stride(0)
+
+
+def _checked(operand, tensor, device, name):
+    """The operand's tensor as the library takes it. `name`: what the caller calls it."""
+    words = ", ".join(f"{size} = {extent}" for size, extent in zip(operand.dimensions, operand.extents))
+    if not isinstance(tensor, torch.Tensor):
+        _refuse(f"{name}: expected a tensor [{words}], got {type(tensor).__name__}")
+    if tuple(tensor.shape) != operand.extents:
+        _refuse(f"{name}: shape {list(tensor.shape)}, expected [{words}]")
+    if tensor.dtype != DTYPES[operand.dtype]:
+        _refuse(f"{name}: {tensor.dtype}, expected {DTYPES[operand.dtype]}")
+    if tensor.device != device:
+        _refuse(f"{name}: on {tensor.device}, expected {device} as the others")
+    return operand.array(tensor.data_ptr(), _token_stride(operand, tensor))
+
+
+def _prepared(problem, tensors, names, make_outputs):
+    """(tensors with the outputs made, arrays, host offsets, device) of tensors by operand name."""
+    offsets = tensors.get("sequence_offsets")
+    if not isinstance(offsets, torch.Tensor) or offsets.dim() != 1 or offsets.dtype != torch.int64:
+        _refuse("sequence_offsets: expected an int64 tensor [N + 1]")
+    device, host_offsets = offsets.device, offsets.tolist()
+    known = operands(problem, host_offsets)
+    tensors, arrays = dict(tensors), {}
+    for name in tensors:
+        if name not in (operand.name for operand in known):
+            _refuse(f"{name}: is no operand of {problem}; expected {', '.join(x.name for x in known)}")
+    for operand in known:
+        if tensors.get(operand.name) is None:
+            if not make_outputs or operand.is_read or not operand.is_written or operand.is_optional:
+                if operand.is_read and not operand.is_optional:
+                    _refuse(f"{names.get(operand.name, operand.name)}: is missing")
+                continue
+            tensors[operand.name] = torch.empty(operand.extents, dtype=DTYPES[operand.dtype], device=device)
+        arrays[operand.name] = _checked(operand, tensors[operand.name], device, names.get(operand.name, operand.name))
+    return tensors, arrays, host_offsets, device
+
+
+class Plan:
+    """A plan of any operation. `problem`: its string; lengths come from the tensor sequence_offsets. `tensors`: by
+    operand name; outputs that are not there are made, and stand in self.tensors. run() reads the tensors' contents as
+    they are then; other sequence_offsets are allowed, of as many sequences and no more tokens. An operand in place
+    ("initial_state") holds the values after the run. `implementation` None: the best there is."""
+
+    def __init__(self, problem, tensors, implementation=None, *, names=None):
+        self.problem = problem
+        self.tensors, arrays, offsets, self._device = _prepared(problem, tensors, names or {}, make_outputs=True)
+        with _current(self._device):
+            self._plan = library().plan(problem, arrays, device_name(self._device), _stream(self._device), offsets,
+                                        implementation)
+        self.implementation, self.reason, self.info = self._plan.implementation, self._plan.reason, self._plan.info
+
+    def run(self):
+        with _current(self._device):
+            self._plan.run()
+
+    def close(self):
+        """Frees the workspace now."""
+        self._plan.close()
+
+
+def plan_reference_float64(problem, tensors, *, names=None):
+    """{"output": ..., "final_state": ...}: what the problem writes, in float64 straight from the equations, to judge
+    outputs by. `tensors` by operand name."""
+    tensors, arrays, offsets, device = _prepared(problem, tensors, names or {}, make_outputs=False)
+    results = {operand.name_after: torch.empty(operand.extents, dtype=torch.float64, device=device)
+               for operand in operands(problem, offsets) if operand.is_written and not operand.is_optional}
+    arrays = {name: Array(array.read, None, array.token_stride) for name, array in arrays.items()
+              if array.read is not None}
+    with _current(device):
+        library().reference_float64(problem, arrays, {name: x.data_ptr() for name, x in results.items()},
+                                    device_name(device), _stream(device), offsets)
+    return results
+
+
+# ---- gated_delta by arguments
+
+# What a caller of these calls the operands.
+_NAMES = {"q": "query", "k": "key", "v": "value", "initial_state": "state"}
+
+
+def _gated_delta(query, key, value, log_decay, beta, sequence_offsets, state, *, read_state, write_state,
+                 state_layout, scale, normalize_qk, output_dtype=None):
+    """(problem, tensors by operand name)."""
+    for name, tensor, shape in (("query", query, "[T, Hk, Dk]"), ("value", value, "[T, Hv, Dv]")):
+        if not isinstance(tensor, torch.Tensor) or tensor.dim() != 3:
+            _refuse(f"{name}: expected a tensor {shape}")
+    (tokens, key_heads, key_dim), (value_heads, value_dim) = query.shape, value.shape[1:]
+    for name, dtype in (("query", query.dtype), ("state", None if state is None else state.dtype)):
+        if dtype is not None and dtype not in NAMES:
+            _refuse(f"{name}: {dtype}, expected {' or '.join(str(known) for known in NAMES)}")
+    if state_layout not in ("kv", "vk"):
+        _refuse(f"state_layout: '{state_layout}', expected 'kv' or 'vk'")
+    if sequence_offsets is None:
+        sequence_offsets = torch.tensor([0, tokens], dtype=torch.int64, device=query.device)
+    fields = [f"heads={key_heads}/{value_heads}", f"dim={key_dim}x{value_dim}", f"seq=1x{max(tokens, 1)}",
+              f"dtype={NAMES[query.dtype]}"]
+    if state is not None and state.dtype != torch.float32:
+        fields.append(f"state={NAMES[state.dtype]}")
+    if output_dtype not in (None, query.dtype):
+        if output_dtype != torch.float32:
+            _refuse(f"output: {output_dtype}, expected {query.dtype} or torch.float32")
+        fields.append("out=f32")
+    if state_layout != "kv":
+        fields.append("layout=vk")
+    if read_state:
+        fields.append("h0=normal")
+    if not write_state:
+        fields.append("ht=0")
+    if normalize_qk:
+        fields.append("norm=1")
+    if scale is not None:
+        fields.append(f"scale={scale!r}")
+    tensors = {"q": query, "k": key, "v": value, "log_decay": log_decay, "beta": beta,
+               "sequence_offsets": sequence_offsets}
+    if state is not None:
+        tensors["initial_state"] = state
+    return "gated_delta:" + ",".join(fields), tensors
+
+
+class GatedDelta:
+    """A plan. `output` and `state` are tensors that run() writes: output [T, Hv, Dv], and the state in place: what
+    was in it is read (if initial_state was given) and replaced by the final state, so the next run goes on from it.
+    `initial_state` itself is used as `state`; hand over a clone to keep it.
+
+    run() reads the tensors' contents as they are then; other sequence_offsets are allowed, of as many sequences and
+    no more tokens."""
+
+    def __init__(self, query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *,
+                 final_state=True, output=None, state_layout="kv", scale=None, normalize_qk=False,
+                 implementation=None):
+        self.problem, tensors = _gated_delta(
+            query, key, value, log_decay, beta, sequence_offsets, initial_state, read_state=initial_state is not None,
+            write_state=final_state, state_layout=state_layout, scale=scale, normalize_qk=normalize_qk,
+            output_dtype=None if output is None else output.dtype)
+        if output is not None:
+            tensors["output"] = output
+        self._plan = Plan(self.problem, tensors, implementation, names=_NAMES)
+        self.output, self.state = self._plan.tensors["output"], self._plan.tensors.get("initial_state")
+        self.implementation, self.reason, self.info = self._plan.implementation, self._plan.reason, self._plan.info
+
+    def run(self):
+        self._plan.run()
+        return self.output, self.state
+
+    def close(self):
+        """Frees the workspace now."""
+        self._plan.close()
+
+
 def gated_delta(query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *, final_state=True,
                 state_layout="kv", scale=None, normalize_qk=False, implementation=None):
     """(output, final state) of one call; initial_state is left as it is. Plans anew each time: keep a GatedDelta
@@ -229,17 +264,11 @@ def gated_delta(query, key, value, log_decay, beta, sequence_offsets=None, initi
     return output, state if final_state else None
 
 
-def reference_float64(query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *, scale=None,
-                      normalize_qk=False):
-    """(output [T, Hv, Dv], final state [N, Hv, Dk, Dv]) in float64: the token recurrence, to judge outputs by."""
-    _require_tokens(query, value)
-    operands = Operands(query, key, value, log_decay, beta, sequence_offsets, initial_state, None,
-                        read_state=initial_state is not None, write_state=True, scale=scale,
-                        normalize_qk=normalize_qk)
-    output = torch.empty(value.shape, dtype=torch.float64, device=query.device)
-    state = torch.empty((len(operands.host_offsets) - 1, value.shape[1], query.shape[2], value.shape[2]),
-                        dtype=torch.float64, device=query.device)
-    with _current(operands.device):
-        library().reference_float64(operands.problem, operands.arguments, operands.name, output.data_ptr(),
-                                    state.data_ptr(), operands.stream(), operands.host_offsets)
-    return output, state
+def reference_float64(query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *,
+                      state_layout="kv", scale=None, normalize_qk=False):
+    """(output [T, Hv, Dv], final state in the layout asked for) in float64: the token recurrence, to judge by."""
+    problem, tensors = _gated_delta(
+        query, key, value, log_decay, beta, sequence_offsets, initial_state, read_state=initial_state is not None,
+        write_state=True, state_layout=state_layout, scale=scale, normalize_qk=normalize_qk)
+    results = plan_reference_float64(problem, tensors, names=_NAMES)
+    return results["output"], results["final_state"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tables of impls/hip/analysis/README.md: instructions, bytes and modelled times of the gfx906
+# The tables of harness/gfx906/analysis/README.md: instructions, bytes and modelled times of the gfx906
 # kernels at the dimensions of the page, from the emulator. Needs no card; a few CPU minutes.
 #   scripts/gfx906_analysis.sh             print them
 #   scripts/gfx906_analysis.sh --update    write them into the page
@@ -7,7 +7,7 @@
 #   scripts/gfx906_analysis.sh --speed     wave instructions per second of the emulator on one core
 set -euo pipefail
 cd "$(dirname "$0")/.."
-page=impls/hip/analysis/README.md
+page=harness/gfx906/analysis/README.md
 
 scripts/install_dependencies.sh --hip
 cmake --preset release >/dev/null || { cmake --preset release; exit 1; }

@@ -11,6 +11,8 @@ import tempfile
 import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
+SANITIZERS = ("memcheck", "racecheck", "synccheck")
+STEPS = ("tests", "verify", "sanitizer", "table")
 TESTS = ("implementation_tests", "cuda_backend_tests", "fused_sm90_tests", "chunk_stages_tests")
 
 # What goes wrong in them is said by the environment.
@@ -29,12 +31,13 @@ cat >"$file" <<END
 END
 """
 GDNBENCH = r"""#!/bin/sh
-tensor='{"floor_ratio": 1.5, "relative_l2": 1e-3}'
+errors='{"output": {"relative_l2": 1e-3, "floor_ratio": 1.5, "limit": 2e-3, "limit_ratio": 0.5}, '
+errors="$errors"'"final_state": {"relative_l2": 1e-3, "floor_ratio": null, "limit": 4e-3, "limit_ratio": 0.25}}'
 name=cuda/x other=cuda/naive
 case "$*" in *"--impl "*) name=${*#*--impl }; name=${name%% *} other=$name ;; esac
 result() {
   echo "{\"implementation\": \"$name\", \"problem\": \"gated_delta:seq=1,dtype=bf16\"," \
-    "\"verdict\": \"$1\", \"reason\": \"\", \"output\": $tensor, \"output_limit\": 2e-3, \"state\": $tensor, \"state_limit\": 4e-3}"
+    "\"verdict\": \"$1\", \"reason\": \"\", \"errors\": $errors}"
 }
 case "$*" in
   "info --json")
@@ -67,7 +70,8 @@ class GpuCheck(unittest.TestCase):
             (self.tree / place).mkdir(parents=True)
         for hashed in ("impls/cuda/x.cu", "impls/implementations.cmake", "cmake/GdnCuda.cmake", "harness/x.cpp"):
             (self.tree / hashed).write_text("")
-        for script in ("gpu-check.sh", "write_gpu_record.py", "merge_verify_shards.py", "source_hash.sh"):
+        for script in ("gpu-check.sh", "write_gpu_record.py", "merge_verify_shards.py", "source_hash.sh",
+                       "source_hash.py"):
             shutil.copy(SCRIPTS / script, self.tree / "scripts")
         shutil.copy(SCRIPTS.parent / "cmake/GdnSourceHash.cmake", self.tree / "cmake")
         for test in TESTS:
@@ -103,7 +107,31 @@ class GpuCheck(unittest.TestCase):
         results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress
         self.assertGreater(results, 0)
         self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (tests + results, 0, 0))
-        self.assertEqual(record["suites"]["gpu"]["worst"]["cuda/x bf16"]["output_error_over_limit"], 0.5)
+        self.assertEqual(record["suites"]["gpu"]["worst"]["cuda/x bf16"],
+                         {"output_floor_ratio": 1.5, "output_limit_ratio": 0.5, "final_state_limit_ratio": 0.25})
+
+    @unittest.skipUnless("GDNBENCH" in os.environ, "GDNBENCH names no program")
+    def test_what_the_program_itself_prints_is_counted(self):
+        # The made-up results above agree with the reader; these say whether the program does.
+        verify = [os.environ["GDNBENCH"], "verify", "--device", "cpu", "--heads", "1/2", "--dim", "8", "--seq", "1x9",
+                  "--dtype", "bf16", "--errors-only", "--json-lines"]
+        self.out.mkdir()
+        for number, arguments in enumerate((["--impl", "cpu/naive"], ["--op", "causal_conv1d"])):
+            (self.out / f"verify.{number}.part").write_text(subprocess.check_output([*verify, *arguments], text=True))
+        for result in (*SANITIZERS, "table.md", "tests.json", *(f"{s}.date" for s in STEPS), "origin"):
+            (self.out / result).write_text('{"kernels_sha256": "", "testsuites": []}')
+        merge = [sys.executable, self.tree / "scripts/merge_verify_shards.py", self.out / "verify.json"]
+        subprocess.check_call([*merge, *sorted(self.out.glob("*.part"))], stdout=subprocess.DEVNULL)
+        path = self.tree / "record.json"
+        write = [sys.executable, self.tree / "scripts/write_gpu_record.py", self.out, path, "tests.json"]
+        subprocess.check_call(write, stdout=subprocess.DEVNULL)
+        worst = json.loads(path.read_text())["suites"]["gpu"]["worst"]
+        expected = {"cpu/naive bf16": ("output", "final_state"), "cpu/direct bf16": ("conv_output", "conv_state")}
+        self.assertEqual(set(worst), set(expected))
+        for name, operands in expected.items():
+            self.assertGreater(worst[name][f"{operands[0]}_floor_ratio"], 0)
+            for operand in operands:
+                self.assertIn(f"{operand}_limit_ratio", worst[name])
 
     def test_without_a_shard_that_crashed_there_is_no_record(self):
         self.assertEqual(self.check()[0], 0)  # whose results must not stand for it
@@ -282,6 +310,7 @@ class GpuCheck(unittest.TestCase):
         shutil.copy(SCRIPTS / "check_gpu_record.sh", self.tree / "scripts")
         check = [self.tree / "scripts/check_gpu_record.sh"]
         self.assertEqual(self.check("tests", "verify", "sanitizer", "table", "record")[0], 0)
+        (self.tree / "impls/cuda/x.cu").write_text("// A comment costs no run.\n")
         said = subprocess.run(check, capture_output=True, text=True)
         self.assertEqual(said.returncode, 0, said.stdout)
         self.assertIn("kernel and harness sources at hand were checked on x", said.stdout)

@@ -2,7 +2,7 @@
 """Writes data/fixtures/numpy_reference.h5: cases in the gdn-case/1 form and their outputs in float64,
 computed here by a recurrence in numpy that shares no code with the C++ reference.
 
-    /CASE          attributes and inputs (contract section 3)
+    /CASE          attributes and inputs (docs/contract.md, section 3)
     /CASE/outputs  output, final_state, conv_output, conv_state
 
 The file is frozen in data/; run this only to change the set of cases:

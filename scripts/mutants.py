@@ -203,11 +203,6 @@ def digest_of(mutant, root):
     return digest.hexdigest()
 
 
-def commit_name():
-    described = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return described.stdout.strip() if described.returncode == 0 else "no repository"
-
-
 class Build:
     """The scratch copy's build folder: the backends that the mutants at hand are of, and the CPU's. CUDA kernels are
     built for the emulated device, without the CUDA Toolkit."""
@@ -333,20 +328,20 @@ def write_table(mutants, results):
     dates = sorted({result["date"] for result in results.values()}) or ["no date"]
     lines = [
         "# Mutants", "",
-        "Small faults, each kept as a patch; a test-suite that cannot tell one from the sound program has a hole.",
-        "Written by `scripts/mutants.py --table`, which plants every one in a scratch copy and runs the tests its header",
-        f"names (the format is in that script's help). Results of {' to '.join(dates[::max(1, len(dates) - 1)])}, each at the",
-        "commit named; the patch and the file it changes are the same since. \"Not run\": there is no such result yet,",
-        "`scripts/mutants.py --resume --table` runs those.", "", *summary(mutants, results), ""
+        "A mutant is a small fault, kept as a patch. A test-suite that cannot tell it from the sound program has a hole.",
+        "", "`scripts/mutants.py --table` writes this page. It plants every mutant in a scratch copy and runs the tests that the",
+        "patch's header names; the format is in that script's help. A result stands as long as the patch and the file it",
+        f"changes are the same. These results are of {' to '.join(dates[::max(1, len(dates) - 1)])}. \"Not run\" means that there is no such",
+        "result yet; `scripts/mutants.py --resume --table` runs those.", "", *summary(mutants, results), ""
     ]
     for target in TARGETS:
         of = [mutant for mutant in mutants if mutant.target == target]
         if not of:
             continue
-        lines += [f"## {target}", "", "| mutant | fault | outcome | by | commit |", "|---|---|---|---|---|"]
+        lines += [f"## {target}", "", "| mutant | fault | outcome | by |", "|---|---|---|---|"]
         for mutant in of:
-            result = results.get(mutant.name, {"outcome": "not run", "by": "", "commit": ""})
-            cells = [mutant.name.removeprefix(target + "-"), mutant.fault, result["outcome"], result["by"], result["commit"]]
+            result = results.get(mutant.name, {"outcome": "not run", "by": ""})
+            cells = [mutant.name.removeprefix(target + "-"), mutant.fault, result["outcome"], result["by"]]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     (CATALOGUE / "README.md").write_text("\n".join(lines))
@@ -357,7 +352,7 @@ def run_all(mutants, chosen, arguments):
     store = scratch / "results.json"
     scratch.mkdir(parents=True, exist_ok=True)
     results = json.loads(store.read_text()) if store.is_file() else {}
-    commit, laboratory = commit_name(), None
+    laboratory = None
 
     def is_known(mutant):
         result = results.get(mutant.name, {"outcome": ERROR})
@@ -375,7 +370,7 @@ def run_all(mutants, chosen, arguments):
                 outcome, by = ERROR, str(error)
             results[mutant.name] = {
                 "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1), "patch": mutant.digest,
-                "files": digest_of(mutant, laboratory.source), "commit": commit, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+                "files": digest_of(mutant, laboratory.source), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat()
             }
             store.write_text(json.dumps(results, indent=1))
         result = results[mutant.name]

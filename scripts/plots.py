@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures of a rows file as PDF, the same as those of `gdnbench report`.
+"""Figures of rows files (of either schema) as PDF, the same as those of `gdnbench report`.
 
     scripts/plots.py results.h5 --out figures/
     scripts/plots.py results.h5 --out figures/ --where mode=cold --where token_dtype=bf16
@@ -20,10 +20,13 @@ SETTING = ["operation", "num_key_heads", "num_value_heads", "key_head_dim", "val
            "token_dtype", "output_dtype", "state_dtype", "state_layout", "initial_state", "gates",
            "betas", "keys", "update", "steps", "decay", "normalize_qk", "seed", "case_file", "mode", "device"]
 NEEDED = [*SETTING, "case_bytes", "chunk", "chunkwise_tflops", "implementation", "longest_sequence", "num_sequences",
-          "output_error_by_position", "problem", "requested_chunk", "status", "tb_per_s", "time_first_quartile_ms",
+          "problem", "requested_chunk", "status", "tb_per_s", "time_first_quartile_ms",
           "time_ms", "time_third_quartile_ms", "tokens_per_s", "total_tokens", "workspace_bytes"]
 # Columns that files of earlier versions lack, and what they stand for there.
-LATER = {"update": "delta", "steps": 1, "decay": "head", "case_bytes": 0, "output_error_by_position": ""}
+LATER = {"update": "delta", "steps": 1, "decay": "head", "case_bytes": 0}
+# Errors were columns in files of gdn-rows/1, of these outputs, named so there.
+FIRST_OUTPUTS = {"output": "output", "state": "final_state", "conv_output": "conv_output", "conv_state": "conv_state"}
+METRICS = ("relative_l2", "floor_ratio")
 MARKERS = "os^Dv<>P"
 
 
@@ -32,8 +35,57 @@ def fail(message):
     sys.exit(2)
 
 
+def decode(value):
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value.item()
+
+
+def parse_windows(text):
+    """The errors by position of a row of gdn-rows/1: "0:0.0021 64:0.0023 ..."."""
+    return [(int(token), float(error)) for token, error in (window.split(":") for window in text.split())]
+
+
+def errors_of_columns(row):
+    """Errors and windows of a row of gdn-rows/1, as read_rows gives them."""
+    import math
+    bits = {"f32": 24, "f16": 11, "bf16": 8}
+    errors = collections.defaultdict(dict)
+    for name, output in FIRST_OUTPUTS.items():
+        kept = {"output": row["output_dtype"], "conv_output": row["token_dtype"]}.get(name, row["state_dtype"])
+        for metric in METRICS:
+            value = row.pop(f"{name}_{metric}", math.nan)
+            # A type finer than the tokens' is not measured in floors.
+            if not math.isnan(value) and (metric != "floor_ratio" or bits[kept] <= bits[row["token_dtype"]]):
+                errors[output][metric] = value
+    windows = parse_windows(row.pop("output_error_by_position", ""))
+    return dict(errors), {"output": windows} if windows else {}
+
+
+def errors_of_lines(lines):
+    """Errors and windows of a row, of its lines of /errors."""
+    errors, windows = collections.defaultdict(dict), collections.defaultdict(list)
+    for line in lines:
+        output, metric = decode(line["output"]), decode(line["metric"])
+        if line["first_token"] < 0:
+            errors[output][metric] = line["value"].item()
+        elif metric == "relative_l2":
+            windows[output].append((line["first_token"].item(), line["value"].item()))
+    return dict(errors), dict(windows)
+
+
+def table_of(file, path, name, needed):
+    """The whole of a table; it has the columns needed."""
+    import h5py
+    table = file[name]
+    if not isinstance(table, h5py.Dataset) or table.dtype.names is None:
+        fail(f"'{path}': {name} is not a table")
+    if missing := sorted(set(needed) - set(table.dtype.names)):
+        fail(f"'{path}': the {name} lack {', '.join(missing)}")
+    return table[()]
+
+
 def read_rows(path):
-    """Rows as dicts; text decoded."""
+    """Rows as dicts, text decoded; besides the columns "errors", {output: {metric: value}}, and "windows", {output:
+    [(first token, relative L2)]}."""
     import h5py
     if not os.path.exists(path):
         fail(f"'{path}': no such file")
@@ -41,22 +93,32 @@ def read_rows(path):
         with h5py.File(path, "r") as file:
             schema = file.attrs.get("schema", b"")
             schema = schema.decode() if isinstance(schema, bytes) else str(schema)
-            if not schema.startswith("gdn-rows/"):
-                fail(f"'{path}': schema is '{schema}', expected gdn-rows/1")
-            table = file["rows"]
-            if not isinstance(table, h5py.Dataset) or table.dtype.names is None:
-                fail(f"'{path}': rows is not a table")
-            if missing := sorted(set(NEEDED) - set(table.dtype.names) - set(LATER)):
-                fail(f"'{path}': the rows lack {', '.join(missing)}")
-            table = table[()]
+            if schema not in ("gdn-rows/1", "gdn-rows/2"):
+                fail(f"'{path}': schema is '{schema}', expected gdn-rows/2 or gdn-rows/1")
+            lines = None
+            if schema == "gdn-rows/2":
+                lines = table_of(file, path, "errors", ["output", "metric", "first_token", "value"])
+            table = table_of(file, path, "rows", [*set(NEEDED) - set(LATER),
+                                                  *([] if lines is None else ["first_error", "error_count"])])
+        rows = []
+        for record in table:
+            row = {**LATER, **{name: decode(record[name]) for name in table.dtype.names}}
+            if lines is None:
+                row["errors"], row["windows"] = errors_of_columns(row)
+            else:
+                first, count = row["first_error"], row["error_count"]
+                if first < 0 or count < 0 or first + count > len(lines):
+                    fail(f"'{path}': a row's errors are not in the file")
+                row["errors"], row["windows"] = errors_of_lines(lines[first:first + count])
+            rows.append(row)
+        return rows
     except (OSError, KeyError, MemoryError, ValueError) as error:
         fail(f"'{path}': not a rows file that can be read ({' '.join(str(error).split())})")
 
-    def decode(value):
-        return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value.item()
 
-    rows = [{name: decode(record[name]) for name in table.dtype.names} for record in table]
-    return [{**LATER, **row} for row in rows]
+def error_of(row, output, metric):
+    """NaN, which loses every comparison, where the row has no such error."""
+    return row["errors"].get(output, {}).get(metric, float("nan"))
 
 
 def is_timed(row):
@@ -77,6 +139,7 @@ class Figures:
         self.rows = rows
         self.folder = folder
         self.varying = [name for name in SETTING if len({row[name] for row in rows}) > 1]
+        self.outputs = list(dict.fromkeys(output for row in rows for output in (*row["errors"], *row["windows"])))
         self.series = sorted({series_name(row) for row in rows} |
                              {row["implementation"] for row in rows})
 
@@ -188,12 +251,11 @@ class Figures:
                     "thousand tokens/s", quartiles=ends)
 
     def errors(self):
-        for what in ["output", "state", "conv_output", "conv_state"]:
-            column = what + "_floor_ratio"
-            rows = [row for row in self.rows if row["status"] == "ok" and row[column] > 0]
+        for what in self.outputs:
+            error = lambda row: error_of(row, what, "floor_ratio")
+            rows = [row for row in self.rows if row["status"] == "ok" and error(row) > 0]
             if not rows:
                 continue
-            error = lambda row: row[column]
             label = what.replace("conv", "convolution").replace("_", " ") + " error / floor"
             self.curves(f"error_length-{what}",
                         self.groups(filter(is_uniform, rows), self.length_keys(["mode"])),
@@ -201,24 +263,26 @@ class Figures:
             self.strips(f"error_implementation-{what}", {"all settings": rows}, error, label, [1])
 
     def error_position(self):
-        """Output error by window of tokens, worst head."""
+        """Errors by window of tokens, worst head."""
         import matplotlib.pyplot as pyplot
-        windows = lambda row: [tuple(map(float, window.split(":")))
-                               for window in row["output_error_by_position"].split()]
-        rows = [row for row in self.rows if row["status"] == "ok" and len(windows(row)) > 1]
-        groups = self.groups(rows, lambda row: [f"{row['sequences']}. {self.setting(row, ['mode'])}"])
-        for number, title in enumerate(sorted(groups), 1):
-            figure, axes = pyplot.subplots(figsize=(4.5, 3))
-            for row in groups[title]:
-                index = self.series.index(series_name(row))
-                points = [(token, error) for token, error in windows(row) if error > 0]
-                axes.plot(*zip(*points), label=series_name(row), color=f"C{index % 10}",
-                          marker=MARKERS[index % len(MARKERS)], markersize=3, linewidth=1)
-            axes.set_yscale("log")
-            axes.set_xlabel("first token of the window")
-            axes.set_ylabel("relative L2 of the output")
-            self.save("error_position", number, title, figure, axes)
-        if not groups:
+        made = 0
+        for what in self.outputs:
+            rows = [row for row in self.rows if row["status"] == "ok" and len(row["windows"].get(what, [])) > 1]
+            groups = self.groups(rows, lambda row: [f"{row['sequences']}. {self.setting(row, ['mode'])}"])
+            for number, title in enumerate(sorted(groups), 1):
+                figure, axes = pyplot.subplots(figsize=(4.5, 3))
+                for row in groups[title]:
+                    index = self.series.index(series_name(row))
+                    points = [(token, error) for token, error in row["windows"][what] if error > 0]
+                    axes.plot([token for token, _ in points], [error for _, error in points],
+                              label=series_name(row), color=f"C{index % 10}",
+                              marker=MARKERS[index % len(MARKERS)], markersize=3, linewidth=1)
+                axes.set_yscale("log")
+                axes.set_xlabel("first token of the window")
+                axes.set_ylabel(f"relative L2 of {what}")
+                self.save(f"error_position-{what}", number, title, figure, axes)
+                made += 1
+        if not made:
             print("error_position: no row has errors by position", file=sys.stderr)
 
     def roofline(self):
@@ -275,14 +339,12 @@ class Figures:
     def drift(self, baseline):
         """Errors over those stored of the same problem and implementation."""
         stored = {(row["problem"], row["implementation"]): row for row in baseline}
-        for what in ["output", "state"]:
-            column = what + "_relative_l2"
-            before = lambda row: stored.get((row["problem"], row["implementation"]), {}) \
-                .get(column, 0)
-            rows = [row for row in self.rows if row["status"] == "ok" and row[column] > 0
-                    and before(row) > 0]
+        for what in self.outputs:
+            error = lambda row: error_of(row, what, "relative_l2")
+            before = lambda row: error(stored.get((row["problem"], row["implementation"]), {"errors": {}}))
+            rows = [row for row in self.rows if row["status"] == "ok" and error(row) > 0 and before(row) > 0]
             self.strips(f"drift-{what}", {"all settings": rows} if rows else {},
-                        lambda row: row[column] / before(row), f"{what} error / baseline", [1])
+                        lambda row: error(row) / before(row), f"{what} error / baseline", [1])
 
     def history(self, paths):
         """Each run over the first of them that has the row, this run last."""
@@ -290,10 +352,12 @@ class Figures:
         runs = [(os.path.splitext(os.path.basename(path))[0], read_rows(path)) for path in paths]
         runs.append(("this run", self.rows))
         key = lambda row: (row["problem"], row["implementation"])
-        for column, same in [("output_relative_l2", key), ("state_relative_l2", key),
-                             ("time_ms", lambda row: key(row) + (row["mode"], row["device"]))]:
-            tables = [{same(row): row[column] for row in rows
-                       if row["status"] == "ok" and row[column] > 0} for _, rows in runs]
+        errors = [(f"{what}_relative_l2", key, lambda row, what=what: error_of(row, what, "relative_l2"))
+                  for what in self.outputs]
+        time = ("time_ms", lambda row: key(row) + (row["mode"], row["device"]), lambda row: row["time_ms"])
+        for column, same, value in [*errors, time]:
+            tables = [{same(row): value(row) for row in rows
+                       if row["status"] == "ok" and value(row) > 0} for _, rows in runs]
             groups = self.groups([row for row in self.rows if sum(same(row) in table
                                                                   for table in tables) > 1],
                                  lambda row: [row["problem"]])

@@ -15,7 +15,7 @@ import sys
 
 CHUNK = 64
 DIM = 128
-FORGETS = 2.0 ** -14  # gamma_C up to which fused_sm90 adds a token's own update unrounded (fused_sm90_common.cuh)
+FORGETS = 2.0 ** -14  # gamma_C up to which fused_sm90 adds a token's own update unrounded (record.h there)
 GATES = {"none": None, "near_one": 8.0, "weak": 3.0, "strong": -1.0}  # mean of x in log decay = log sigmoid(x)
 KEYS = ("random", "equal", "alternating", "near_equal")
 BETAS = ("sigmoid", "half", "one", "mixture")

@@ -17,6 +17,7 @@ import pathlib
 import sys
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
+METRICS = ("floor_ratio", "limit_ratio")  # of an output's errors; null where one does not say anything
 ADDED = (("stress", "stress"), ("full", "full"))  # suites that a record may be without, and their steps
 
 
@@ -50,22 +51,14 @@ def count_verdicts(path):
             continue
         problems.add(result["problem"])
         dtype = next(part[6:] for part in result["problem"].split(",") if part.startswith("dtype="))
-        entry = worst.setdefault(f"{result['implementation']} {dtype}",
-                                 {"output_floor_ratio": 0.0, "output_error_over_limit": 0.0,
-                                  "state_error_over_limit": 0.0})
-        for key, value in (
-                ("output_floor_ratio", result["output"]["floor_ratio"]),
-                ("output_error_over_limit", ratio(result["output"], result["output_limit"])),
-                ("state_error_over_limit", ratio(result["state"], result["state_limit"]))):
-            if value is not None:
-                entry[key] = round(max(entry[key], value), 4)
+        entry = worst.setdefault(f"{result['implementation']} {dtype}", {})
+        for operand, errors in result["errors"].items():
+            for metric in METRICS:
+                if errors[metric] is not None:
+                    key = f"{operand}_{metric}"
+                    entry[key] = round(max(entry.get(key, 0.0), errors[metric]), 4)
     return {"implementations": sorted(implementations), "problems": len(problems),
             "not_reached": merged["not_reached"], **counts}, failures, worst
-
-
-def ratio(tensor, limit):
-    error = tensor["relative_l2"]
-    return error / limit if error is not None and limit else None
 
 
 def print_origin(kernels, harness):

@@ -6,10 +6,12 @@ namespace gdn::cli {
 
 void AxisOptions::add_to(CLI::App& app) {
   const std::string what = "What to run";
-  app.add_option(
-         "--op", operation_,
-         "gated_delta (default) | causal_conv1d | gated_delta_layer; a case is read as this")
-      ->group(what);
+  std::string names;
+  for (const Operation operation : operations()) {
+    names += (names.empty() ? "" : " | ") + operation->name;
+    if (operation == Operation()) names += " (default)";
+  }
+  app.add_option("--op", operation_, names + "; a case is read as this")->group(what);
   app.add_option("--preset", presets_,
                  "named axis values, several combine; gdnbench list --presets names them")
       ->delimiter(',')

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/grid.h"
+#include "harness/problems/grid.h"
 
 namespace gdn::cli {
 

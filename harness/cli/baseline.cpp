@@ -1,5 +1,5 @@
 // gdnbench baseline update | check: numeric errors held to what is stored.
-#include "harness/baseline.h"
+#include "harness/sweep/baseline.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,11 @@
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
 #include "harness/cli/outcome.h"
-#include "harness/json.h"
-#include "harness/row_store.h"
-#include "harness/sweep.h"
+#include "harness/files/json.h"
+#include "harness/rows/row_store.h"
+#include "harness/sweep/sweep.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {
@@ -34,8 +35,7 @@ class Baseline : public Command {
         ->required()
         ->check(CLI::IsMember({"update", "check"}));
     app.add_option("--file", path_, "rows file; default data/baselines/DEVICE-BACKEND.h5");
-    app.add_option("--device", device_, "best | cpu | cuda | cuda-emulated | hip | gfx906-emulator")
-        ->capture_default_str();
+    app.add_option("--device", device_, device_names())->capture_default_str();
     app.add_option("--impl", implementations_, "only these implementations")->delimiter(',');
     app.add_option("--growth", limits_.growth, "an error may be this many times the stored one")
         ->capture_default_str()
@@ -55,8 +55,9 @@ class Baseline : public Command {
     } else {
       require_appendable(path);
     }
-    const std::vector<Row> rows = measure_errors(baseline_problems(device->info().backend),
-                                                 implementations, *device, command_line());
+    const std::vector<Row> rows =
+        measure_errors(baseline_problems(find_backend(device->info().backend)), implementations,
+                       *device, command_line());
     if (action_ == "update") return update(path, rows);
     return check(path, stored, rows);
   }

@@ -16,16 +16,17 @@
 #include <sstream>
 #include <utility>
 
-#include "harness/build_info.h"
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/measure_options.h"
-#include "harness/inputs.h"
-#include "harness/measure.h"
-#include "harness/sweep.h"
-#include "harness/verify.h"
-#include "harness/work_count.h"
+#include "harness/measure/measure.h"
+#include "harness/operations/make_case.h"
+#include "harness/operations/operation_harness.h"
+#include "harness/rows/build_info.h"
+#include "harness/sweep/sweep.h"
+#include "harness/verify/verify.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {
@@ -163,15 +164,15 @@ class Bench : public Command {
     benchmark::AddCustomContext("driver", info.driver_version);
     benchmark::AddCustomContext("sources", source_hash());
     benchmark::AddCustomContext("version", library_version());
-    benchmark::AddCustomContext("cache", to_string(measure_.options().mode));
+    benchmark::AddCustomContext("cache", name_of(measure_.options().mode));
     benchmark::AddCustomContext("ceiling_copy_TB/s", fmt::format("{:.4g}", ceilings.copy_tb_per_s));
     benchmark::AddCustomContext("ceiling_matrix_TFLOP/s",
                                 fmt::format("{:.4g}", ceilings.matrix_tflops));
     benchmark::AddCustomContext("ceiling_float32_TFLOP/s",
                                 fmt::format("{:.4g}", ceilings.float32_tflops));
-    benchmark::AddCustomContext("TFLOP/s_counts",
-                                fmt::format("{}, C = counter count_chunk; {}; useful: 7 Dk Dv",
-                                            kChunkwiseCount, kVariantCount));
+    for (const OperationHarness* harness : operation_harnesses()) {
+      benchmark::AddCustomContext("TFLOP/s_of_" + harness->operation->name, harness->flops_text(0));
+    }
   }
 
   void run_one(const Implementation& implementation, const Problem& problem, Device& device,

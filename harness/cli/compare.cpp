@@ -1,6 +1,6 @@
 // gdnbench compare A B: is B slower or faster than A, and did its errors grow? A and B are rows
 // files, or with --paired the gdnbench binaries of two builds, run in turn.
-#include "harness/compare.h"
+#include "harness/measure/compare.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
-#include "harness/grid.h"
-#include "harness/json.h"
-#include "harness/paired.h"
-#include "harness/table.h"
+#include "harness/files/json.h"
+#include "harness/measure/paired.h"
+#include "harness/problems/grid.h"
+#include "harness/tables/table.h"
 #include "interface/error.h"
 
 namespace gdn::cli {

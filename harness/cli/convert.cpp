@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "harness/cli/command.h"
-#include "harness/inputs.h"
+#include "harness/operations/make_case.h"
 #include "interface/error.h"
 
 namespace gdn::cli {

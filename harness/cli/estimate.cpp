@@ -7,18 +7,18 @@
 #include "harness/cli/measure_options.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/table_output.h"
-#include "harness/grid.h"
-#include "harness/model_estimate.h"
-#include "harness/sweep.h"
+#include "harness/measure/model_estimate.h"
+#include "harness/problems/grid.h"
+#include "harness/sweep/sweep.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {
 
 // 32K tokens as in the paper's figure on a GPU; on a CPU what its products take seconds for.
 std::string default_sequences(const DeviceInfo& device) {
-  const bool gpu = device.backend == "cuda" || device.backend == "hip";
-  return gpu ? "16x2048,8x4096,4x8192,2x16384" : "4x64,2x128,1x256";
+  return device.has_own_memory ? "16x2048,8x4096,4x8192,2x16384" : "4x64,2x128,1x256";
 }
 
 class Estimate : public Command {
@@ -54,7 +54,7 @@ class Estimate : public Command {
     const TableFormat format = parse_table_format(format_);
     const ModelShape& model = find_model_shape(model_);
     const auto device = open_device(measure_.device());
-    const bool cpu = device->info().backend == "cpu";
+    const bool cpu = !device->info().has_own_memory;
     const DType dtype =
         dtype_.empty() ? (cpu ? DType::float32 : DType::bfloat16) : parse_dtype(dtype_, "--dtype");
     if (!matrix_product(*device, {1, 1, 1, dtype}, nullptr, nullptr, nullptr)) {
@@ -72,9 +72,9 @@ class Estimate : public Command {
     const std::vector<Row> mixers = measured_mixers(problems, *device, failed);
     std::map<std::int64_t, std::vector<TimedProduct>> products;
     for (const Row& row : mixers) {
-      if (products.count(row.total_tokens) > 0) continue;
-      products[row.total_tokens] =
-          time_products(model, row.total_tokens, dtype, *device, measure_.options());
+      if (products.count(row.integer("total_tokens")) > 0) continue;
+      products[row.integer("total_tokens")] =
+          time_products(model, row.integer("total_tokens"), dtype, *device, measure_.options());
     }
     print_tables(estimate_tables(model, mixers, products), format, json_);
     return failed ? 1 : 0;

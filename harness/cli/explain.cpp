@@ -1,27 +1,22 @@
 // gdnbench explain: where the error of one case sits, and what it looks like.
-#include "harness/explain.h"
+#include "harness/explain/explain.h"
 
 #include <fmt/format.h>
 
-#include "harness/build_info.h"
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
 #include "harness/cli/usage.h"
-#include "harness/inputs.h"
-#include "harness/json.h"
+#include "harness/cli/verdict_text.h"
+#include "harness/files/json.h"
+#include "harness/operations/make_case.h"
+#include "harness/rows/build_info.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
 namespace {
 
-using reference::TensorError;
-
-std::string size_text(const TensorError& error, double limit) {
-  const std::string text = fmt::format("relative L2 {:.2e} = {:.3g}x the rounding floor",
-                                       error.relative_l2, error.floor_ratio);
-  // Windows of a convolution are copies: no limit but equality.
-  return limit > 0 ? text + fmt::format(" = {:.3g}x the limit", error.relative_l2 / limit) : text;
-}
+using reference::OutputErrors;
+using reference::UnitError;
 
 std::string json_set(const WrongSet& set) {
   std::string members;
@@ -29,13 +24,6 @@ std::string json_set(const WrongSet& set) {
     members += (members.empty() ? "" : ", ") + std::to_string(member);
   }
   return json_object({{"total", std::to_string(set.total)}, {"members", "[" + members + "]"}});
-}
-
-std::string json_error(const TensorError& error, double limit) {
-  return json_object({{"relative_l2", json_number(error.relative_l2)},
-                      {"floor_ratio", json_number(error.floor_ratio)},
-                      {"limit_ratio", limit > 0 ? json_number(error.relative_l2 / limit) : "null"},
-                      {"non_finite", std::to_string(error.non_finite)}});
 }
 
 std::string json_list(const std::vector<std::string>& items) {
@@ -86,7 +74,7 @@ class Explain : public Command {
                    "not with --outputs; nothing is run");
     }
     Problem problem = case_.empty() ? resolve_problem(problem_)
-                                    : case_problem(case_, read_case_problem(case_).operation);
+                                    : case_problem(case_, operations_of_case(case_).back());
     if (chunk_ > 0) problem.chunk = chunk_;
     if (!save_.empty()) require_save_target(problem);
     VerifyOptions options;
@@ -151,18 +139,12 @@ class Explain : public Command {
   static void print(const Explanation& explanation, const std::string& maker,
                     const Problem& problem, const std::string& coverage) {
     const Anatomy& anatomy = explanation.anatomy;
-    const reference::ErrorReport& report = anatomy.report;
-    const bool has_inner_convolution = problem.operation == Operation::gated_delta_layer &&
-                                       !explanation.outputs.conv_output.empty();
     fmt::print("{} {:<22} {}\n", explanation.passed() ? "PASS" : "FAIL", maker,
                problem.to_string());
     if (explanation.passed()) {
-      fmt::print(
-          "  worst output {}\n  worst state  {}\n",
-          size_text(report.worst_output.output, report.limits.output_of(report.worst_output)),
-          size_text(report.worst_state.state, report.limits.state));
-      if (has_inner_convolution) {
-        fmt::print("  convolution  {}\n", size_text(report.conv_output, report.limits.conv_output));
+      for (const OutputErrors& output : anatomy.report.outputs) {
+        fmt::print("  worst {:<12} {}\n", output.name(),
+                   unit_error_text(output, output.worst(), anatomy.report.limits));
       }
       fmt::print("  {}\n", coverage);
       return;
@@ -181,10 +163,13 @@ class Explain : public Command {
                anatomy.wrong.size(), anatomy.report.checked_pairs, anatomy.sequences.to_string(),
                anatomy.heads.to_string());
     const PairAnatomy& worst = anatomy.wrong.front();
-    fmt::print("  worst pair: sequence {}, head {}\n", worst.error.where.sequence,
-               worst.error.where.value_head);
-    fmt::print("    output  {}\n",
-               size_text(worst.error.output, anatomy.report.limits.output_of(worst.error)));
+    const reference::ErrorLimits& limits = anatomy.report.limits;
+    const OutputErrors& output = *anatomy.main_output();
+    fmt::print("  worst pair: sequence {}{}\n", worst.output.where.sequence,
+               worst.output.where.head == BatchPart::kEveryHead
+                   ? ""
+                   : fmt::format(", head {}", worst.output.where.head));
+    fmt::print("    {:<12}{}\n", output.name(), unit_error_text(output, worst.output, limits));
     if (worst.output_wrong()) {
       const std::int64_t first = worst.tokens.members.front();
       fmt::print("            tokens {}\n", worst.tokens.to_string());
@@ -200,7 +185,9 @@ class Explain : public Command {
       fmt::print("            error by chunk:{}{}\n", errors,
                  worst.chunk_errors.size() > shown ? " ..." : "");
     }
-    fmt::print("    state   {}\n", size_text(worst.error.state, anatomy.report.limits.state));
+    if (const OutputErrors* state = anatomy.state_output()) {
+      fmt::print("    {:<12}{}\n", state->name(), unit_error_text(*state, worst.state, limits));
+    }
     if (worst.state_wrong()) {
       fmt::print("            key rows {}, value columns {}\n", worst.state_rows.to_string(),
                  worst.state_columns.to_string());
@@ -211,6 +198,8 @@ class Explain : public Command {
                          const std::string& problem) {
     const Anatomy& anatomy = explanation.anatomy;
     const reference::ErrorLimits& limits = anatomy.report.limits;
+    const OutputErrors* output = anatomy.main_output();
+    const OutputErrors* state = anatomy.state_output();
     std::vector<std::string> patterns;
     for (const FaultPattern& pattern : explanation.patterns) {
       std::vector<std::string> evidence;
@@ -223,31 +212,32 @@ class Explain : public Command {
     for (const PairAnatomy& pair : anatomy.wrong) {
       std::vector<std::string> chunks;
       for (const double error : pair.chunk_errors) chunks.push_back(json_number(error));
-      pairs.push_back(
-          json_object({{"sequence", std::to_string(pair.error.where.sequence)},
-                       {"head", std::to_string(pair.error.where.value_head)},
-                       {"output", json_error(pair.error.output, limits.output_of(pair.error))},
-                       {"state", json_error(pair.error.state, limits.state)},
-                       {"tokens", json_set(pair.tokens)},
-                       {"output_columns", json_set(pair.output_columns)},
-                       {"state_rows", json_set(pair.state_rows)},
-                       {"state_columns", json_set(pair.state_columns)},
-                       {"chunk_errors", json_list(chunks)}}));
+      pairs.push_back(json_object(
+          {{"sequence", std::to_string(pair.output.where.sequence)},
+           {"head", std::to_string(pair.output.where.head)},
+           {"output", unit_error_json(*output, pair.output, limits)},
+           {"state", state == nullptr ? "null" : unit_error_json(*state, pair.state, limits)},
+           {"tokens", json_set(pair.tokens)},
+           {"output_columns", json_set(pair.output_columns)},
+           {"state_rows", json_set(pair.state_rows)},
+           {"state_columns", json_set(pair.state_columns)},
+           {"chunk_errors", json_list(chunks)}}));
     }
-    fmt::print(
-        "{}\n",
-        json_object({{"problem", json_string(problem)},
-                     {"implementation", json_string(maker)},
-                     {"verdict", json_string(explanation.passed() ? "passed" : "failed")},
-                     {"violation", json_string(anatomy.violation)},
-                     {"chunk", std::to_string(anatomy.chunk)},
-                     {"worst_output", json_error(anatomy.report.worst_output.output,
-                                                 limits.output_of(anatomy.report.worst_output))},
-                     {"worst_state", json_error(anatomy.report.worst_state.state, limits.state)},
-                     {"sequences", json_set(anatomy.sequences)},
-                     {"heads", json_set(anatomy.heads)},
-                     {"wrong_pairs", json_list(pairs)},
-                     {"patterns", json_list(patterns)}}));
+    std::vector<std::pair<std::string, std::string>> errors;
+    for (const OutputErrors& of_output : anatomy.report.outputs) {
+      errors.emplace_back(of_output.name(), unit_error_json(of_output, of_output.worst(), limits));
+    }
+    fmt::print("{}\n",
+               json_object({{"problem", json_string(problem)},
+                            {"implementation", json_string(maker)},
+                            {"verdict", json_string(explanation.passed() ? "passed" : "failed")},
+                            {"violation", json_string(anatomy.violation)},
+                            {"chunk", std::to_string(anatomy.chunk)},
+                            {"errors", json_object(errors)},
+                            {"sequences", json_set(anatomy.sequences)},
+                            {"heads", json_set(anatomy.heads)},
+                            {"wrong_pairs", json_list(pairs)},
+                            {"patterns", json_list(patterns)}}));
   }
 
   const CLI::App* app_ = nullptr;

@@ -1,9 +1,9 @@
 // gdnbench gen: writes a generated case to a file, for kernels that live elsewhere.
-#include "harness/case_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/outcome.h"
-#include "harness/inputs.h"
-#include "harness/json.h"
+#include "harness/files/case_file.h"
+#include "harness/files/json.h"
+#include "harness/operations/make_case.h"
 
 namespace gdn::cli {
 namespace {

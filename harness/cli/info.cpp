@@ -1,9 +1,9 @@
 // gdnbench info: this build and this machine.
 #include <fmt/format.h>
 
-#include "harness/build_info.h"
 #include "harness/cli/command.h"
-#include "harness/json.h"
+#include "harness/files/json.h"
+#include "harness/rows/build_info.h"
 #include "interface/device.h"
 
 namespace gdn::cli {
@@ -22,7 +22,8 @@ class Info : public Command {
   int run() override {
     if (!json_) fmt::print("gdnbench {}, sources {}\n", library_version(), source_hash());
     std::string devices;
-    for (const BackendStatus& status : backend_statuses()) {
+    for (const Backend& backend : backends()) {
+      const BackendStatus status = backend.status();
       if (!json_ && !status.available) {
         fmt::print("{:<16} absent: {}\n", status.backend, status.detail);
       }
@@ -51,16 +52,17 @@ class Info : public Command {
     if (!json_) {
       fmt::print("{:<16} {}\n", info.backend, info.name);
       fmt::print("{:<16} {} {}, {:.1f} GiB memory, {:.1f} MiB last-level cache\n", "",
-                 info.multiprocessors, info.backend == "cpu" ? "threads" : "multiprocessors",
+                 info.multiprocessors,
+                 info.has_own_memory || info.emulated ? "multiprocessors" : "threads",
                  static_cast<double>(info.memory_bytes) / gib,
                  static_cast<double>(info.l2_bytes) / (1024.0 * 1024.0));
       if (!info.driver_version.empty()) {
         fmt::print("{:<16} driver {}, toolkit {}\n", "", info.driver_version, info.toolkit_version);
       }
-      if (info.modelled_time) {
-        fmt::print(
-            "{:<16} {}\n", "",
-            info.has_time ? "times are modelled, not measured" : "has no clock: it checks results");
+      if (!info.has_time) {
+        fmt::print("{:<16} has no clock: it checks results\n", "");
+      } else if (info.modelled_time) {
+        fmt::print("{:<16} times are modelled, not measured\n", "");
       }
     }
     members.insert(members.end(), {{"device", json_string(info.name)},

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "harness/cli/command.h"
-#include "harness/json.h"
-#include "harness/presets.h"
-#include "harness/table_presets.h"
+#include "harness/files/json.h"
+#include "harness/problems/presets.h"
+#include "harness/tables/table_presets.h"
 #include "interface/device.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
@@ -99,8 +99,9 @@ class List : public Command {
   std::string why_not_here(const Implementation& implementation) {
     const std::string& backend = implementation.description().backend;
     std::string reason = "no " + backend + " device";
-    for (const BackendStatus& status : backend_statuses()) {
-      if (!does_backend(status.backend, backend)) continue;
+    for (const Backend& candidate : backends()) {
+      if (candidate.runs != backend) continue;
+      const BackendStatus status = candidate.status();
       if (!status.available) {
         if (status.backend == backend) reason = status.detail;
         continue;

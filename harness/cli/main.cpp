@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/build_info.h"
 #include "harness/cli/command.h"
 #include "harness/cli/usage.h"
+#include "harness/rows/build_info.h"
 #include "interface/error.h"
 
 namespace gdn::cli {

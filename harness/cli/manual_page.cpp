@@ -2,8 +2,8 @@
 
 #include <cctype>
 
-#include "harness/build_info.h"
 #include "harness/cli/syntax.h"
+#include "harness/rows/build_info.h"
 
 namespace gdn::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "harness/cli/axes.h"
 #include "harness/cli/number_check.h"
-#include "harness/default_sweep.h"
+#include "harness/sweep/default_sweep.h"
 #include "interface/error.h"
 
 namespace gdn::cli {

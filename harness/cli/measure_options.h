@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/measure.h"
+#include "harness/measure/measure.h"
 #include "interface/problem.h"
 
 namespace gdn::cli {

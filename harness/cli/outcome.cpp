@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/json.h"
+#include "harness/files/json.h"
 
 namespace gdn::cli {
 

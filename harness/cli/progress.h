@@ -2,7 +2,7 @@
 // line every `log_every_s` seconds.
 #pragma once
 
-#include "harness/sweep.h"
+#include "harness/sweep/sweep.h"
 
 namespace gdn::cli {
 

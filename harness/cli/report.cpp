@@ -1,5 +1,5 @@
 // gdnbench report RUN.h5 --out report.html: rows as one page with a table and plots.
-#include "harness/report.h"
+#include "harness/report/report.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include "harness/cli/command.h"
 #include "harness/cli/outcome.h"
 #include "harness/cli/usage.h"
-#include "harness/json.h"
-#include "harness/pivot.h"
-#include "harness/row_store.h"
+#include "harness/files/json.h"
+#include "harness/rows/row_store.h"
+#include "harness/tables/pivot.h"
 #include "interface/error.h"
 
 namespace gdn::cli {

@@ -2,20 +2,21 @@
 #include <fmt/format.h>
 
 #include "harness/cli/command.h"
-#include "harness/grid.h"
-#include "harness/json.h"
-#include "harness/pivot.h"
-#include "harness/row_store.h"
-#include "harness/table.h"
+#include "harness/files/json.h"
+#include "harness/problems/grid.h"
+#include "harness/rows/row_store.h"
+#include "harness/tables/pivot.h"
+#include "harness/tables/table.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
 namespace {
 
 std::string json_value(const Row& row, const RowColumn& column) {
-  if (const auto* real = std::get_if<double Row::*>(&column.member)) return json_number(row.**real);
-  const std::string text = column_text(row, column);
-  return std::holds_alternative<std::string Row::*>(column.member) ? json_string(text) : text;
+  const FieldValue value = column.get(row);
+  if (const auto* real = std::get_if<double>(&value)) return json_number(*real);
+  const std::string text = value_text(value);
+  return column.is_text() ? json_string(text) : text;
 }
 
 class Rows : public Command {
@@ -71,36 +72,34 @@ class Rows : public Command {
  private:
   int list_columns() const {
     std::string objects;
-    for (const RowColumn& column : row_columns()) {
+    for (const RowColumn& column : known_columns()) {
       if (json_) {
         objects +=
             (objects.empty() ? "" : ",\n") +
             json_object({{"name", json_string(column.name)}, {"help", json_string(column.help)}});
       } else {
-        fmt::print("{:<26} {}\n", column.name, column.help);
+        fmt::print("{:<30} {}\n", column.name, column.help);
       }
     }
     if (json_) fmt::print("[\n{}\n]\n", objects);
     return 0;
   }
 
-  std::vector<const RowColumn*> chosen_columns() const {
-    std::vector<const RowColumn*> chosen;
-    for (const std::string& name : columns_) chosen.push_back(&find_row_column(name));
-    if (chosen.empty()) {
-      for (const RowColumn& column : row_columns()) chosen.push_back(&column);
-    }
+  std::vector<RowColumn> chosen_columns(const std::vector<Row>& rows) const {
+    if (columns_.empty()) return columns_of(rows);
+    std::vector<RowColumn> chosen;
+    for (const std::string& name : columns_) chosen.push_back(find_row_column(name));
     return chosen;
   }
 
   void print(const std::vector<Row>& rows) const {
-    const auto columns = chosen_columns();
+    const std::vector<RowColumn> columns = chosen_columns(rows);
     if (json_) {
       std::string objects;
       for (const Row& row : rows) {
         std::vector<std::pair<std::string, std::string>> members;
-        for (const RowColumn* column : columns) {
-          members.emplace_back(column->name, json_value(row, *column));
+        for (const RowColumn& column : columns) {
+          members.emplace_back(column.name, json_value(row, column));
         }
         objects += (objects.empty() ? "" : ",\n") + json_object(members);
       }
@@ -108,11 +107,10 @@ class Rows : public Command {
       return;
     }
     Table table;
-    for (const RowColumn* column : columns) table.header.push_back(column->name);
+    for (const RowColumn& column : columns) table.header.push_back(column.name);
     for (const Row& row : rows) {
       table.rows.emplace_back();
-      for (const RowColumn* column : columns)
-        table.rows.back().push_back(column_text(row, *column));
+      for (const RowColumn& column : columns) table.rows.back().push_back(column_text(row, column));
     }
     fmt::print("{}", render(table, TableFormat::csv));
   }

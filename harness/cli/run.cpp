@@ -1,13 +1,14 @@
 // gdnbench run: one implementation on one case, its outputs to a file in the case format.
-#include "harness/build_info.h"
-#include "harness/case_file.h"
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
 #include "harness/cli/outcome.h"
-#include "harness/execute.h"
-#include "harness/inputs.h"
-#include "harness/json.h"
+#include "harness/files/json.h"
+#include "harness/files/outputs_file.h"
+#include "harness/operations/make_case.h"
+#include "harness/rows/build_info.h"
+#include "harness/run/execute.h"
 #include "interface/error.h"
+#include "reference/reference.h"
 
 namespace gdn::cli {
 namespace {
@@ -24,7 +25,9 @@ class Run : public Command {
     auto* from_file = app.add_option("--case", case_, "FILE.h5[:/group]");
     app.add_option("--problem", problem_, "a generated problem instead of a case file")
         ->excludes(from_file);
-    app.add_option("--impl", implementation_, "implementation, as gdnbench list names it")
+    app.add_option(
+           "--impl", implementation_,
+           "implementation, as gdnbench list names it; or reference: the oracle, in float64")
         ->required();
     app.add_option("--chunk", chunk_, "tokens per chunk; the implementation's choice if absent")
         ->check(more_than_zero());
@@ -38,6 +41,7 @@ class Run : public Command {
     Problem problem =
         case_.empty() ? resolve_problem(problem_) : case_problem(case_, operation_of_case());
     if (chunk_ > 0) problem.chunk = chunk_;
+    if (implementation_ == kReference) return run_reference(problem);
     const Implementation& implementation = find_implementation(problem.operation, implementation_);
     require_supported(implementation, problem);
     const auto device =
@@ -49,13 +53,30 @@ class Run : public Command {
     const Case inputs = make_case(problem);
     PlanInfo plan;
     const Outputs outputs = execute(implementation, inputs, *device, &plan);
-    OutputsOrigin origin;
-    origin.implementation = implementation.description().name;
-    origin.device = device->info().name;
-    origin.chunk = plan.chunk;
-    origin.library_version = library_version();
-    origin.command = command_line();
+    const OutputsOrigin origin =
+        origin_of(implementation.description().name, device->info().name, plan.chunk);
     write_outputs(inputs, outputs, origin, out_);
+    return say(origin);
+  }
+
+ private:
+  static constexpr const char* kReference = "reference";
+
+  // The oracle itself, in float64, all of it.
+  int run_reference(const Problem& problem) const {
+    if (!device_.empty()) throw_bad_input("run: --device goes with an implementation");
+    const Case inputs = make_case(problem);
+    const OutputsOrigin origin = origin_of(kReference, "float64 on the CPU", 0);
+    write_outputs(inputs, reference::evaluate<double>(inputs), origin, out_);
+    return say(origin);
+  }
+
+  static OutputsOrigin origin_of(const std::string& implementation, const std::string& device,
+                                 std::int64_t chunk) {
+    return {implementation, device, chunk, library_version(), command_line()};
+  }
+
+  int say(const OutputsOrigin& origin) const {
     outcome_.print(out_ + ": " + origin.implementation + " on " + origin.device,
                    {{"file", json_string(out_)},
                     {"implementation", json_string(origin.implementation)},
@@ -64,21 +85,16 @@ class Run : public Command {
     return 0;
   }
 
- private:
-  // A layer's case can be run by kernels of the recurrence alone: the operation is the
-  // implementation's.
+  // A case can be run by kernels of an inner step alone: the operation is the implementation's.
   Operation operation_of_case() const {
-    const Operation stored = read_case_problem(case_).operation;
-    if (stored != Operation::gated_delta_layer) return stored;
-    bool layer = false;
-    bool delta = false;
-    for (const Implementation* candidate : all_implementations()) {
-      const Description& d = candidate->description();
-      if (d.name != implementation_) continue;
-      layer = layer || d.operation == Operation::gated_delta_layer;
-      delta = delta || d.operation == Operation::gated_delta;
+    const std::vector<Operation> candidates = operations_of_case(case_);
+    for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
+      for (const Implementation* implementation : all_implementations()) {
+        const Description& d = implementation->description();
+        if (d.name == implementation_ && d.operation == *candidate) return *candidate;
+      }
     }
-    return !layer && delta ? Operation::gated_delta : Operation::gated_delta_layer;
+    return candidates.back();
   }
 
   std::string case_;

@@ -1,5 +1,5 @@
 // gdnbench sweep: verify and time every implementation on every problem, one stored row each.
-#include "harness/sweep.h"
+#include "harness/sweep/sweep.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,11 @@
 #include "harness/cli/number_check.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/usage.h"
-#include "harness/json.h"
-#include "harness/row_store.h"
+#include "harness/files/json.h"
+#include "harness/problems/shard.h"
+#include "harness/rows/row_store.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "harness/model_estimate.h"
-#include "harness/presets.h"
-#include "harness/table_presets.h"
+#include "harness/measure/model_estimate.h"
+#include "harness/problems/presets.h"
+#include "harness/tables/table_presets.h"
 #include "interface/device.h"
 #include "interface/implementation.h"
 
@@ -25,9 +25,9 @@ std::vector<std::string> known_values(const std::string& command, const std::str
     }
   } else if (option == "--device") {
     values.push_back("best");
-    for (const BackendStatus& status : backend_statuses()) add_once(values, status.backend);
+    for (const Backend& backend : backends()) add_once(values, backend.name);
   } else if (option == "--op") {
-    values = {"gated_delta", "causal_conv1d", "gated_delta_layer"};
+    for (const Operation operation : operations()) values.push_back(operation->name);
   } else if (option == "--model") {
     for (const ModelShape& model : model_shapes()) values.push_back(model.name);
   } else if (option == "--preset" && command == "table") {

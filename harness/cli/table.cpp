@@ -4,20 +4,21 @@
 #include <memory>
 #include <set>
 
-#include "harness/build_info.h"
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/measure_options.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/table_output.h"
 #include "harness/cli/usage.h"
-#include "harness/grid.h"
-#include "harness/pivot.h"
-#include "harness/row_store.h"
-#include "harness/sweep.h"
-#include "harness/table_forms.h"
-#include "harness/table_presets.h"
+#include "harness/problems/grid.h"
+#include "harness/rows/build_info.h"
+#include "harness/rows/row_store.h"
+#include "harness/sweep/sweep.h"
+#include "harness/tables/pivot.h"
+#include "harness/tables/table_forms.h"
+#include "harness/tables/table_presets.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {
@@ -60,7 +61,7 @@ class TableCommand : public Command {
     app.add_option("--columns", columns_, "pivot: columns that label columns, comma list");
     app.add_option("--cell", cell_,
                    "pivot: what a cell shows: time_ms, kilo_tokens_per_s, percent_of_compute, "
-                   "error_in_floors or any column of the rows");
+                   "errors or any column of the rows");
     app.add_option("--where", filters_, "COLUMN=VALUE or COLUMN=A|B: only these rows; repeatable");
     app.add_option("--title", title_, "pivot: title");
     app.add_option("--format", format_, "markdown | latex | csv")->capture_default_str();
@@ -149,7 +150,7 @@ class TableCommand : public Command {
     if (!path_.empty()) file = std::make_unique<RowFileSink>(path_, false);
     RowSink& sink = file ? static_cast<RowSink&>(*file) : memory;
     std::set<std::string> wanted;  // keys of the sweep
-    const std::string mode = options.time ? to_string(options.measure.mode) : kVerifyMode;
+    const std::string mode = options.time ? name_of(options.measure.mode) : kVerifyMode;
     for (const Problem& problem : problems) {
       for (const Implementation* implementation : implementations) {
         wanted.insert(problem.to_string() + " " + implementation->description().name + " " + mode);

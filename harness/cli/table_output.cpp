@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "harness/json.h"
+#include "harness/files/json.h"
 
 namespace gdn::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "harness/table.h"
+#include "harness/tables/table.h"
 
 namespace gdn::cli {
 

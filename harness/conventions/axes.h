@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/conventions/convention.h"
-#include "harness/hdf5_group.h"
+#include "harness/files/hdf5_group.h"
 
 namespace gdn::conventions {
 

@@ -2,7 +2,8 @@
 // Eight things differ between them: the gate's encoding, beta's, the l2 norm of q and k, the scale
 // of q, the map from value heads to key heads, the state's memory order, where the final state
 // goes, and the dtype of the outputs. A Convention is a description of these; convert.h moves cases
-// and outputs between it and ours (contract section 1). Nothing else in gdnbench knows them.
+// and outputs between it and ours (docs/contract.md, section 1). Nothing else in gdnbench knows
+// them.
 #pragma once
 
 #include <optional>

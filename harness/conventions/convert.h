@@ -14,8 +14,8 @@
 
 #include <string>
 
-#include "harness/case_file.h"
 #include "harness/conventions/semantics.h"
+#include "harness/files/outputs_file.h"
 
 namespace gdn::conventions {
 

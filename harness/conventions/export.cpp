@@ -1,8 +1,10 @@
 // Our cases and outputs into files of a convention.
 #include "harness/conventions/convert.h"
 #include "harness/conventions/layout.h"
-#include "harness/hdf5_group.h"
+#include "harness/files/hdf5_group.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::conventions {
 namespace {
@@ -38,14 +40,14 @@ class Exporter {
   void write(const Case& c) {
     if (offsets_) file_.dataset(batch().offsets, c.sequence_offsets);
     if (!c.slot_index.empty()) file_.dataset(slots().dataset, c.slot_index);
-    if (p_.operation == Operation::causal_conv1d) {
+    if (p_.operation == causal_conv1d_operation()) {
       write_convolution(c);
     } else {
       write_options();
       write_tokens(c);
       write_gates(c);
       if (p_.initial_state != InitialState::absent) {
-        write_states(convention_.initial_state, c.state_pool);
+        write_states(convention_.initial_state, c["initial_state"]);
       }
     }
     file_.finish();
@@ -53,22 +55,22 @@ class Exporter {
 
   void write(const Outputs& outputs, const OutputsOrigin& origin) {
     write_origin(file_, origin);
-    if (p_.operation == Operation::causal_conv1d) {
-      write_array(conv().output, outputs.conv_output, our_channels(p_.conv_layout, offsets_));
-      write_windows(conv().new_window, outputs.conv_state);
+    if (p_.operation == causal_conv1d_operation()) {
+      write_array(conv().output, outputs["conv_output"], our_channels(p_.conv_layout, offsets_));
+      write_windows(conv().new_window, outputs["conv_state"]);
     } else if (!convention_.packed_outputs.empty()) {
       write_packed(outputs);
     } else {
-      write_array(convention_.output, outputs.output,
+      write_array(convention_.output, outputs["output"],
                   our_tokens(offsets_, {Axis::value_heads, Axis::value_dim}));
-      if (p_.final_state) write_states(convention_.final_state, outputs.state_pool);
+      if (p_.final_state) write_states(convention_.final_state, outputs["final_state"]);
     }
     file_.finish();
   }
 
  private:
   const Convolution& conv() const { return *convention_.convolution; }
-  bool is_convolution() const { return p_.operation == Operation::causal_conv1d; }
+  bool is_convolution() const { return p_.operation == causal_conv1d_operation(); }
   const Batch& batch() const { return is_convolution() ? conv().batch : convention_.batch; }
   const Slots& slots() const { return is_convolution() ? conv().slots : convention_.slots; }
 
@@ -107,9 +109,9 @@ class Exporter {
         return false;
       };
       const Axes value_axes = our_tokens(offsets_, {Axis::value_heads, Axis::key_dim});
-      write_array(convention_.query, c.query, repeated(convention_.query) ? value_axes : key_axes);
-      write_array(convention_.key, c.key, repeated(convention_.key) ? value_axes : key_axes);
-      write_array(convention_.value, c.value,
+      write_array(convention_.query, c["q"], repeated(convention_.query) ? value_axes : key_axes);
+      write_array(convention_.key, c["k"], repeated(convention_.key) ? value_axes : key_axes);
+      write_array(convention_.value, c["v"],
                   our_tokens(offsets_, {Axis::value_heads, Axis::value_dim}));
       return;
     }
@@ -120,31 +122,31 @@ class Exporter {
       const auto take = [&](const std::vector<float>& array, std::int64_t size) {
         packed.insert(packed.end(), array.begin() + t * size, array.begin() + (t + 1) * size);
       };
-      take(c.query, keys);
-      take(c.key, keys);
-      take(c.value, values);
+      take(c["q"], keys);
+      take(c["k"], keys);
+      take(c["v"], values);
     }
     write_array(convention_.qkv, packed, our_tokens(offsets_, {Axis::channels}));
   }
 
   void write_gates(const Case& c) {
     const Axes per_token = our_tokens(offsets_, {Axis::value_heads});
-    write_array(convention_.gate, c.gate.values, per_token);
+    write_array(convention_.gate, c[gate_name(c.problem)], per_token);
     if (convention_.gate_encoding == GateEncoding::logits) {
-      file_.dataset(convention_.A_log, {p_.num_value_heads}, c.gate.A_log);
-      file_.dataset(convention_.dt_bias, {p_.num_value_heads}, c.gate.dt_bias);
+      file_.dataset(convention_.A_log, {p_.num_value_heads}, c["A_log"]);
+      file_.dataset(convention_.dt_bias, {p_.num_value_heads}, c["dt_bias"]);
     }
-    write_array(convention_.beta, c.beta.values, per_token);
+    write_array(convention_.beta, c[beta_name(c.problem)], per_token);
   }
 
   // ggml: rows of Hv * Dv, first the outputs, then the states.
   void write_packed(const Outputs& outputs) {
     extents_.set(Axis::row, p_.num_sequences());
     std::vector<float> packed =
-        in_their_order(convention_.output, outputs.output,
+        in_their_order(convention_.output, outputs["output"],
                        our_tokens(offsets_, {Axis::value_heads, Axis::value_dim}));
-    const auto states =
-        in_their_order(convention_.final_state, outputs.state_pool, our_states(p_.state_layout));
+    const auto states = in_their_order(convention_.final_state, outputs["final_state"],
+                                       our_states(p_.state_layout));
     packed.insert(packed.end(), states.begin(), states.end());
     const std::int64_t width = p_.num_value_heads * p_.value_head_dim;
     file_.dataset(convention_.packed_outputs,
@@ -169,14 +171,15 @@ class Exporter {
     }
     const Axes ours = our_channels(p_.conv_layout, offsets_);
     if (conv().window.exists()) {
-      write_array(conv().input, c.qkv, ours);
-      write_windows(conv().window, c.conv_state);
+      write_array(conv().input, c["qkv"], ours);
+      write_windows(conv().window, c["conv_state"]);
     } else {
-      write_joined(reordered(c.qkv, ours, {Axis::sequence, Axis::channels, Axis::time}, extents_),
-                   c.conv_state);
+      write_joined(
+          reordered(c["qkv"], ours, {Axis::sequence, Axis::channels, Axis::time}, extents_),
+          c["conv_state"]);
     }
-    write_array(conv().weight, c.conv_weight, {Axis::channels, Axis::tap});
-    if (p_.conv_bias) file_.dataset(conv().bias, {p_.conv_channels()}, c.conv_bias);
+    write_array(conv().weight, c["conv_weight"], {Axis::channels, Axis::tap});
+    if (p_.conv_bias) file_.dataset(conv().bias, {p_.conv_channels()}, c["conv_bias"]);
   }
 
   // Each channel's window in front of its inputs, along time. `inputs`: [N, channels, time].

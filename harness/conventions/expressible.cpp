@@ -4,6 +4,8 @@
 
 #include "harness/conventions/semantics.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::conventions {
 namespace {
@@ -18,12 +20,12 @@ class Requirements {
       : convention_(convention), p_(problem) {}
 
   void check(std::int64_t pool_rows) const {
-    if (p_.operation == Operation::gated_delta) {
+    if (p_.operation == gated_delta_operation()) {
       check_batch(convention_.batch);
       check_slots(convention_.slots, pool_rows);
       check_dtypes(convention_.token_dtypes, convention_.state_dtypes);
       check_delta();
-    } else if (p_.operation == Operation::causal_conv1d) {
+    } else if (p_.operation == causal_conv1d_operation()) {
       if (!convention_.convolution) fail("has no convolution; the case is one of causal_conv1d");
       const Convolution& conv = *convention_.convolution;
       check_batch(conv.batch);

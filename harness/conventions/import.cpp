@@ -4,8 +4,11 @@
 
 #include "harness/conventions/convert.h"
 #include "harness/conventions/layout.h"
-#include "harness/hdf5_group.h"
+#include "harness/files/hdf5_group.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::conventions {
 namespace {
@@ -65,14 +68,14 @@ class CaseImporter : FileOfConvention {
   Case import() {
     read_operation();
     read_batch();
-    if (p_.operation == Operation::causal_conv1d) {
+    if (p_.operation == causal_conv1d_operation()) {
       read_convolution_shapes();
     } else {
       read_delta_shapes();
     }
     read_sequences();
     c_.problem = p_;
-    if (p_.operation == Operation::causal_conv1d) {
+    if (p_.operation == causal_conv1d_operation()) {
       read_convolution();
     } else {
       read_tokens();
@@ -94,7 +97,7 @@ class CaseImporter : FileOfConvention {
   }
 
  private:
-  bool is_convolution() const { return p_.operation == Operation::causal_conv1d; }
+  bool is_convolution() const { return p_.operation == causal_conv1d_operation(); }
   const Batch& batch() const { return is_convolution() ? conv().batch : convention_.batch; }
   const Slots& slots() const { return is_convolution() ? conv().slots : convention_.slots; }
 
@@ -107,8 +110,8 @@ class CaseImporter : FileOfConvention {
     } catch (const Error& error) {
       file_.fail("attributes: " + std::string(error.what()));
     }
-    if (p_.operation == Operation::gated_delta) return;
-    if (p_.operation != Operation::causal_conv1d || !convention_.convolution) {
+    if (p_.operation == gated_delta_operation()) return;
+    if (p_.operation != causal_conv1d_operation() || !convention_.convolution) {
       file_.fail("attribute 'op' is '" + to_string(p_.operation) + "', expected gated_delta" +
                  (convention_.convolution ? " or causal_conv1d" : ""));
     }
@@ -204,17 +207,17 @@ class CaseImporter : FileOfConvention {
                                               Axis::key_dim})),
             p.token_dtype);
       };
-      c_.query = keys(convention_.query);
-      c_.key = keys(convention_.key);
-      c_.value = rounded(read(convention_.value, values), p.token_dtype);
+      c_["q"] = keys(convention_.query);
+      c_["k"] = keys(convention_.key);
+      c_["v"] = rounded(read(convention_.value, values), p.token_dtype);
     } else {
       const auto packed =
           rounded(read(convention_.qkv, our_tokens(offsets_, {Axis::channels})), p.token_dtype);
       const std::int64_t key_size = p.num_key_heads * p.key_head_dim;
       for (auto token = packed.begin(); token != packed.end(); token += p.conv_channels()) {
-        c_.query.insert(c_.query.end(), token, token + key_size);
-        c_.key.insert(c_.key.end(), token + key_size, token + 2 * key_size);
-        c_.value.insert(c_.value.end(), token + 2 * key_size, token + p.conv_channels());
+        c_["q"].insert(c_["q"].end(), token, token + key_size);
+        c_["k"].insert(c_["k"].end(), token + key_size, token + 2 * key_size);
+        c_["v"].insert(c_["v"].end(), token + 2 * key_size, token + p.conv_channels());
       }
     }
     const Norm& norm = convention_.norm;
@@ -247,14 +250,14 @@ class CaseImporter : FileOfConvention {
     Problem& p = c_.problem;
     const Axes per_token = our_tokens(offsets_, {Axis::value_heads});
     const DType dtype = convention_.gates_in_token_dtype ? p.token_dtype : DType::float32;
-    c_.gate.encoding = p.gate_encoding = convention_.gate_encoding;
-    c_.gate.values = rounded(read(convention_.gate, per_token), dtype);
+    p.gate_encoding = convention_.gate_encoding;
+    p.beta_encoding = convention_.beta_encoding;
+    c_[gate_name(c_.problem)] = rounded(read(convention_.gate, per_token), dtype);
     if (p.gate_encoding == GateEncoding::logits) {
-      c_.gate.A_log = file_.floats(convention_.A_log, {p.num_value_heads}, "[Hv]");
-      c_.gate.dt_bias = file_.floats(convention_.dt_bias, {p.num_value_heads}, "[Hv]");
+      c_["A_log"] = file_.floats(convention_.A_log, {p.num_value_heads}, "[Hv]");
+      c_["dt_bias"] = file_.floats(convention_.dt_bias, {p.num_value_heads}, "[Hv]");
     }
-    c_.beta.encoding = p.beta_encoding = convention_.beta_encoding;
-    c_.beta.values = rounded(read(convention_.beta, per_token), dtype);
+    c_[beta_name(c_.problem)] = rounded(read(convention_.beta, per_token), dtype);
   }
 
   void read_state() {
@@ -267,11 +270,12 @@ class CaseImporter : FileOfConvention {
         extents_.set(Axis::row, kAnyExtent);
         learn(convention_.initial_state);
       }
-      c_.state_pool =
+      c_["initial_state"] =
           rounded(read(convention_.initial_state, our_states(p.state_layout)), p.state_dtype);
     } else {
-      c_.state_pool.assign(static_cast<std::size_t>(extents_.of(Axis::row) * p.state_row_stride()),
-                           std::numeric_limits<float>::quiet_NaN());
+      c_["initial_state"].assign(
+          static_cast<std::size_t>(extents_.of(Axis::row) * p.state_row_stride()),
+          std::numeric_limits<float>::quiet_NaN());
     }
   }
 
@@ -328,14 +332,14 @@ class CaseImporter : FileOfConvention {
     const std::int64_t used = p.conv_width - 1;
     const Axes ours = our_channels(p.conv_layout, offsets_);
     if (conv().window.exists()) {
-      c_.qkv = rounded(read(conv().input, ours), p.token_dtype);
+      c_["qkv"] = rounded(read(conv().input, ours), p.token_dtype);
       read_stored_windows(used);
     } else {
       split_joined(ours, used);
     }
-    c_.conv_weight = rounded(read(conv().weight, {Axis::channels, Axis::tap}), p.token_dtype);
+    c_["conv_weight"] = rounded(read(conv().weight, {Axis::channels, Axis::tap}), p.token_dtype);
     if (p.conv_bias) {
-      c_.conv_bias =
+      c_["conv_bias"] =
           rounded(file_.floats(conv().bias, {p.conv_channels()}, "[channels]"), p.token_dtype);
     }
   }
@@ -344,8 +348,8 @@ class CaseImporter : FileOfConvention {
     const Problem& p = c_.problem;
     const bool pool = !slots().dataset.empty();
     if (!pool && !file_.has_dataset(conv().window.name)) {
-      c_.conv_state.assign(static_cast<std::size_t>(p.num_sequences() * p.conv_channels() * used),
-                           0.0f);
+      c_["conv_state"].assign(
+          static_cast<std::size_t>(p.num_sequences() * p.conv_channels() * used), 0.0f);
       return;
     }
     if (pool) {
@@ -353,7 +357,7 @@ class CaseImporter : FileOfConvention {
       extents_.set(Axis::window, used + conv().unused_window);
       learn(conv().window);
     }
-    c_.conv_state = rounded(read_windows(conv().window, used), p.state_dtype);
+    c_["conv_state"] = rounded(read_windows(conv().window, used), p.state_dtype);
   }
 
   // Each channel's window stands in front of its inputs, along time.
@@ -368,11 +372,11 @@ class CaseImporter : FileOfConvention {
         conv().input.axes, by_channel, with_window);
     std::vector<float> inputs;
     for (auto row = joined.begin(); row != joined.end(); row += used + time) {
-      c_.conv_state.insert(c_.conv_state.end(), row, row + used);
+      c_["conv_state"].insert(c_["conv_state"].end(), row, row + used);
       inputs.insert(inputs.end(), row + used, row + used + time);
     }
-    c_.conv_state = rounded(std::move(c_.conv_state), p.state_dtype);
-    c_.qkv = rounded(reordered(inputs, by_channel, ours, extents_), p.token_dtype);
+    c_["conv_state"] = rounded(std::move(c_["conv_state"]), p.state_dtype);
+    c_["qkv"] = rounded(reordered(inputs, by_channel, ours, extents_), p.token_dtype);
   }
 
   Problem p_;
@@ -386,7 +390,7 @@ class OutputsImporter : FileOfConvention {
   OutputsImporter(const Convention& convention, const Case& ours, const std::string& path)
       : FileOfConvention(convention, path), ours_(ours), p_(ours.problem) {
     extents_ = extents_of(p_);
-    const bool is_convolution = p_.operation == Operation::causal_conv1d;
+    const bool is_convolution = p_.operation == causal_conv1d_operation();
     const Slots& slots = is_convolution ? conv().slots : convention.slots;
     offsets_ = with_offsets(is_convolution ? conv().batch : convention.batch, p_);
     extents_.set(Axis::row, slots.first_row + pool_rows(ours));
@@ -394,16 +398,16 @@ class OutputsImporter : FileOfConvention {
 
   ImportedOutputs import() {
     Outputs theirs;
-    if (p_.operation == Operation::causal_conv1d) {
-      theirs.conv_output = read(conv().output, our_channels(p_.conv_layout, offsets_));
-      theirs.conv_state = read_windows(conv().new_window, p_.conv_width - 1);
+    if (p_.operation == causal_conv1d_operation()) {
+      theirs["conv_output"] = read(conv().output, our_channels(p_.conv_layout, offsets_));
+      theirs["conv_state"] = read_windows(conv().new_window, p_.conv_width - 1);
     } else if (!convention_.packed_outputs.empty()) {
       read_packed(theirs);
     } else {
-      theirs.output =
+      theirs["output"] =
           read(convention_.output, our_tokens(offsets_, {Axis::value_heads, Axis::value_dim}));
       if (p_.final_state) {
-        theirs.state_pool = read(convention_.final_state, our_states(p_.state_layout));
+        theirs["final_state"] = read(convention_.final_state, our_states(p_.state_layout));
       }
     }
     return {from_foreign(convention_, ours_, theirs), read_origin(file_)};
@@ -417,10 +421,11 @@ class OutputsImporter : FileOfConvention {
         file_.floats(convention_.packed_outputs, {p_.total_tokens() + state_rows, width},
                      "[T + N Dk, Hv Dv], outputs and then states");
     const auto states = packed.begin() + p_.total_tokens() * width;
-    theirs.output = reordered({packed.begin(), states}, axes(convention_.output),
-                              our_tokens(offsets_, {Axis::value_heads, Axis::value_dim}), extents_);
-    theirs.state_pool = reordered({states, packed.end()}, axes(convention_.final_state),
-                                  our_states(p_.state_layout), extents_);
+    theirs["output"] =
+        reordered({packed.begin(), states}, axes(convention_.output),
+                  our_tokens(offsets_, {Axis::value_heads, Axis::value_dim}), extents_);
+    theirs["final_state"] = reordered({states, packed.end()}, axes(convention_.final_state),
+                                      our_states(p_.state_layout), extents_);
   }
 
   const Case& ours_;

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/gates.h"
 #include "reference/reference.h"
 
@@ -13,7 +15,7 @@ namespace gdn::conventions {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr double kOurEpsilon = 1e-6;  // contract 1.1
+constexpr double kOurEpsilon = 1e-6;  // docs/contract.md, section 1.1
 // Vectors of unit length that a kernel normalises again are handed over this much longer: its
 // epsilon then changes them by 2e-9, and a power of two costs no rounding.
 constexpr float kLongUnit = 16;
@@ -66,19 +68,21 @@ void move_heads(std::vector<float>& values, const std::vector<std::int64_t>& ord
 
 void move_value_heads(Case& c, const std::vector<std::int64_t>& order) {
   const Problem& p = c.problem;
-  move_heads(c.value, order, p.value_head_dim);
-  move_heads(c.gate.values, order, 1);
-  move_heads(c.gate.A_log, order, 1);
-  move_heads(c.gate.dt_bias, order, 1);
-  move_heads(c.beta.values, order, 1);
-  move_heads(c.state_pool, order, p.key_head_dim * p.value_head_dim);
+  move_heads(c["v"], order, p.value_head_dim);
+  move_heads(c[gate_name(c.problem)], order, 1);
+  if (p.gate_encoding == GateEncoding::logits) {
+    move_heads(c["A_log"], order, 1);
+    move_heads(c["dt_bias"], order, 1);
+  }
+  move_heads(c[beta_name(c.problem)], order, 1);
+  move_heads(c["initial_state"], order, p.key_head_dim * p.value_head_dim);
 }
 
 // Each key head once per value head that reads it.
 void repeat_key_heads(Case& c) {
   const Problem& p = c.problem;
   const std::int64_t group = p.value_heads_per_key_head();
-  for (std::vector<float>* array : {&c.query, &c.key}) {
+  for (std::vector<float>* array : {&c["q"], &c["k"]}) {
     std::vector<float> repeated;
     repeated.reserve(array->size() * static_cast<std::size_t>(group));
     for (auto head = array->begin(); head != array->end(); head += p.key_head_dim) {
@@ -106,7 +110,7 @@ void for_each_vector(std::vector<float>& values, std::int64_t size,
 
 void normalise(Case& c, NormRule rule, double epsilon) {
   const Problem& p = c.problem;
-  for (std::vector<float>* array : {&c.query, &c.key}) {
+  for (std::vector<float>* array : {&c["q"], &c["k"]}) {
     for_each_vector(*array, p.key_head_dim, [&](float* x, double squares, std::size_t) {
       const double length = rule == NormRule::epsilon_added
                                 ? std::sqrt(squares + epsilon)
@@ -121,9 +125,8 @@ void normalise(Case& c, NormRule rule, double epsilon) {
 
 // For kernels that normalise whatever they are given: vectors of unit length, or zero, only.
 void lengthen_unit_vectors(const Convention& convention, Case& c) {
-  for (std::vector<float>* array : {&c.query, &c.key}) {
-    const char* name = array == &c.query ? "q" : "k";
-    for_each_vector(*array, c.problem.key_head_dim, [&](float* x, double squares, std::size_t at) {
+  for (const char* name : {"q", "k"}) {
+    for_each_vector(c[name], c.problem.key_head_dim, [&](float* x, double squares, std::size_t at) {
       if (squares != 0 && !(std::abs(std::sqrt(squares) - 1) <= kUnitTolerance)) {
         fail(convention, "normalises q and k in the kernel; the case has normalize_qk = 0 and " +
                              std::string(name) + " vector " + std::to_string(at) + " has length " +
@@ -151,7 +154,7 @@ void prepare_query_and_key(const Convention& convention, const ConvertOptions& o
   }
   if (convention.scale == ScaleRule::by_caller) {
     const double scale = c.problem.effective_scale();
-    for (float& x : c.query) x = static_cast<float>(scale * x);
+    for (float& x : c["q"]) x = static_cast<float>(scale * x);
     c.problem.scale = 1;
   } else if (convention.scale == ScaleRule::fixed) {
     c.problem.scale.reset();
@@ -200,39 +203,55 @@ void round_to_token_dtype(const Convention& convention, const std::string& name,
   }
 }
 
+// The array of the case under the name it has in another encoding.
+void rename_array(Case& c, const std::string& from, const std::string& to) {
+  std::vector<float> values = std::move(c[from]);
+  c.arrays.erase(from);
+  c[to] = std::move(values);
+}
+
 void encode_gates(const Convention& convention, const ConvertOptions& options, Case& c) {
-  const bool gate_differs = c.gate.encoding != convention.gate_encoding;
-  const bool beta_differs = c.beta.encoding != convention.beta_encoding;
+  Problem& p = c.problem;
+  const bool gate_differs = p.gate_encoding != convention.gate_encoding;
+  const bool beta_differs = p.beta_encoding != convention.beta_encoding;
   if (gate_differs || beta_differs) {
     const auto gates = reference::decode_gates<double>(c);
-    const auto heads = static_cast<std::size_t>(c.problem.num_value_heads);
+    const auto heads = static_cast<std::size_t>(p.num_value_heads);
     if (gate_differs) {
-      for (std::size_t i = 0; i < c.gate.values.size(); ++i) {
-        c.gate.values[i] = encode_gate(convention, gates.log_decay[i], i);
+      const std::string before = gate_name(p);
+      p.gate_encoding = convention.gate_encoding;
+      rename_array(c, before, gate_name(p));
+      std::vector<float>& gate = c[gate_name(p)];
+      for (std::size_t i = 0; i < gate.size(); ++i) {
+        gate[i] = encode_gate(convention, gates.log_decay[i], i);
       }
-      const bool logits = convention.gate_encoding == GateEncoding::logits;
-      c.gate.A_log.assign(logits ? heads : 0, 0.0f);
-      c.gate.dt_bias.assign(logits ? heads : 0, 0.0f);
+      for (const char* name : {"A_log", "dt_bias"}) {
+        c.arrays.erase(name);
+        if (p.gate_encoding == GateEncoding::logits) c[name].assign(heads, 0.0f);
+      }
     }
     if (beta_differs) {
-      for (std::size_t i = 0; i < c.beta.values.size(); ++i) {
-        c.beta.values[i] = encode_beta(convention, gates.beta[i], i);
+      const std::string before = beta_name(p);
+      p.beta_encoding = convention.beta_encoding;
+      rename_array(c, before, beta_name(p));
+      std::vector<float>& beta = c[beta_name(p)];
+      for (std::size_t i = 0; i < beta.size(); ++i) {
+        beta[i] = encode_beta(convention, gates.beta[i], i);
       }
     }
-    c.gate.encoding = c.problem.gate_encoding = convention.gate_encoding;
-    c.beta.encoding = c.problem.beta_encoding = convention.beta_encoding;
   }
   if (convention.gates_in_token_dtype) {
-    const DType dtype = c.problem.token_dtype;
-    round_to_token_dtype(convention, convention.gate.name, options.round, dtype, c.gate.values);
-    round_to_token_dtype(convention, convention.beta.name, options.round, dtype, c.beta.values);
+    const DType dtype = p.token_dtype;
+    round_to_token_dtype(convention, convention.gate.name, options.round, dtype, c[gate_name(p)]);
+    round_to_token_dtype(convention, convention.beta.name, options.round, dtype, c[beta_name(p)]);
   }
 }
 
 // ---- pools and slots
 
 const Slots& slots_of(const Convention& convention, const Problem& p) {
-  return p.operation == Operation::causal_conv1d ? convention.convolution->slots : convention.slots;
+  return p.operation == causal_conv1d_operation() ? convention.convolution->slots
+                                                  : convention.slots;
 }
 
 // Rows of `stride` values cut to their first `used`.
@@ -295,22 +314,12 @@ void renumber_slots(const Convention& convention, const Slots& slots, Case& c) {
 std::vector<bool> written_rows(const Case& c) {
   std::vector<bool> written(static_cast<std::size_t>(pool_rows(c)), false);
   for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
-    const auto at = static_cast<std::size_t>(n);
-    const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index[at];
-    if (slot >= 0 && c.problem.sequences.lengths[at] > 0) {
-      written[static_cast<std::size_t>(slot)] = true;
-    }
+    if (c.slot(n) >= 0 && c.length(n) > 0) written[static_cast<std::size_t>(c.slot(n))] = true;
   }
   return written;
 }
 
 }  // namespace
-
-std::int64_t pool_rows(const Case& c) {
-  return c.problem.operation == Operation::causal_conv1d
-             ? static_cast<std::int64_t>(c.conv_state.size()) / window_size(c.problem)
-             : static_cast<std::int64_t>(c.state_pool.size()) / c.problem.state_row_stride();
-}
 
 Case to_foreign(const Convention& convention, const Case& ours, const ConvertOptions& options) {
   require_expressible(convention, ours.problem, pool_rows(ours));
@@ -323,22 +332,22 @@ Case to_foreign(const Convention& convention, const Case& ours, const ConvertOpt
   };
   number_slots(slots, c);
   p.output_dtype.reset();
-  if (p.operation == Operation::causal_conv1d) {
+  if (p.operation == causal_conv1d_operation()) {
     p.token_dtype = widened(convention.convolution->token_dtypes, p.token_dtype);
     p.state_dtype = widened(convention.convolution->state_dtypes, p.state_dtype);
-    add_leading_rows(c.conv_state, slots.first_row, window_size(p));
+    add_leading_rows(c["conv_state"], slots.first_row, window_size(p));
     return c;
   }
   p.token_dtype = widened(convention.token_dtypes, p.token_dtype);
   p.state_dtype = widened(convention.state_dtypes, p.state_dtype);
-  c.state_pool = cut_rows(c.state_pool, p.state_row_stride(), state_size(p));
+  c["initial_state"] = cut_rows(c["initial_state"], p.state_row_stride(), state_size(p));
   p.pool_row_padding = 0;
   const bool pool_needed = convention.initial_state_required || !c.slot_index.empty();
   if (p.initial_state == InitialState::absent && pool_needed) {
-    std::fill(c.state_pool.begin(), c.state_pool.end(), 0.0f);
+    std::fill(c["initial_state"].begin(), c["initial_state"].end(), 0.0f);
     p.initial_state = InitialState::normal;
   }
-  add_leading_rows(c.state_pool, slots.first_row, state_size(p));
+  add_leading_rows(c["initial_state"], slots.first_row, state_size(p));
   prepare_query_and_key(convention, options, c);
   encode_gates(convention, options, c);
   move_value_heads(c, head_order(convention, p));
@@ -354,12 +363,12 @@ Case from_foreign(const Convention& convention, const Case& theirs, double norm_
   Case c = theirs;
   Problem& p = c.problem;
   const Slots& slots = slots_of(convention, p);
-  if (p.operation == Operation::causal_conv1d) {
-    drop_leading_rows(c.conv_state, slots.first_row, window_size(p));
+  if (p.operation == causal_conv1d_operation()) {
+    drop_leading_rows(c["conv_state"], slots.first_row, window_size(p));
     renumber_slots(convention, slots, c);
     return c;
   }
-  drop_leading_rows(c.state_pool, slots.first_row, state_size(p));
+  drop_leading_rows(c["initial_state"], slots.first_row, state_size(p));
   renumber_slots(convention, slots, c);
   move_value_heads(c, inverse(head_order(convention, p)));
   const Norm& norm = convention.norm;
@@ -387,23 +396,25 @@ Outputs to_foreign(const Convention& convention, const Case& ours, const Outputs
   const Problem& p = ours.problem;
   const Slots& slots = slots_of(convention, p);
   Outputs theirs = outputs;
-  add_leading_rows(theirs.conv_state, slots.first_row, window_size(p));
-  if (p.operation == Operation::causal_conv1d) return theirs;
+  if (p.operation == causal_conv1d_operation()) {
+    add_leading_rows(theirs["conv_state"], slots.first_row, window_size(p));
+    return theirs;
+  }
   const auto order = head_order(convention, p);
-  move_heads(theirs.output, order, p.value_head_dim);
-  if (!p.final_state) theirs.state_pool.clear();
-  theirs.state_pool = cut_rows(theirs.state_pool, p.state_row_stride(), state_size(p));
-  if (p.initial_state == InitialState::absent && !theirs.state_pool.empty()) {
+  move_heads(theirs["output"], order, p.value_head_dim);
+  if (!p.final_state) theirs["final_state"].clear();
+  theirs["final_state"] = cut_rows(theirs["final_state"], p.state_row_stride(), state_size(p));
+  if (p.initial_state == InitialState::absent && !theirs["final_state"].empty()) {
     const auto written = written_rows(ours);
     for (std::size_t row = 0; row < written.size(); ++row) {
       if (written[row]) continue;
       const auto begin =
-          theirs.state_pool.begin() + static_cast<std::ptrdiff_t>(row) * state_size(p);
+          theirs["final_state"].begin() + static_cast<std::ptrdiff_t>(row) * state_size(p);
       std::fill_n(begin, state_size(p), 0.0f);
     }
   }
-  move_heads(theirs.state_pool, order, p.key_head_dim * p.value_head_dim);
-  add_leading_rows(theirs.state_pool, slots.first_row, state_size(p));
+  move_heads(theirs["final_state"], order, p.key_head_dim * p.value_head_dim);
+  add_leading_rows(theirs["final_state"], slots.first_row, state_size(p));
   return theirs;
 }
 
@@ -411,14 +422,17 @@ Outputs from_foreign(const Convention& convention, const Case& ours, const Outpu
   const Problem& p = ours.problem;
   const Slots& slots = slots_of(convention, p);
   Outputs outputs = theirs;
-  drop_leading_rows(outputs.conv_state, slots.first_row, window_size(p));
-  if (p.operation == Operation::causal_conv1d) return outputs;
+  if (p.operation == causal_conv1d_operation()) {
+    drop_leading_rows(outputs["conv_state"], slots.first_row, window_size(p));
+    return outputs;
+  }
   const auto order = inverse(head_order(convention, p));
-  move_heads(outputs.output, order, p.value_head_dim);
-  std::vector<float> rows = theirs.state_pool;
+  move_heads(outputs["output"], order, p.value_head_dim);
+  const auto* stored = theirs.find("final_state");
+  std::vector<float> rows = stored == nullptr ? std::vector<float>() : *stored;
   drop_leading_rows(rows, slots.first_row, state_size(p));
   move_heads(rows, order, p.key_head_dim * p.value_head_dim);
-  outputs.state_pool = ours.state_pool;
+  outputs["final_state"] = ours["initial_state"];
   if (!p.final_state) return outputs;
   // Where our pool is not read, theirs began as zeros: rows that nobody wrote still are.
   const bool absent = p.initial_state == InitialState::absent;
@@ -426,7 +440,7 @@ Outputs from_foreign(const Convention& convention, const Case& ours, const Outpu
   for (std::size_t row = 0; row < written.size(); ++row) {
     const auto source = rows.begin() + static_cast<std::ptrdiff_t>(row) * state_size(p);
     const auto target =
-        outputs.state_pool.begin() + static_cast<std::ptrdiff_t>(row) * p.state_row_stride();
+        outputs["final_state"].begin() + static_cast<std::ptrdiff_t>(row) * p.state_row_stride();
     for (std::int64_t i = 0; i < state_size(p); ++i) {
       if (absent && !written[row] && source[i] == 0.0f) continue;
       target[i] = source[i];

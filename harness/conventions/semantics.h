@@ -11,9 +11,6 @@
 
 namespace gdn::conventions {
 
-/// Rows of the case's state pool (of its windows, for causal_conv1d).
-std::int64_t pool_rows(const Case& value);
-
 struct ConvertOptions {
   /// Round gates, and normalised q and k, to 16 bits where the convention stores them so. The
   /// result is another case: judge outputs against the file converted back.

@@ -41,6 +41,10 @@ const uniform = (row) => row.num_sequences * row.longest_sequence === row.total_
 const shape = (row) =>
   uniform(row) ? `${binaryKilo(row.longest_sequence)}x${row.num_sequences}` : row.sequences;
 const deviceName = (row) => `${row.device} (${row.backend})`;
+// Outputs that rows have errors of: columns OUTPUT_relative_l2.
+const outputs = columnNames.filter((name) => name.endsWith("_relative_l2"))
+  .map((name) => name.slice(0, -"_relative_l2".length));
+const words = (name) => name.replaceAll("_", " ");
 const isTimed = (row) => row.status === "ok" && row.time_ms !== null;
 const labels = {
   operation: (row) => row.operation, heads, dims, shape,
@@ -142,8 +146,11 @@ const usualColumns = [
   ["spread %", scaled("time_relative_spread", 100)], ["Kt/s", scaled("tokens_per_s", 1e-3)],
   ["TFLOP/s", (row) => row.chunkwise_tflops], ["% of compute", known("fraction_of_compute")],
   ["% of bandwidth", known("fraction_of_bandwidth")],
-  ["output error / floor", (row) => row.output_floor_ratio],
-  ["state error / floor", (row) => row.state_floor_ratio], ["status", (row) => row.status],
+  ...outputs.filter((name) => rows.some((row) => row[`${name}_floor_ratio`] !== null))
+    .map((name) => [`${words(name)} error / floor`, (row) => row[`${name}_floor_ratio`]]),
+  ...outputs.filter((name) => rows.some((row) => row[`${name}_limit_ratio`] !== null))
+    .map((name) => [`${words(name)} error / limit`, (row) => row[`${name}_limit_ratio`]]),
+  ["status", (row) => row.status],
   ["reason", (row) => row.reason]];
 let sorted = { name: null, down: false };
 function showTable() {
@@ -198,10 +205,13 @@ function lengthSettings(row, without) {
 const point = (row, x, y, series, unit) => ({
   x, y, series, row, title: describe(row, `${significant(y)} ${unit}`) });
 
-const errorChoices = {
-  "output": ["output_floor_ratio"], "state": ["state_floor_ratio"],
-  "convolution output": ["conv_output_floor_ratio"],
-  "convolution state": ["conv_state_floor_ratio"] };
+// Error of each output, over its rounding floor where it is measured in floors, else over the limit
+// of what the arithmetic allows.
+const errorChoices = Object.fromEntries([
+  ...outputs.map((name) => [`${words(name)} / floor`, [`${name}_floor_ratio`, "floors"]]),
+  ...outputs.map((name) => [`${words(name)} / limit`, [`${name}_limit_ratio`, "of the limit"]])]);
+const relativeErrors = Object.fromEntries(
+  outputs.map((name) => [`${words(name)} error`, [`${name}_relative_l2`]]));
 
 const plots = [
   { id: "throughput", title: "Throughput over length", connect: true,
@@ -215,27 +225,28 @@ const plots = [
       p.high = p.y * row.time_ms / row.time_first_quartile_ms;
       return p;
     } },
-  { id: "error-length", title: "Error over length, in units of the rounding floor", connect: true,
-    x: { label: "tokens per sequence", kind: "powers" }, y: { label: "error / floor" },
+  { id: "error-length", title: "Error over length", connect: true,
+    x: { label: "tokens per sequence", kind: "powers" }, y: { label: "error, as chosen" },
     shown: errorChoices,
     settings: (row, [column]) => row.status === "ok" && uniform(row) && row[column] > 0
       ? lengthSettings(row, ["mode"]) : [],
-    point: (row, [column]) =>
-      point(row, row.longest_sequence, row[column], withChunk(row), "floors") },
+    point: (row, [column, unit]) =>
+      point(row, row.longest_sequence, row[column], withChunk(row), unit) },
   { id: "error-position", title: "Error over position in the sequence, worst head", connect: true,
     x: { label: "first token of the window", kind: "linear" },
-    y: { label: "relative L2 of the output", kind: "log" }, shown: { "output": null },
-    settings: (row) => row.status === "ok" && positionErrors(row).length > 1
+    y: { label: "relative L2", kind: "log" },
+    shown: Object.fromEntries(outputs.map((name) => [words(name), [name]])),
+    settings: (row, [name]) => row.status === "ok" && positionErrors(row, name).length > 1
       ? [setting(row, ["chunk", "mode"])] : [],
-    points: (row) => positionErrors(row).map(([token, error]) =>
+    points: (row, [name]) => positionErrors(row, name).map(([token, error]) =>
       point(row, token, error, withChunk(row), `at token ${token}`)) },
-  { id: "error-implementation", title: "Error by implementation, in units of the rounding floor",
-    x: { label: "implementation", kind: "names" }, y: { label: "error / floor" },
+  { id: "error-implementation", title: "Error by implementation",
+    x: { label: "implementation", kind: "names" }, y: { label: "error, as chosen" },
     shown: errorChoices,
     settings: (row, [column]) => row.status === "ok" && row[column] > 0
       ? ["all settings", ...varying.includes("gates") ? ["gates " + row.gates] : []] : [],
-    point: (row, [column]) =>
-      point(row, row.implementation, row[column], row.token_dtype + " tokens", "floors") },
+    point: (row, [column, unit]) =>
+      point(row, row.implementation, row[column], row.token_dtype + " tokens", unit) },
   { id: "roofline", title: "Roofline: chunkwise rate over arithmetic intensity",
     x: { label: "FLOP per byte of compulsory input and output", kind: "log" },
     y: { label: "TFLOP/s", kind: "log" }, shown: { "TFLOP/s": null },
@@ -259,16 +270,14 @@ const plots = [
     } },
   { id: "drift", title: "Drift: this run over the baseline", x: { label: "implementation", kind: "names" },
     y: { label: "now / baseline", kind: "log" }, one: true,
-    shown: { "output error": ["output_relative_l2"], "state error": ["state_relative_l2"],
-             "convolution output error": ["conv_output_relative_l2"], "time": ["time_ms"] },
+    shown: { ...relativeErrors, "time": ["time_ms"] },
     settings: (row, [column]) => row.status === "ok" && row[column] > 0 && baselineOf(row, column) > 0
       ? ["all settings"] : [],
     point: (row, [column]) => point(row, row.implementation, row[column] / baselineOf(row, column),
                                     row.token_dtype + " tokens", "x the baseline") },
   { id: "history", title: "History: each run over the first", connect: true,
     x: { label: "run", kind: "names" }, y: { label: "over the first run", kind: "log" }, one: true,
-    shown: { "output error": ["output_relative_l2"], "state error": ["state_relative_l2"],
-             "time": ["time_ms"] },
+    shown: { ...relativeErrors, "time": ["time_ms"] },
     settings: (row, [column]) => pastValues(row, column).length > 1 ? [row.problem] : [],
     points: (row, [column]) => {
       const past = pastValues(row, column);
@@ -278,8 +287,8 @@ const plots = [
 ];
 
 // "0:0.0012 64:0.0013 ...": windows of tokens and the error in each.
-function positionErrors(row) {
-  return (row.output_error_by_position || "").split(" ").filter(Boolean)
+function positionErrors(row, output) {
+  return (row[`${output}_error_by_position`] || "").split(" ").filter(Boolean)
     .map((window) => window.split(":").map(Number)).filter(([, error]) => error > 0);
 }
 // Inputs, outputs, states and workspace; 0 where a file does not say.

@@ -1,5 +1,5 @@
 // Error baselines: growth is caught, a bad baseline cannot be stored, nothing goes missing unseen.
-#include "harness/baseline.h"
+#include "harness/sweep/baseline.h"
 
 #include <gtest/gtest.h>
 
@@ -8,23 +8,24 @@
 #include <filesystem>
 #include <set>
 
-#include "harness/row_store.h"
-#include "harness/suites.h"
-#include "harness/sweep.h"
+#include "harness/rows/row_store.h"
+#include "harness/sweep/sweep.h"
 #include "harness/tests/temporary_folder.h"
+#include "harness/verify/suites.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn {
 namespace {
 
-Row error_row(const std::string& implementation, double output, double state) {
+Row error_row(const std::string& implementation, double output, double final_state) {
   Row row;
   describe_problem(Problem::parse("gated_delta:heads=1/1,dim=64,seq=1x200,dtype=bf16"), row);
   row.implementation = implementation;
   row.mode = kVerifyMode;
   row.status = row_status::kOk;
-  row.output_relative_l2 = output;
-  row.state_relative_l2 = state;
+  row.errors = {{"output", ErrorMetric::relative_l2, RowError::kWhole, output},
+                {"final_state", ErrorMetric::relative_l2, RowError::kWhole, final_state}};
   return row;
 }
 
@@ -48,7 +49,7 @@ TEST(Baseline, GrowthOfEitherErrorIsCaught) {
   const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 1e-6)};
   EXPECT_NE(findings_text(stored, {error_row("cpu/a", 5.1e-3, 1e-6)}).find("output error"),
             std::string::npos);
-  EXPECT_NE(findings_text(stored, {error_row("cpu/a", 2e-3, 2.6e-6)}).find("state error"),
+  EXPECT_NE(findings_text(stored, {error_row("cpu/a", 2e-3, 2.6e-6)}).find("final_state error"),
             std::string::npos);
   EXPECT_EQ(findings_text(stored, {error_row("cpu/a", 5.1e-3, 1e-6)}, {3.0}), "");
 }
@@ -56,6 +57,37 @@ TEST(Baseline, GrowthOfEitherErrorIsCaught) {
 TEST(Baseline, NanNeverPasses) {
   const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 1e-6)};
   EXPECT_NE(findings_text(stored, {error_row("cpu/a", std::nan(""), 1e-6)}), "");
+}
+
+TEST(Baseline, AnErrorThatIsNoLongerToldNeverPasses) {
+  const std::vector<Row> stored = {error_row("cpu/a", 2e-3, 1e-6)};
+  Row silent = stored[0];
+  silent.errors.pop_back();
+  EXPECT_NE(findings_text(stored, {silent}).find("final_state error"), std::string::npos);
+  EXPECT_NE(findings_text({silent}, stored).find("final_state error"), std::string::npos)
+      << "nor one that nothing is stored of";
+}
+
+// A quarter of a rounding of what the output is stored in: that of the problem's tokens or states,
+// of any output of any operation.
+TEST(Baseline, WhatIsFarBelowOneRoundingIsTheOutputsOwn) {
+  Row row;
+  describe_problem(Problem::parse("gated_delta_layer:heads=1/1,dim=8,seq=9,dtype=bf16,norm=1"),
+                   row);
+  row.implementation = "cpu/a";
+  row.mode = kVerifyMode;
+  row.status = row_status::kOk;
+  for (const char* output : {"output", "final_state", "conv_output", "conv_state"}) {
+    row.errors = {{output, ErrorMetric::relative_l2, RowError::kWhole, 0}};
+    const std::vector<Row> stored = {row};
+    const bool in_bfloat16 =
+        std::string(output) == "output" || std::string(output) == "conv_output";
+    const double roundoff = unit_roundoff(in_bfloat16 ? DType::bfloat16 : DType::float32);
+    row.errors[0].value = 0.24 * roundoff;
+    EXPECT_EQ(findings_text(stored, {row}), "") << output;
+    row.errors[0].value = 0.26 * roundoff;
+    EXPECT_NE(findings_text(stored, {row}).find(output), std::string::npos) << output;
+  }
 }
 
 TEST(Baseline, ErrorsFarBelowOneRoundingMayGrow) {
@@ -91,13 +123,14 @@ TEST(Baseline, ABadBaselineCannotBeStored) {
   EXPECT_THROW(store_baseline(path, {}), Error);
   const auto kept = read_rows(path).rows;
   ASSERT_EQ(kept.size(), 1u);
-  EXPECT_EQ(kept[0].output_relative_l2, 1e-3) << "what was stored before is untouched";
+  EXPECT_EQ(kept[0].error("output", ErrorMetric::relative_l2), 1e-3)
+      << "what was stored before is untouched";
 }
 
 TEST(Baseline, DefaultProblemsReachThreeChunksAndEveryOperation) {
   std::set<Operation> operations;
   std::set<DType> dtypes;
-  for (const Problem& problem : baseline_problems("cuda-emulated")) {
+  for (const Problem& problem : baseline_problems(find_backend("cuda-emulated"))) {
     operations.insert(problem.operation);
     dtypes.insert(problem.token_dtype);
     EXPECT_LE(problem.total_tokens(), 350) << problem.to_string() << ": keep the check quick";
@@ -115,11 +148,11 @@ TEST(Baseline, HoldsTheSuiteQuickAndOnTheCpuASampleOfStress) {
     return count;
   };
   const auto quick = static_cast<std::int64_t>(find_suite("quick").problems.size());
-  EXPECT_EQ(holds(baseline_problems("cpu"), "quick"), quick);
-  EXPECT_GE(holds(baseline_problems("cpu"), "stress"), 10);
-  EXPECT_GE(holds(baseline_problems("gfx906-emulator"), "quick"), quick / 3);
+  EXPECT_EQ(holds(baseline_problems(find_backend("cpu")), "quick"), quick);
+  EXPECT_GE(holds(baseline_problems(find_backend("cpu")), "stress"), 10);
+  EXPECT_GE(holds(baseline_problems(find_backend("gfx906-emulator")), "quick"), quick / 3);
   for (const char* backend : {"cpu", "cuda-emulated"}) {
-    const std::vector<Problem> problems = baseline_problems(backend);
+    const std::vector<Problem> problems = baseline_problems(find_backend(backend));
     std::set<std::string> texts;
     for (const Problem& problem : problems) texts.insert(problem.to_string());
     EXPECT_EQ(texts.size(), problems.size()) << backend << ": no problem twice";
@@ -131,13 +164,13 @@ class StoredErrors : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StoredErrors, Hold) {
   const std::string backend = GetParam();
-  for (const BackendStatus& status : backend_statuses()) {
-    if (status.backend == backend && !status.available) GTEST_SKIP() << status.detail;
-  }
+  const BackendStatus status = find_backend(backend).status();
+  if (!status.available) GTEST_SKIP() << status.detail;
   const auto device = open_device(backend);
   const auto implementations = choose_implementations({}, device->info());
   const auto stored = read_rows(GDN_SOURCE_DIR "/data/baselines/" + backend + ".h5").rows;
-  const auto measured = measure_errors(baseline_problems(backend), implementations, *device, "");
+  const auto measured =
+      measure_errors(baseline_problems(find_backend(backend)), implementations, *device, "");
   EXPECT_EQ(findings_text(stored, measured), "")
       << "after a change meant to alter errors: gdnbench baseline update --device " << backend;
 }

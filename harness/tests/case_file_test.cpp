@@ -1,6 +1,6 @@
 // Case files: what is written reads back, and every malformed file is one line that names the file,
 // the dataset or attribute, and what was expected.
-#include "harness/case_file.h"
+#include "harness/files/case_file.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,15 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 
-#include "harness/hdf5_group.h"
-#include "harness/inputs.h"
-#include "harness/layer_to_delta.h"
+#include "harness/files/hdf5_group.h"
+#include "harness/files/outputs_file.h"
+#include "harness/operations/layer_to_delta.h"
+#include "harness/operations/make_case.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
+#include "interface/operations/gated_delta_layer.h"
 #include "reference/reference.h"
 
 namespace gdn {
@@ -22,7 +25,8 @@ namespace {
 
 const char* const kTrace = GDN_SOURCE_DIR "/data/gdn_lm_trace.h5";
 
-void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b, const char* name) {
+void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b,
+                      const std::string& name) {
   ASSERT_EQ(a.size(), b.size()) << name;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool both_nan = a[i] != a[i] && b[i] != b[i];
@@ -53,6 +57,12 @@ void expect_words(const std::string& message, const std::vector<std::string>& wo
   }
 }
 
+std::set<std::string> names_of(const Case& c) {
+  std::set<std::string> names;
+  for (const auto& [name, values] : c.arrays) names.insert(name);
+  return names;
+}
+
 class RoundTrip : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RoundTrip, ReadsBackWhatWasWritten) {
@@ -73,18 +83,8 @@ TEST_P(RoundTrip, ReadsBackWhatWasWritten) {
   EXPECT_EQ(c.problem.to_string(), expected.to_string());
   EXPECT_EQ(c.sequence_offsets, written.sequence_offsets);
   EXPECT_EQ(c.slot_index, written.slot_index);
-  expect_same_bits(c.query, written.query, "q");
-  expect_same_bits(c.key, written.key, "k");
-  expect_same_bits(c.value, written.value, "v");
-  expect_same_bits(c.gate.values, written.gate.values, "gate");
-  expect_same_bits(c.gate.A_log, written.gate.A_log, "A_log");
-  expect_same_bits(c.gate.dt_bias, written.gate.dt_bias, "dt_bias");
-  expect_same_bits(c.beta.values, written.beta.values, "beta");
-  expect_same_bits(c.state_pool, written.state_pool, "state_pool");
-  expect_same_bits(c.qkv, written.qkv, "qkv");
-  expect_same_bits(c.conv_weight, written.conv_weight, "conv_weight");
-  expect_same_bits(c.conv_bias, written.conv_bias, "conv_bias");
-  expect_same_bits(c.conv_state, written.conv_state, "conv_state");
+  EXPECT_EQ(names_of(c), names_of(written));
+  for (const auto& [name, values] : written.arrays) expect_same_bits(c[name], values, name);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -150,7 +150,7 @@ TEST(CaseFile, ArraysOfAVariantMustHaveItsShape) {
 TEST(CaseFile, RealTraceReads) {
   for (const char* layer : {"/layer0", "/layer1", "/layer2", "/layer3"}) {
     const Case c = read_case(std::string(kTrace) + ":" + layer);
-    EXPECT_EQ(c.problem.operation, Operation::gated_delta_layer);
+    EXPECT_EQ(c.problem.operation, gated_delta_layer_operation());
     EXPECT_EQ(c.problem.num_value_heads, 4);
     EXPECT_EQ(c.problem.total_tokens(), 1536);
     EXPECT_EQ(c.problem.token_dtype, DType::bfloat16);
@@ -179,14 +179,17 @@ TEST(LayerToDelta, ReferenceOutputsAgreeWithTheLayer) {
   const Case layer = generate_case(Problem::parse(
       "gated_delta_layer:heads=2/4,dim=16x8,seq=1x40+1x0+1x9,dtype=f32,gate=logits,beta=logit,"
       "norm=1,h0=normal,slots=permuted,bias=1"));
-  const auto expected = reference::evaluate<double>(layer);
-  const auto actual = reference::evaluate<double>(layer_to_delta(layer));
-  ASSERT_EQ(actual.output.size(), expected.output.size());
+  const Arrays<double> of_layer = reference::evaluate<double>(layer);
+  const Arrays<double> of_step = reference::evaluate<double>(layer_to_delta(layer));
+  const std::vector<double>& expected = of_layer["output"];
+  const std::vector<double>& actual = of_step["output"];
+  ASSERT_EQ(actual.size(), expected.size());
+  ASSERT_EQ(actual.size(), 49u * 4 * 8);
   double error = 0;
   double size = 0;
-  for (std::size_t i = 0; i < expected.output.size(); ++i) {
-    error += std::pow(actual.output[i] - expected.output[i], 2);
-    size += std::pow(expected.output[i], 2);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(actual[i] - expected[i], 2);
+    size += std::pow(expected[i], 2);
   }
   EXPECT_TRUE(std::sqrt(error / size) <= 3e-7) << std::sqrt(error / size);
 }
@@ -196,8 +199,8 @@ TEST(Outputs, ReadBackAndNameTheirMaker) {
   const Case c = generate_case(
       Problem::parse("gated_delta:heads=1/2,dim=4x6,seq=2x3,h0=normal,pool_pad=2,slots=permuted"));
   Outputs outputs;
-  outputs.output = c.value;
-  outputs.state_pool = c.state_pool;
+  outputs["output"] = c["v"];
+  outputs["final_state"] = c["initial_state"];
   OutputsOrigin origin;
   origin.implementation = "cpu/test";
   origin.chunk = 16;
@@ -205,8 +208,30 @@ TEST(Outputs, ReadBackAndNameTheirMaker) {
   const StoredOutputs stored = read_outputs(c, folder.file("out.h5"));
   EXPECT_EQ(stored.origin.implementation, "cpu/test");
   EXPECT_EQ(stored.origin.chunk, 16);
-  expect_same_bits(stored.narrowed().output, outputs.output, "output");
-  expect_same_bits(stored.narrowed().state_pool, outputs.state_pool, "state_pool");
+  const Outputs narrowed = stored.narrowed();
+  expect_same_bits(narrowed["output"], outputs["output"], "output");
+  expect_same_bits(narrowed["final_state"], outputs["final_state"], "final_state");
+}
+
+TEST(Outputs, OfTheReferenceKeepTheirFloat64) {
+  const TemporaryFolder folder;
+  for (const char* text : {"gated_delta:heads=1/2,dim=4x6,seq=2x3,h0=normal,slots=permuted",
+                           "causal_conv1d:heads=1/2,dim=4,seq=5,dtype=bf16",
+                           "gated_delta_layer:heads=1/2,dim=4,seq=5+2,dtype=bf16,norm=1"}) {
+    const Case c = generate_case(Problem::parse(text));
+    const Arrays<double> wide = reference::evaluate<double>(c);
+    write_outputs(c, wide, {}, folder.file("out.h5"));
+    const StoredOutputs stored = read_outputs(c, folder.file("out.h5"));
+    bool beyond_float32 = false;
+    for (const auto& [name, values] : stored.arrays) {
+      ASSERT_TRUE(wide.has(name)) << text << ": " << name;
+      EXPECT_EQ(values, wide[name]) << text << ": " << name;
+      for (const double x : values)
+        beyond_float32 |= x != static_cast<double>(static_cast<float>(x));
+    }
+    EXPECT_FALSE(stored.arrays.empty()) << text;
+    EXPECT_TRUE(beyond_float32) << text;
+  }
 }
 
 TEST(Outputs, NeverReplaceTheirInputs) {
@@ -215,8 +240,8 @@ TEST(Outputs, NeverReplaceTheirInputs) {
   write_case(generate_case(Problem::parse("gated_delta:dim=4,seq=3")), path);
   const Case c = read_case(path);
   Outputs outputs;
-  outputs.output = c.value;
-  outputs.state_pool.assign(c.state_pool.size(), 0);
+  outputs["output"] = c["v"];
+  outputs["final_state"].assign(c["initial_state"].size(), 0);
   expect_words(error_of([&] { write_outputs(c, outputs, {}, path); }), {path, "inputs"});
   EXPECT_NO_THROW(read_case(path));
 }
@@ -386,22 +411,22 @@ TEST_F(MalformedCase, PositiveLogDecay) {
   std::vector<float> values(40, -0.1f);
   values[5] = 0.25f;
   write_dataset("log_decay", H5T_NATIVE_FLOAT, {10, 4}, values);
-  expect_words(message(), {"log_decay", "0.25", "index 5"});
+  expect_words(message(), {"log_decay", "0.25", "[1, 1]"});
 }
 
 TEST_F(MalformedCase, NanInInputs) {
   std::vector<float> values(240, 0.5f);
   values[17] = std::numeric_limits<float>::quiet_NaN();
   write_dataset("v", H5T_NATIVE_FLOAT, {10, 4, 6}, values);
-  expect_words(message(), {"v: NaN", "index 17"});
+  expect_words(message(), {"v: NaN", "[0, 2, 5]"});
 }
 
 TEST_F(MalformedCase, OutputsOfTheWrongShape) {
   const Case c = read_case(path_);
   const Case other = generate_case(Problem::parse("gated_delta:heads=2/4,dim=8x6,seq=4"));
   Outputs outputs;
-  outputs.output = other.value;
-  outputs.state_pool.assign(other.state_pool.size(), 0);
+  outputs["output"] = other["v"];
+  outputs["final_state"].assign(other["initial_state"].size(), 0);
   write_outputs(other, outputs, {}, folder_.file("out.h5"));
   expect_words(error_of([&] { read_outputs(c, folder_.file("out.h5")); }),
                {"out.h5", "'output'", "[4, 4, 6]", "[10, 4, 6]"});

@@ -7,9 +7,9 @@
 #include <set>
 #include <sstream>
 
-#include "harness/presets.h"
-#include "harness/row_store.h"
-#include "harness/table_presets.h"
+#include "harness/problems/presets.h"
+#include "harness/rows/row_store.h"
+#include "harness/tables/table_presets.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/temporary_folder.h"
 
@@ -22,6 +22,26 @@ Finished gdnbench(const std::string& arguments) { return shell(kBinary + " " + a
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+TEST(Help, NamesEveryOperationAndEveryBackend) {
+  const std::string help = gdnbench("verify --help").text;
+  const auto begin = help.find("--op ");
+  const std::string of_op = help.substr(begin, help.find('\n', begin) - begin);
+  for (const Operation operation : operations()) EXPECT_TRUE(has(of_op, operation->name)) << of_op;
+  EXPECT_TRUE(has(of_op, Operation()->name + " (default)")) << of_op;
+  for (const RowColumn& column : row_columns()) {
+    if (column.name != "backend") continue;
+    for (const Backend& backend : backends()) {
+      EXPECT_TRUE(has(", " + column.help + ",", ", " + backend.name + ",")) << column.help;
+    }
+  }
+}
+
+TEST(Info, SaysWhichEmulatorHasNoClock) {
+  const std::string text = gdnbench("info").text;
+  if (!find_backend("cuda-emulated").status().available) GTEST_SKIP() << "not in this build";
+  EXPECT_TRUE(has(text, "has no clock: it checks results")) << text;
 }
 
 // ---- presets
@@ -48,8 +68,7 @@ TEST(TablePreset, KeepsItsRowsAndResumesFromThem) {
   ASSERT_EQ(first.size(), 4u);
   // A row of another sweep in the file is no part of this table.
   Row other = first[0];
-  other.problem = "gated_delta:heads=2/2,dim=16x16,seq=1x16,dtype=f32";
-  other.num_key_heads = other.num_value_heads = 2;
+  describe_problem(Problem::parse("gated_delta:heads=2/2,dim=16x16,seq=1x16,dtype=f32"), other);
   append_row(path, other, {});
   const Finished again = gdnbench(kQuickTable + "--format csv --out " + path);
   ASSERT_EQ(again.code, 0) << again.text;

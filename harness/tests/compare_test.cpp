@@ -1,6 +1,6 @@
 // Verdicts on synthetic samples whose truth is known: one distribution compares as same, a planted
 // slowdown is found, and what the samples cannot settle is said to be ambiguous.
-#include "harness/compare.h"
+#include "harness/measure/compare.h"
 
 #include <gtest/gtest.h>
 
@@ -17,16 +17,25 @@ constexpr unsigned kSeed = 20240611;
 Row timed_row(const std::string& problem) {
   Row row;
   row.problem = problem;
+  row.operation = "gated_delta";
   row.implementation = "cuda/fused";
   row.mode = "cold";
   row.backend = "cuda";
   row.device = "a device";
   row.status = row_status::kOk;
   row.date = "2026-01-01T00:00:00Z";
-  row.token_dtype = row.output_dtype = "bf16";
-  row.state_dtype = "f32";
-  row.output_relative_l2 = 2e-3;
-  row.state_relative_l2 = 1e-6;
+  row.fields["token_dtype"] = row.fields["output_dtype"] = "bf16";
+  row.fields["state_dtype"] = "f32";
+  row.errors = {{"output", ErrorMetric::relative_l2, RowError::kWhole, 2e-3},
+                {"final_state", ErrorMetric::relative_l2, RowError::kWhole, 1e-6}};
+  return row;
+}
+
+// The row with another relative L2 error of one of its outputs.
+Row with_error(Row row, const std::string& output, double relative_l2) {
+  for (RowError& error : row.errors) {
+    if (error.output == output) error.value = relative_l2;
+  }
   return row;
 }
 
@@ -232,15 +241,18 @@ TEST(Compare, GrownErrorsAndFailedChecksAreNumericRegressions) {
   std::mt19937_64 generator(kSeed);
   const auto samples = draw(generator, 1, 0.002, 50);
   const StoredRows a = one_row(samples);
-  Row grown = timed_row("p");
-  grown.output_relative_l2 = 5e-3;
+  const Row grown = with_error(timed_row("p"), "output", 5e-3);
   const CompareResult worse = compare({a}, {one_row(samples, grown)});
   EXPECT_TRUE(worse.rows.at(0).numeric_regression);
   EXPECT_EQ(worse.exit_code(), kExitNumericRegression);
   EXPECT_FALSE(compare({one_row(samples, grown)}, {a}).rows.at(0).numeric_regression);
 
-  grown.output_relative_l2 = std::nan("");
-  EXPECT_EQ(compare({a}, {one_row(samples, grown)}).exit_code(), kExitNumericRegression);
+  const Row nan = with_error(timed_row("p"), "output", std::nan(""));
+  EXPECT_EQ(compare({a}, {one_row(samples, nan)}).exit_code(), kExitNumericRegression);
+  Row silent = timed_row("p");
+  silent.errors.clear();
+  EXPECT_EQ(compare({a}, {one_row(samples, silent)}).exit_code(), kExitNumericRegression)
+      << "an error that is no longer told is not a small one";
 
   Row failed = timed_row("p");
   failed.status = row_status::kFailed;
@@ -278,8 +290,7 @@ TEST(Compare, VerifiedRowsCompareErrorsAlone) {
   Row row = timed_row("p");
   row.mode = kVerifyMode;
   EXPECT_EQ(compare_one(one_row({}, row), one_row({}, row)).verdict, SpeedVerdict::untimed);
-  Row grown = row;
-  grown.state_relative_l2 = 1e-4;
+  const Row grown = with_error(row, "final_state", 1e-4);
   EXPECT_TRUE(compare_one(one_row({}, row), one_row({}, grown)).numeric_regression);
 }
 

@@ -1,8 +1,10 @@
 #include "harness/tests/convention_examples.h"
 
 #include "harness/conventions/convention.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "harness/tests/foreign_kernels.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::conventions {
 
@@ -56,15 +58,15 @@ const std::vector<Example>& examples() {
 Case example_case(const Example& example, const char* problem) {
   Case c = generate_case(Problem::parse(problem));
   if (find_convention(example.convention).gates_in_token_dtype) {
-    for (float& x : c.gate.values) x = round_to(c.problem.token_dtype, x);
-    for (float& x : c.beta.values) x = round_to(c.problem.token_dtype, x);
+    for (float& x : c[gate_name(c.problem)]) x = round_to(c.problem.token_dtype, x);
+    for (float& x : c[beta_name(c.problem)]) x = round_to(c.problem.token_dtype, x);
   }
   return c;
 }
 
 void run_foreign_kernel(const Example& example, const Case& ours, const std::string& inputs,
                         const std::string& outputs) {
-  if (ours.problem.operation == Operation::causal_conv1d) {
+  if (ours.problem.operation == causal_conv1d_operation()) {
     testing::run_foreign_convolution(example.convention, inputs, outputs);
   } else {
     testing::run_foreign_gated_delta(example.convention, inputs, outputs);

@@ -8,7 +8,7 @@
 #include "harness/conventions/convert.h"
 #include "harness/tests/convention_examples.h"
 #include "harness/tests/temporary_folder.h"
-#include "harness/verify.h"
+#include "harness/verify/verify.h"
 #include "interface/error.h"
 
 namespace gdn::conventions {

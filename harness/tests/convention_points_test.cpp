@@ -6,12 +6,13 @@
 #include <filesystem>
 
 #include "harness/conventions/convert.h"
-#include "harness/hdf5_group.h"
-#include "harness/inputs.h"
+#include "harness/files/hdf5_group.h"
+#include "harness/operations/generate_case.h"
 #include "harness/tests/foreign_kernels.h"
 #include "harness/tests/temporary_folder.h"
-#include "harness/verify.h"
+#include "harness/verify/verify.h"
 #include "interface/error.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::conventions {
 namespace {
@@ -56,6 +57,15 @@ std::string rejection(const Convention& kernel, const Convention& reader, const 
 
 Case make(const std::string& problem) { return generate_case(Problem::parse(problem)); }
 
+// What the reference makes of a case, as float32.
+Outputs reference_outputs(const Case& c) {
+  Outputs outputs;
+  for (const auto& [name, values] : reference::evaluate<double>(c)) {
+    outputs[name].assign(values.begin(), values.end());
+  }
+  return outputs;
+}
+
 // Exactly expressible by its convention. Square states, dense batches of equal length where that is
 // possible and Dk = Hv: shapes alone give nothing away.
 Case telling_case(const Convention& convention) {
@@ -84,8 +94,8 @@ Case telling_case(const Convention& convention) {
   if (!convention.slots.dataset.empty()) problem += ",slots=permuted";
   Case c = make(problem);
   if (convention.gates_in_token_dtype) {
-    for (float& x : c.gate.values) x = round_to(c.problem.token_dtype, x);
-    for (float& x : c.beta.values) x = round_to(c.problem.token_dtype, x);
+    for (float& x : c[gate_name(c.problem)]) x = round_to(c.problem.token_dtype, x);
+    for (float& x : c[beta_name(c.problem)]) x = round_to(c.problem.token_dtype, x);
   }
   if (convention.query.axes.size() > 2 && convention.query.axes[2] == Axis::value_heads) {
     problem.replace(problem.find("heads=2/8"), 9, "heads=8/8");
@@ -147,7 +157,7 @@ TEST(EightPoints, NormEpsilon) {
   const Convention& ggml = find_convention("ggml");
   Case ours = make("gated_delta:heads=2/8,dim=8x8,seq=2x9,dtype=f32,h0=normal,gates=mid,seed=5");
   const auto shrink = [&](std::size_t vector, float factor) {
-    for (std::size_t i = 0; i < 8; ++i) ours.key[vector * 8 + i] *= factor;
+    for (std::size_t i = 0; i < 8; ++i) ours["k"][vector * 8 + i] *= factor;
   };
   shrink(4, 1e-3f);  // sum x^2 = 1e-6
   shrink(7, 0.0f);
@@ -182,20 +192,13 @@ TEST(EightPoints, NormEpsilon) {
   EXPECT_TRUE(with_epsilon(mlx, "mlx.h5", "mlx_added.h5").problem.normalize_qk);
   const auto length = [&](const Case& c, std::size_t vector) {
     double squares = 0;
-    for (std::size_t i = 0; i < 8; ++i) squares += std::pow(c.key[vector * 8 + i], 2);
+    for (std::size_t i = 0; i < 8; ++i) squares += std::pow(c["k"][vector * 8 + i], 2);
     return std::sqrt(squares);
   };
   EXPECT_NEAR(length(floor, 4), 1, 1e-6);
   EXPECT_EQ(length(floor, 7), 0);
-  const auto outputs_of = [](const Case& c) {
-    const auto wide = reference::evaluate<double>(c);
-    return Outputs{{wide.output.begin(), wide.output.end()},
-                   {wide.state_pool.begin(), wide.state_pool.end()},
-                   {},
-                   {}};
-  };
-  EXPECT_TRUE(verify_outputs(CheckedReference(added), outputs_of(added)).passed());
-  EXPECT_FALSE(verify_outputs(CheckedReference(added), outputs_of(floor)).passed());
+  EXPECT_TRUE(verify_outputs(CheckedReference(added), reference_outputs(added)).passed());
+  EXPECT_FALSE(verify_outputs(CheckedReference(added), reference_outputs(floor)).passed());
 }
 
 TEST(EightPoints, QueryScale) {
@@ -252,7 +255,7 @@ TEST(EightPoints, StateInAndOut) {
   ASSERT_TRUE(verify_outputs(CheckedReference(ours), outputs).passed());
   std::int64_t free_row = 0;
   while (std::count(ours.slot_index.begin(), ours.slot_index.end(), free_row) > 0) ++free_row;
-  outputs.state_pool[static_cast<std::size_t>(free_row * ours.problem.state_row_stride())] += 1;
+  outputs["final_state"][static_cast<std::size_t>(free_row * ours.problem.state_row_stride())] += 1;
   EXPECT_NE(verify_outputs(CheckedReference(ours), outputs).reason.find("no sequence may write"),
             std::string::npos);
   // A returned tensor has a row per sequence: a slot index cannot be handed over.
@@ -271,12 +274,8 @@ TEST(EightPoints, ReadoutDtype) {
   // float32 outputs where a convention has float32 tokens, the token dtype elsewhere: outputs
   // rounded to bfloat16 are right for FLA's bfloat16 tokens and wrong for MAX.
   const auto rounded_outputs_pass = [](const Case& ours) {
-    const auto wide = reference::evaluate<double>(ours);
-    Outputs outputs{{wide.output.begin(), wide.output.end()},
-                    {wide.state_pool.begin(), wide.state_pool.end()},
-                    {},
-                    {}};
-    for (float& x : outputs.output) x = round_to(DType::bfloat16, x);
+    Outputs outputs = reference_outputs(ours);
+    for (float& x : outputs["output"]) x = round_to(DType::bfloat16, x);
     return verify_outputs(CheckedReference(ours), outputs).passed();
   };
   const TemporaryFolder folder;

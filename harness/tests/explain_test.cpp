@@ -1,13 +1,13 @@
 // Error anatomy: each planted fault is explained by the place it was planted in, right outputs by
 // nothing, and the tensors it saves are the ones it judged.
-#include "harness/explain.h"
+#include "harness/explain/explain.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "harness/hdf5_group.h"
-#include "harness/inputs.h"
+#include "harness/files/hdf5_group.h"
+#include "harness/operations/generate_case.h"
 #include "harness/tests/faulty_implementation.h"
 #include "harness/tests/hazard_table.h"
 #include "harness/tests/temporary_folder.h"
@@ -86,17 +86,22 @@ const Expected kFaults[] = {
 INSTANTIATE_TEST_SUITE_P(Faults, PlantedFault, ::testing::ValuesIn(kFaults),
                          [](const auto& parameter) { return name_of(parameter.param.fault); });
 
+Outputs narrowed(const Arrays<double>& wide) {
+  Outputs outputs;
+  for (const auto& [name, values] : wide) outputs[name].assign(values.begin(), values.end());
+  return outputs;
+}
+
 // Outputs of the reference, changed by hand: the anatomy must name exactly what was changed.
 class Changed : public ::testing::Test {
  protected:
-  Changed() : inputs_(generate_case(Problem::parse(kWithState))), reference_(inputs_) {
-    outputs_.output.assign(reference_.wide().output.begin(), reference_.wide().output.end());
-    outputs_.state_pool.assign(reference_.wide().state_pool.begin(),
-                               reference_.wide().state_pool.end());
-  }
+  Changed()
+      : inputs_(generate_case(Problem::parse(kWithState))),
+        reference_(inputs_),
+        outputs_(narrowed(reference_.wide())) {}
   // Output element of sequence 1 (its first token is 73).
   float& output(std::int64_t t, std::int64_t h, std::int64_t j) {
-    return outputs_.output[static_cast<std::size_t>(((73 + t) * 4 + h) * 24 + j)];
+    return outputs_["output"][static_cast<std::size_t>(((73 + t) * 4 + h) * 24 + j)];
   }
   Explanation explained(std::int64_t chunk = 16) { return explain(reference_, outputs_, chunk); }
 
@@ -115,14 +120,15 @@ TEST_F(Changed, OneElementIsLocatedByPairTokenChunkAndColumn) {
   const Anatomy anatomy = explained().anatomy;
   ASSERT_EQ(anatomy.wrong.size(), 1u);
   const PairAnatomy& pair = anatomy.wrong.front();
-  EXPECT_EQ(pair.error.where, (reference::SequenceHead{1, 2}));
+  EXPECT_EQ(pair.output.where, (BatchPart{1, 2}));
   EXPECT_EQ(pair.tokens.members, (std::vector<std::int64_t>{35}));
   EXPECT_EQ(pair.output_columns.members, (std::vector<std::int64_t>{5}));
   EXPECT_EQ(pair.tokens.total, 48);
   ASSERT_EQ(pair.chunk_errors.size(), 3u);
-  EXPECT_LT(pair.chunk_errors[0], anatomy.report.limits.output);
-  EXPECT_LT(pair.chunk_errors[1], anatomy.report.limits.output);
-  EXPECT_GT(pair.chunk_errors[2], anatomy.report.limits.output);
+  const double limit = reference::limit_of(anatomy.report.limits, "output").relative_l2;
+  EXPECT_LT(pair.chunk_errors[0], limit);
+  EXPECT_LT(pair.chunk_errors[1], limit);
+  EXPECT_GT(pair.chunk_errors[2], limit);
   EXPECT_FALSE(pair.state_wrong());
   EXPECT_EQ(anatomy.sequences.to_string(), "1 (1 of 2)");
   EXPECT_EQ(anatomy.heads.to_string(), "2 (1 of 4)");
@@ -131,7 +137,7 @@ TEST_F(Changed, OneElementIsLocatedByPairTokenChunkAndColumn) {
 TEST_F(Changed, StateRowsAndColumnsAreLocated) {
   const std::int64_t slab = (1 * 4 + 3) * 24 * 24;  // sequence 1, head 3: [Dk, Dv]
   for (std::int64_t j : {7, 8, 9}) {
-    outputs_.state_pool[static_cast<std::size_t>(slab + 11 * 24 + j)] += 1;
+    outputs_["final_state"][static_cast<std::size_t>(slab + 11 * 24 + j)] += 1;
   }
   const Explanation explanation = explained();
   ASSERT_EQ(explanation.anatomy.wrong.size(), 1u);
@@ -144,7 +150,7 @@ TEST_F(Changed, StateRowsAndColumnsAreLocated) {
 }
 
 TEST_F(Changed, AnUnscaledQueryIsNamedWithItsFactor) {
-  for (float& x : outputs_.output) x *= std::sqrt(24.0f);
+  for (float& x : outputs_["output"]) x *= std::sqrt(24.0f);
   const Explanation explanation = explained();
   ASSERT_FALSE(explanation.patterns.empty());
   EXPECT_EQ(explanation.patterns.front().place, "scale");
@@ -154,9 +160,7 @@ TEST_F(Changed, AnUnscaledQueryIsNamedWithItsFactor) {
 TEST_F(Changed, AnInitialStateThatIsNotReadIsNamed) {
   Case without = inputs_;
   without.problem.initial_state = InitialState::absent;
-  const auto wide = reference::evaluate<double>(without);
-  outputs_.output.assign(wide.output.begin(), wide.output.end());
-  outputs_.state_pool.assign(wide.state_pool.begin(), wide.state_pool.end());
+  outputs_ = narrowed(reference::evaluate<double>(without));
   const Explanation explanation = explained();
   ASSERT_FALSE(explanation.patterns.empty());
   EXPECT_EQ(explanation.patterns.front().place, "initial state");
@@ -165,7 +169,7 @@ TEST_F(Changed, AnInitialStateThatIsNotReadIsNamed) {
 TEST_F(Changed, OneHeadAloneIsNamed) {
   for (std::int64_t t = 0; t < 48; ++t) output(t, 1, 3) = 0;
   for (std::int64_t t = 0; t < 73; ++t) {
-    outputs_.output[static_cast<std::size_t>((t * 4 + 1) * 24 + 3)] = 0;
+    outputs_["output"][static_cast<std::size_t>((t * 4 + 1) * 24 + 3)] = 0;
   }
   const Explanation explanation = explained();
   const Anatomy& anatomy = explanation.anatomy;
@@ -197,13 +201,11 @@ TEST_F(Changed, ErrorsFromTheSecondChunkOnAreTheStatePassedOrWhatOutputsTakeFrom
   // No state comes in, every state that leaves is right: only the outputs' share of it is left.
   inputs_.problem.initial_state = InitialState::absent;
   const CheckedReference reference(inputs_);
-  Outputs outputs;
-  outputs.output.assign(reference.wide().output.begin(), reference.wide().output.end());
-  outputs.state_pool.assign(reference.wide().state_pool.begin(), reference.wide().state_pool.end());
+  Outputs outputs = narrowed(reference.wide());
   for (std::int64_t t = 16; t < 121; ++t) {
     if (t >= 73 && t < 73 + 16) continue;
     for (std::int64_t h = 0; h < 4; ++h)
-      outputs.output[static_cast<std::size_t>((t * 4 + h) * 24)] += 1;
+      outputs["output"][static_cast<std::size_t>((t * 4 + h) * 24)] += 1;
   }
   EXPECT_EQ(explain(reference, outputs, 16).patterns.front().place, "chunk readout");
 }
@@ -217,7 +219,7 @@ TEST_F(Changed, ErrorsInsideTheFirstChunkWithRightStatesAreTheScores) {
 
 TEST_F(Changed, OutputsThatOnlyReadWronglyAreToldFromUpdates) {
   // Every output off, every state right: nothing that enters the state.
-  for (float& x : outputs_.output) x += 0.5f;
+  for (float& x : outputs_["output"]) x += 0.5f;
   const Explanation explanation = explained();
   ASSERT_FALSE(explanation.patterns.empty());
   EXPECT_EQ(explanation.patterns.front().place, "readout");
@@ -232,11 +234,12 @@ TEST_F(Changed, SavedTensorsAreReferenceOutputsAndTheirDifference) {
   const auto expected = file.floats("reference_output", shape, "[T, Hv, Dv]");
   const auto actual = file.floats("output", shape, "[T, Hv, Dv]");
   const auto difference = file.floats("output_difference", shape, "[T, Hv, Dv]");
-  EXPECT_EQ(actual, outputs_.output);
+  EXPECT_EQ(actual, outputs_["output"]);
+  const std::vector<double>& wide = reference_.wide()["output"];
   for (std::size_t i = 0; i < difference.size(); ++i) {
-    const double exact = static_cast<double>(actual[i]) - reference_.wide().output[i];
+    const double exact = static_cast<double>(actual[i]) - wide[i];
     ASSERT_EQ(difference[i], static_cast<float>(exact)) << i;
-    ASSERT_EQ(expected[i], static_cast<float>(reference_.wide().output[i])) << i;
+    ASSERT_EQ(expected[i], static_cast<float>(wide[i])) << i;
   }
   EXPECT_NEAR(difference[((73 + 35) * 4 + 2) * 24 + 5], 1, 1e-6);
   EXPECT_NO_THROW(file.floats("final_state_difference", {2, 4, 24, 24}, "[slots, Hv, Dk, Dv]"));
@@ -247,18 +250,10 @@ TEST(ExplainedLayer, WindowsOfShortSequencesAreNamed) {
   const Case inputs = generate_case(Problem::parse(
       "gated_delta_layer:heads=2/4,dim=16,seq=20+2+0+33,gate=logits,beta=logit,norm=1,h0=normal"));
   const CheckedReference reference(inputs);
-  const auto narrowed = [](const std::vector<double>& wide) {
-    return std::vector<float>(wide.begin(), wide.end());
-  };
-  const auto& wide = reference.wide();
-  Outputs outputs;
-  outputs.output = narrowed(wide.output);
-  outputs.state_pool = narrowed(wide.state_pool);
-  outputs.conv_output = narrowed(wide.conv_output);
-  outputs.conv_state = narrowed(wide.conv_state);
+  Outputs outputs = narrowed(reference.wide());
   ASSERT_TRUE(explain(reference, outputs, 64).passed());
   const std::int64_t window = 3 * inputs.problem.conv_channels();
-  outputs.conv_state[static_cast<std::size_t>(window)] += 1;  // of sequence 1, two tokens long
+  outputs["conv_state"][static_cast<std::size_t>(window)] += 1;  // of sequence 1, two tokens long
   const Explanation explanation = explain(reference, outputs, 64);
   EXPECT_FALSE(explanation.passed());
   ASSERT_EQ(explanation.patterns.size(), 1u);

@@ -6,6 +6,7 @@
 
 #include "interface/dtype.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
 
 namespace gdn::testing {
 namespace {
@@ -135,22 +136,22 @@ class FaultyConvolution : public Implementation {
  public:
   explicit FaultyConvolution(Fault fault) : fault_(fault) {
     description_.name = "cpu/faulty_" + name_of(fault);
-    description_.operation = Operation::causal_conv1d;
+    description_.operation = causal_conv1d_operation();
     description_.backend = "cpu";
     description_.form = "direct";
     description_.summary = "planted fault for tests: " + name_of(fault);
   }
   const Description& description() const override { return description_; }
   Support supports(const Problem& p) const override {
-    return p.operation == Operation::causal_conv1d ? Support::yes()
-                                                   : Support::no("does causal_conv1d");
+    return p.operation == causal_conv1d_operation() ? Support::yes()
+                                                    : Support::no("does causal_conv1d");
   }
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device&) const override {
     require_supported(*this, problem);
     return std::make_unique<FaultyConvolutionPlan>(
-        problem, std::get<CausalConv1dArguments>(arguments), fault_);
+        problem, causal_conv1d_arguments(problem, arguments), fault_);
   }
 
  private:

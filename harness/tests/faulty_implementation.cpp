@@ -10,6 +10,7 @@
 #include "harness/tests/faulty_convolution.h"
 #include "harness/tests/faulty_head.h"
 #include "interface/error.h"
+#include "interface/operations/gated_delta.h"
 #include "reference/gates.h"
 
 namespace gdn::testing {
@@ -102,22 +103,14 @@ const NamedFault& entry_of(Fault fault) {
                        [fault](const NamedFault& entry) { return entry.fault == fault; });
 }
 
-// The gates of one token in float64, or as the fault has them.
-double log_decay_of(const Gate& gate, std::int64_t at, std::int64_t head, Fault fault) {
-  if (const auto* log_decay = std::get_if<LogDecay>(&gate)) return log_decay->values[at];
-  if (const auto* decay = std::get_if<Decay>(&gate)) {
-    const double value = decay->values[at];
-    return fault == Fault::gate_misread ? value : std::log(value);
-  }
-  if (const auto* negated = std::get_if<NegLogDecay>(&gate)) {
-    return fault == Fault::negated_gate_misread ? negated->values[at] : -negated->values[at];
-  }
-  const auto& logits = std::get<DecayLogits>(gate);
+// The decay of one token and head in float64 from its logit, or as the fault has it.
+double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::int64_t head,
+                            Fault fault) {
+  const float A_log = a.A_log[head];
   if (fault == Fault::dt_bias_ignored) {
-    return reference::log_decay_from_logit<double>(logits.A_log[head], logits.values[at]);
+    return reference::log_decay_from_logit<double>(A_log, a.gate[at]);
   }
-  const float x = logits.values[at] + logits.dt_bias[head];
-  const float A_log = logits.A_log[head];
+  const float x = a.gate[at] + a.dt_bias[head];
   if (fault == Fault::naive_softplus) {
     return -std::exp(static_cast<double>(A_log)) * std::log(1.0f + std::exp(x));
   }
@@ -127,13 +120,30 @@ double log_decay_of(const Gate& gate, std::int64_t at, std::int64_t head, Fault 
   }
   const float rate = fault == Fault::rate_in_bfloat16 ? round_to(DType::bfloat16, A_log) : A_log;
   return reference::log_decay_from_logit<double>(
-      rate, static_cast<double>(logits.values[at]) + static_cast<double>(logits.dt_bias[head]));
+      rate, static_cast<double>(a.gate[at]) + static_cast<double>(a.dt_bias[head]));
 }
 
-double beta_of(const Beta& beta, std::int64_t at, Fault fault) {
-  if (const auto* direct = std::get_if<BetaDirect>(&beta)) return direct->values[at];
-  if (fault == Fault::beta_logit_raw) return std::get<BetaLogit>(beta).values[at];
-  return reference::sigmoid<double>(std::get<BetaLogit>(beta).values[at]);
+// From any encoding, or as the fault has it.
+double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at,
+                    std::int64_t head, Fault fault) {
+  const double value = a.gate[at];
+  switch (problem.gate_encoding) {
+    case GateEncoding::log_decay:
+      return value;
+    case GateEncoding::decay:
+      return fault == Fault::gate_misread ? value : std::log(value);
+    case GateEncoding::neg_log_decay:
+      return fault == Fault::negated_gate_misread ? value : -value;
+    case GateEncoding::logits:
+      break;
+  }
+  return log_decay_from_logit(a, at, head, fault);
+}
+
+double beta_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at, Fault fault) {
+  const double value = a.beta[at];
+  const bool direct = problem.beta_encoding == BetaEncoding::beta || fault == Fault::beta_logit_raw;
+  return direct ? value : reference::sigmoid<double>(value);
 }
 
 // Rounds towards zero.
@@ -311,8 +321,8 @@ class FaultyPlan : public Plan {
     head.beta.resize(length);
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int64_t at = (first + t) * p.num_value_heads + h;
-      head.log_decay(t) = log_decay_of(a.gate, at, h, fault_);
-      head.beta(t) = beta_of(a.beta, at, fault_);
+      head.log_decay(t) = log_decay_of(p, a, at, h, fault_);
+      head.beta(t) = beta_of(p, a, at, fault_);
     }
     head.output = Matrix::Zero(length, dv);
     head.state = Matrix::Zero(dk, dv);
@@ -337,6 +347,7 @@ class FaultyImplementation : public Implementation {
  public:
   explicit FaultyImplementation(Fault fault) : fault_(fault) {
     description_.name = "cpu/faulty_" + name_of(fault);
+    description_.operation = gated_delta_operation();
     description_.backend = "cpu";
     description_.form = is_chunkwise(fault) ? "chunkwise" : "recurrent";
     description_.summary = "planted fault for tests: " + name_of(fault);
@@ -350,7 +361,7 @@ class FaultyImplementation : public Implementation {
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device&) const override {
     require_supported(*this, problem);
-    return std::make_unique<FaultyPlan>(problem, std::get<GatedDeltaArguments>(arguments), fault_);
+    return std::make_unique<FaultyPlan>(problem, gated_delta_arguments(problem, arguments), fault_);
   }
 
  private:

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "harness/hdf5_group.h"
+#include "harness/files/hdf5_group.h"
 #include "interface/dtype.h"
 
 namespace gdn::testing {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "harness/problem_table.h"
+#include "harness/problems/problem_table.h"
 
 namespace gdn::testing {
 

@@ -10,10 +10,11 @@ namespace gdn::testing {
 struct Hazard {
   std::string hazard;
   std::string seen_in;
-  std::string problem;       ///< or a test's name, "binary:Suite.Test"
-  std::string fault;         ///< "-": nothing is planted, the test named looks after it
-  std::string caught_by;     ///< a check of harness/verify.h
-  std::string explained_as;  ///< a place of harness/fault_patterns.h; "-": no single run shows it
+  std::string problem;    ///< or a test's name, "binary:Suite.Test"
+  std::string fault;      ///< "-": nothing is planted, the test named looks after it
+  std::string caught_by;  ///< a check of harness/verify/verify.h
+  std::string
+      explained_as;  ///< a place of harness/explain/fault_patterns.h; "-": no single run shows it
   int line = 0;
   bool is_planted() const { return fault != "-"; }
   std::string test_name() const { return fault + "_line_" + std::to_string(line); }

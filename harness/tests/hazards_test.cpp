@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "harness/tests/faulty_implementation.h"
 #include "harness/tests/hazard_table.h"
-#include "harness/verify.h"
+#include "harness/verify/verify.h"
 #include "interface/error.h"
 
 namespace gdn::testing {

@@ -1,7 +1,5 @@
 // Generated inputs: the same numbers everywhere, the distributions they promise, and gate encodings
 // that describe one decay.
-#include "harness/inputs.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 #include <numeric>
 #include <set>
 
-#include "harness/counter_random.h"
+#include "harness/inputs/counter_random.h"
+#include "harness/operations/generate_case.h"
 #include "interface/error.h"
 #include "reference/reference.h"
 
@@ -54,12 +53,12 @@ TEST(PortableMath, AgreesWithTheLibrary) {
 // and every stored number made from it is void.
 TEST(Inputs, OneSeedIsTheSameNumbersForEver) {
   const Case c = generated("gated_delta:heads=1/2,dim=8x6,seq=1x5+1x3,dtype=bf16,h0=normal,seed=7");
-  EXPECT_EQ(fingerprint(c.query), 630715692544046517u) << "query";
-  EXPECT_EQ(fingerprint(c.key), 11014294748288776576u) << "key";
-  EXPECT_EQ(fingerprint(c.value), 16267084730320268878u) << "value";
-  EXPECT_EQ(fingerprint(c.gate.values), 12157056647820273038u) << "gate";
-  EXPECT_EQ(fingerprint(c.beta.values), 9101867717516069134u) << "beta";
-  EXPECT_EQ(fingerprint(c.state_pool), 4771578150472837853u) << "state";
+  EXPECT_EQ(fingerprint(c["q"]), 630715692544046517u) << "query";
+  EXPECT_EQ(fingerprint(c["k"]), 11014294748288776576u) << "key";
+  EXPECT_EQ(fingerprint(c["v"]), 16267084730320268878u) << "value";
+  EXPECT_EQ(fingerprint(c["log_decay"]), 12157056647820273038u) << "gate";
+  EXPECT_EQ(fingerprint(c["beta"]), 9101867717516069134u) << "beta";
+  EXPECT_EQ(fingerprint(c["initial_state"]), 4771578150472837853u) << "state";
 }
 
 // Rows own fixed counters, so a shorter problem (made by fewer threads) is a prefix of a longer
@@ -67,38 +66,39 @@ TEST(Inputs, OneSeedIsTheSameNumbersForEver) {
 TEST(Inputs, DoNotDependOnHowTheWorkIsSplit) {
   const Case small = generated("gated_delta:heads=2/4,dim=32,seq=3,dtype=f32,seed=11");
   const Case large = generated("gated_delta:heads=2/4,dim=32,seq=20000,dtype=f32,seed=11");
-  EXPECT_TRUE(std::equal(small.query.begin(), small.query.end(), large.query.begin()));
-  EXPECT_TRUE(std::equal(small.key.begin(), small.key.end(), large.key.begin()));
-  EXPECT_TRUE(std::equal(small.value.begin(), small.value.end(), large.value.begin()));
+  EXPECT_TRUE(std::equal(small["q"].begin(), small["q"].end(), large["q"].begin()));
+  EXPECT_TRUE(std::equal(small["k"].begin(), small["k"].end(), large["k"].begin()));
+  EXPECT_TRUE(std::equal(small["v"].begin(), small["v"].end(), large["v"].begin()));
   EXPECT_TRUE(
-      std::equal(small.gate.values.begin(), small.gate.values.end(), large.gate.values.begin()));
+      std::equal(small["log_decay"].begin(), small["log_decay"].end(), large["log_decay"].begin()));
+  EXPECT_TRUE(std::equal(small["beta"].begin(), small["beta"].end(), large["beta"].begin()));
 }
 
 TEST(Inputs, SeedsAndArraysAreUnrelated) {
   const Case a = generated("gated_delta:heads=1/1,dim=64,seq=64,seed=1");
   const Case b = generated("gated_delta:heads=1/1,dim=64,seq=64,seed=2");
-  EXPECT_NE(a.value, b.value);
-  EXPECT_NE(a.query, a.key);
+  EXPECT_NE(a["v"], b["v"]);
+  EXPECT_NE(a["q"], a["k"]);
   double cosine = 0;
-  for (std::size_t i = 0; i < a.value.size(); ++i) {
-    cosine += static_cast<double>(a.value[i]) * static_cast<double>(b.value[i]) / 4096;
+  for (std::size_t i = 0; i < a["v"].size(); ++i) {
+    cosine += static_cast<double>(a["v"][i]) * static_cast<double>(b["v"][i]) / 4096;
   }
   EXPECT_LT(std::abs(cosine), 0.08);
 }
 
 TEST(Inputs, ValuesAreStandardNormal) {
   const Case c = generated("gated_delta:heads=1/4,dim=16x128,seq=1000");
-  const Moments m = moments(c.value);
+  const Moments m = moments(c["v"]);
   EXPECT_NEAR(m.mean, 0, 0.01);
   EXPECT_NEAR(m.variance, 1, 0.01);
-  const auto beyond = std::count_if(c.value.begin(), c.value.end(),
-                                    [](float x) { return std::abs(x) > 1.959964f; });
-  EXPECT_NEAR(static_cast<double>(beyond) / static_cast<double>(c.value.size()), 0.05, 0.002);
+  const auto beyond =
+      std::count_if(c["v"].begin(), c["v"].end(), [](float x) { return std::abs(x) > 1.959964f; });
+  EXPECT_NEAR(static_cast<double>(beyond) / static_cast<double>(c["v"].size()), 0.05, 0.002);
 }
 
 TEST(Inputs, KeyDistributions) {
   const auto row = [](const Case& c, std::int64_t t) {
-    return std::vector<double>(c.key.begin() + t * 64, c.key.begin() + (t + 1) * 64);
+    return std::vector<double>(c["k"].begin() + t * 64, c["k"].begin() + (t + 1) * 64);
   };
   const auto dot = [](const std::vector<double>& a, const std::vector<double>& b) {
     return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -165,9 +165,9 @@ INSTANTIATE_TEST_SUITE_P(All, GateDistributions,
 TEST(Inputs, OnlyResetGivesInfiniteLogDecay) {
   for (const char* gates : {"real", "none", "weak", "near_one", "strong", "mid", "tiny", "reset"}) {
     const Case c = generated("gated_delta:heads=2/4,dim=4,seq=1000,gates=" + std::string(gates));
-    const auto infinite = std::count_if(c.gate.values.begin(), c.gate.values.end(),
+    const auto infinite = std::count_if(c["log_decay"].begin(), c["log_decay"].end(),
                                         [](float g) { return std::isinf(g); });
-    const double share = static_cast<double>(infinite) / static_cast<double>(c.gate.values.size());
+    const double share = static_cast<double>(infinite) / static_cast<double>(c["log_decay"].size());
     if (std::string(gates) == "reset") {
       EXPECT_NEAR(share, 0.02, 0.01);
     } else {
@@ -181,8 +181,8 @@ TEST(Inputs, RealGatesHaveTheRatesOfPublishedInitialisations) {
   const Case c = generated("gated_delta:heads=1/4096,dim=1,seq=1,gates=real,gate=logits,seed=9");
   double mean_rate = 0, largest_rate = 0, mean_log_step = 0;
   for (std::size_t h = 0; h < 4096; ++h) {
-    const double rate = std::exp(static_cast<double>(c.gate.A_log[h]));
-    const double step = std::log1p(std::exp(static_cast<double>(c.gate.dt_bias[h])));
+    const double rate = std::exp(static_cast<double>(c["A_log"][h]));
+    const double step = std::log1p(std::exp(static_cast<double>(c["dt_bias"][h])));
     EXPECT_GE(step, 1e-3 * 0.999) << h;
     EXPECT_LE(step, 0.1 * 1.001) << h;
     mean_rate += rate / 4096;
@@ -199,18 +199,18 @@ TEST(Inputs, EdgesAndStepsLieWhereTheyAreSaidToLie) {
   const Case edges = generated("gated_delta:heads=1/2,dim=4,seq=70+200,gates=edges");
   const Case step = generated("gated_delta:heads=1/1,dim=4,seq=40+20,gates=step");
   const auto is_reset = [&](std::size_t t, std::size_t h) {
-    return std::isinf(edges.gate.values[2 * t + h]);
+    return std::isinf(edges["log_decay"][2 * t + h]);
   };
   for (const std::size_t t : {0, 63, 70, 70 + 63, 70 + 128}) EXPECT_TRUE(is_reset(t, 0)) << t;
   for (const std::size_t t : {37, 64, 70 + 37, 70 + 64, 70 + 127}) EXPECT_TRUE(is_reset(t, 1)) << t;
-  EXPECT_EQ(std::count_if(edges.gate.values.begin(), edges.gate.values.end(),
+  EXPECT_EQ(std::count_if(edges["log_decay"].begin(), edges["log_decay"].end(),
                           [](float g) { return std::isinf(g); }),
             10);
-  EXPECT_EQ(step.gate.values[8], 0.0f);
-  EXPECT_EQ(step.gate.values[9], -5.0f);
-  EXPECT_EQ(step.gate.values[32], 0.0f);
-  EXPECT_EQ(step.gate.values[40 + 8], 0.0f);  // the second sequence starts over
-  EXPECT_EQ(step.gate.values[40 + 9], -5.0f);
+  EXPECT_EQ(step["log_decay"][8], 0.0f);
+  EXPECT_EQ(step["log_decay"][9], -5.0f);
+  EXPECT_EQ(step["log_decay"][32], 0.0f);
+  EXPECT_EQ(step["log_decay"][40 + 8], 0.0f);  // the second sequence starts over
+  EXPECT_EQ(step["log_decay"][40 + 9], -5.0f);
 }
 
 // The product of far logits, whose factors overflow or vanish in float32, is what the reference
@@ -222,7 +222,7 @@ TEST(Inputs, FarLogitsDescribeTheSameDecayInEveryEncoding) {
   bool finite_product_of_extremes = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double alpha = std::exp(logits[i]);
-    EXPECT_NEAR(std::exp(static_cast<double>(direct.gate.values[i])), alpha, 1e-5 * alpha) << i;
+    EXPECT_NEAR(std::exp(static_cast<double>(direct["log_decay"][i])), alpha, 1e-5 * alpha) << i;
     finite_product_of_extremes |= i % 5 == 1 && logits[i] < 0 && logits[i] > -1e-30;
   }
   EXPECT_TRUE(finite_product_of_extremes);  // exp(100) softplus(-200)
@@ -230,19 +230,18 @@ TEST(Inputs, FarLogitsDescribeTheSameDecayInEveryEncoding) {
 
 TEST(Inputs, HeadsOfAMixtureAndRangesOfUniformOnes) {
   const Case mixture = generated("gated_delta:heads=7/7,dim=4,seq=50,gates=mixture,betas=mixture");
-  const std::set<float> betas(mixture.beta.values.begin(), mixture.beta.values.end());
+  const std::set<float> betas(mixture["beta"].begin(), mixture["beta"].end());
   EXPECT_EQ(betas, (std::set<float>{0, 1, 2}));
   for (std::size_t t = 0; t < 50; ++t) {
-    EXPECT_EQ(mixture.gate.values[7 * t], 0.0f);
-    EXPECT_EQ(mixture.gate.values[7 * t + 6], -20.0f);
+    EXPECT_EQ(mixture["log_decay"][7 * t], 0.0f);
+    EXPECT_EQ(mixture["log_decay"][7 * t + 6], -20.0f);
   }
   const Case range = generated("gated_delta:dim=4,seq=900,gates=-20..-1,betas=0.5..0.75");
   const auto [lowest, highest] =
-      std::minmax_element(range.gate.values.begin(), range.gate.values.end());
+      std::minmax_element(range["log_decay"].begin(), range["log_decay"].end());
   EXPECT_NEAR(*lowest, -20, 0.2);
   EXPECT_NEAR(*highest, -1, 0.2);
-  const auto [least, most] =
-      std::minmax_element(range.beta.values.begin(), range.beta.values.end());
+  const auto [least, most] = std::minmax_element(range["beta"].begin(), range["beta"].end());
   EXPECT_NEAR(*least, 0.5, 0.01);
   EXPECT_NEAR(*most, 0.75, 0.01);
 }
@@ -259,13 +258,13 @@ TEST(Inputs, BetaLogitAndBetaAgree) {
 
 TEST(Inputs, WhatMustNotBeReadIsNan) {
   const Case absent = generated("gated_delta:heads=1/2,dim=8,seq=2x4");
-  EXPECT_TRUE(std::all_of(absent.state_pool.begin(), absent.state_pool.end(),
+  EXPECT_TRUE(std::all_of(absent["initial_state"].begin(), absent["initial_state"].end(),
                           [](float x) { return std::isnan(x); }));
   const Case padded = generated("gated_delta:heads=1/2,dim=8,seq=2x4,h0=normal,pool_pad=5");
   const std::int64_t stride = padded.problem.state_row_stride();
-  for (std::size_t i = 0; i < padded.state_pool.size(); ++i) {
+  for (std::size_t i = 0; i < padded["initial_state"].size(); ++i) {
     const bool padding = static_cast<std::int64_t>(i) % stride >= stride - 5;
-    EXPECT_EQ(std::isnan(padded.state_pool[i]), padding) << i;
+    EXPECT_EQ(std::isnan(padded["initial_state"][i]), padding) << i;
   }
 }
 
@@ -283,23 +282,23 @@ TEST(Inputs, SlotsAreAnInjectionWithPaddingWhereAsked) {
 // Each channel's gate and each step's key and beta are draws of their own, on their distributions.
 TEST(Inputs, VariantsAreDrawnChannelByChannelAndStepByStep) {
   const Case channels = generated("gated_delta:heads=1/2,dim=16x4,seq=500,gates=mid,decay=channel");
-  ASSERT_EQ(channels.gate.values.size(), 500u * 2 * 16);
-  const std::set<float> distinct(channels.gate.values.begin(), channels.gate.values.end());
+  ASSERT_EQ(channels["log_decay"].size(), 500u * 2 * 16);
+  const std::set<float> distinct(channels["log_decay"].begin(), channels["log_decay"].end());
   EXPECT_GT(distinct.size(), 15000u);
   double mean = 0;
-  for (const float g : channels.gate.values) mean += std::exp(static_cast<double>(g)) / 16000;
+  for (const float g : channels["log_decay"]) mean += std::exp(static_cast<double>(g)) / 16000;
   EXPECT_NEAR(mean, 0.9, 0.002);
 
   const Case real = generated("gated_delta:heads=2/4,dim=16,seq=3,gate=logits,decay=channel");
-  EXPECT_EQ(real.gate.A_log.size(), 4u);
-  ASSERT_EQ(real.gate.dt_bias.size(), 4u * 16);
-  EXPECT_EQ(std::set<float>(real.gate.dt_bias.begin(), real.gate.dt_bias.end()).size(), 64u);
+  EXPECT_EQ(real["A_log"].size(), 4u);
+  ASSERT_EQ(real["dt_bias"].size(), 4u * 16);
+  EXPECT_EQ(std::set<float>(real["dt_bias"].begin(), real["dt_bias"].end()).size(), 64u);
 
   const Case steps = generated("gated_delta:heads=1/2,dim=16x4,seq=100,steps=3");
-  EXPECT_EQ(steps.key.size(), 100u * 3 * 16);
-  EXPECT_EQ(steps.value.size(), 100u * 3 * 2 * 4);
-  EXPECT_EQ(std::set<float>(steps.beta.values.begin(), steps.beta.values.end()).size(), 600u);
-  EXPECT_EQ(std::set<float>(steps.key.begin(), steps.key.end()).size(), 4800u);
+  EXPECT_EQ(steps["k"].size(), 100u * 3 * 16);
+  EXPECT_EQ(steps["v"].size(), 100u * 3 * 2 * 4);
+  EXPECT_EQ(std::set<float>(steps["beta"].begin(), steps["beta"].end()).size(), 600u);
+  EXPECT_EQ(std::set<float>(steps["k"].begin(), steps["k"].end()).size(), 4800u);
 }
 
 TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
@@ -313,10 +312,14 @@ TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
         "gated_delta:heads=1/1,dim=4,seq=1x0"}) {
     const Case c = generated(text);
     EXPECT_NO_THROW(validate(c)) << text;
-    for (const auto* values : {&c.query, &c.key, &c.value, &c.qkv, &c.conv_weight}) {
-      for (const float x : *values) ASSERT_EQ(x, round_to(c.problem.token_dtype, x)) << text;
+    for (const char* name : {"q", "k", "v", "qkv", "conv_weight", "conv_bias"}) {
+      if (!c.arrays.has(name)) continue;
+      for (const float x : c[name]) {
+        ASSERT_EQ(x, round_to(c.problem.token_dtype, x)) << text << ": " << name;
+      }
     }
-    for (const float x : c.conv_state) ASSERT_EQ(x, round_to(c.problem.state_dtype, x)) << text;
+    if (!c.arrays.has("conv_state")) continue;
+    for (const float x : c["conv_state"]) ASSERT_EQ(x, round_to(c.problem.state_dtype, x)) << text;
   }
 }
 

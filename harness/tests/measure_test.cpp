@@ -1,16 +1,17 @@
 // Measuring: nothing wrong is timed, state is put back, drift and stale outputs are caught after
 // the timing, impossible times are errors. On the CPU device with implementations made for the
 // purpose.
-#include "harness/measure.h"
+#include "harness/measure/measure.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace {
@@ -66,7 +67,7 @@ class AddOne : public Implementation {
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device&) const override {
-    return std::make_unique<AddOnePlan>(problem, std::get<GatedDeltaArguments>(arguments),
+    return std::make_unique<AddOnePlan>(problem, gated_delta_arguments(problem, arguments),
                                         behaviour_);
   }
 
@@ -88,8 +89,8 @@ MeasureOptions brief(CacheMode mode = CacheMode::hot) {
 
 // Right: every output is the case's first state element plus one.
 OutputCheck add_one_check(const Case& inputs) {
-  return [first = inputs.state_pool[0]](const Outputs& outputs) -> std::string {
-    for (const float value : outputs.output) {
+  return [first = inputs["initial_state"][0]](const Outputs& outputs) -> std::string {
+    for (const float value : outputs["output"]) {
       if (!(std::abs(value - (first + 1)) <= 1e-6f)) return "output is not state + 1";
     }
     return "";

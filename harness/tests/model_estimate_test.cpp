@@ -1,6 +1,6 @@
 // The whole-model estimate: the model it says it is, sums that are the parts', products that are
 // right before their time counts.
-#include "harness/model_estimate.h"
+#include "harness/measure/model_estimate.h"
 
 #include <gtest/gtest.h>
 

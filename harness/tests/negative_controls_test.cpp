@@ -2,9 +2,9 @@
 // the hazards' problems (hazards_test.cpp) would prove less than they say.
 #include <gtest/gtest.h>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "harness/tests/faulty_implementation.h"
-#include "harness/verify.h"
+#include "harness/verify/verify.h"
 #include "interface/device.h"
 
 namespace gdn::testing {

@@ -1,7 +1,7 @@
 // Paired processes: the order A B B A ..., what counts as a failed process, and verdicts by ratios
 // of pairs. The builds are shell scripts that hand out rows drawn beforehand, so that nothing here
 // depends on the time anything takes.
-#include "harness/paired.h"
+#include "harness/measure/paired.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <random>
 #include <sstream>
 
-#include "harness/compare.h"
+#include "harness/measure/compare.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
 
@@ -36,7 +36,9 @@ StoredRows process_rows(std::mt19937_64& generator, double factor) {
     row.backend = "cpu";
     row.device = "a device";
     row.status = row_status::kOk;
-    row.token_dtype = row.output_dtype = row.state_dtype = "f32";
+    for (const char* dtype : {"token_dtype", "output_dtype", "state_dtype"}) {
+      row.fields[dtype] = "f32";
+    }
     const double median_ms = 0.1 * (1 + r) * factor * std::exp(between(generator));
     std::vector<TimeSample> samples;
     for (int i = 0; i < 30; ++i) samples.push_back({median_ms * std::exp(within(generator)), 0});

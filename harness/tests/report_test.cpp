@@ -1,6 +1,6 @@
 // The report page: its data are the rows whatever their strings hold, nothing is loaded from
 // elsewhere, and in a real browser it draws its plots, filters its table and logs no error.
-#include "harness/report.h"
+#include "harness/report/report.h"
 
 #include <gtest/gtest.h>
 
@@ -33,11 +33,13 @@ Row timed_row(const std::string& implementation, std::int64_t length, std::int64
   row.command = "gdnbench sweep";
   row.status = row_status::kOk;
   row.case_bytes = 2 << 20;
-  row.output_relative_l2 = 2e-3;
-  row.output_error_by_position = "0:0.001 64:0.002 128:0.0021";
-  row.state_relative_l2 = 1e-6;
-  row.output_floor_ratio = 1.1;
-  row.state_floor_ratio = 2;
+  row.errors = {{"output", ErrorMetric::relative_l2, RowError::kWhole, 2e-3},
+                {"output", ErrorMetric::floor_ratio, RowError::kWhole, 1.1},
+                {"output", ErrorMetric::relative_l2, 0, 0.001},
+                {"output", ErrorMetric::relative_l2, 64, 0.002},
+                {"output", ErrorMetric::relative_l2, 128, 0.0021},
+                {"final_state", ErrorMetric::relative_l2, RowError::kWhole, 1e-6},
+                {"final_state", ErrorMetric::floor_ratio, RowError::kWhole, 2}};
   row.time_ms = 1e-4 * static_cast<double>(length);
   row.time_first_quartile_ms = 0.99 * row.time_ms;
   row.time_third_quartile_ms = 1.02 * row.time_ms;
@@ -216,7 +218,7 @@ void expect_working(const std::string& flags) {
         " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
-  EXPECT_NE(result.find(" columns=" + std::to_string(row_columns().size()) + " "),
+  EXPECT_NE(result.find(" columns=" + std::to_string(columns_of(example_rows()).size()) + " "),
             std::string::npos)
       << result;
 }
@@ -250,11 +252,11 @@ TEST(ReportInBrowser, VariantsArePlottedApart) {
   std::vector<Row> rows = example_rows();
   for (const std::int64_t length : {512, 1024}) {
     rows.push_back(timed_row("cuda/fused", length, 0));
-    rows.back().update = "additive";
+    rows.back().fields["update"] = std::string("additive");
     rows.push_back(timed_row("cuda/fused", length, 0));
-    rows.back().steps = 2;
+    rows.back().fields["steps"] = std::int64_t{2};
     rows.push_back(timed_row("cuda/fused", length, 0));
-    rows.back().decay = "channel";
+    rows.back().fields["decay"] = std::string("channel");
   }
   const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
   for (const char* expected : {" throughput=14 ", " error-length=14 ", " rows=21 ", " errors=0 "}) {

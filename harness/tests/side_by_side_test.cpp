@@ -1,6 +1,6 @@
 // Items done side by side: each once, results on the calling thread and in order, memory bounded,
 // the first failure told.
-#include "harness/side_by_side.h"
+#include "harness/verify/side_by_side.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Statistics on synthetic samples: order statistics by hand, the stopping rule, throttle tags.
-#include "harness/statistics.h"
+#include "harness/measure/statistics.h"
 
 #include <gtest/gtest.h>
 

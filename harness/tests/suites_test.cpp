@@ -1,15 +1,15 @@
 // The suites: what they hold, that their files are readable, and what is said of a file that is
 // not; known limits, and how one that has gone is noticed.
-#include "harness/suites.h"
+#include "harness/verify/suites.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "harness/inputs.h"
-#include "harness/known_limits.h"
-#include "harness/problem_table.h"
+#include "harness/operations/generate_case.h"
+#include "harness/problems/problem_table.h"
+#include "harness/verify/known_limits.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 
@@ -45,12 +45,11 @@ TEST(Suites, HoldNoProblemTwiceAndSayWhatEachProtects) {
 // `verify --suite S --op O` has something to verify, whatever they are.
 TEST(Suites, HaveProblemsOfEveryOperation) {
   for (const std::string& name : suite_names()) {
-    std::set<Operation> operations;
+    std::set<Operation> held;
     for (const SuiteProblem& entry : find_suite(name).problems)
-      operations.insert(entry.problem.operation);
-    for (const Operation operation :
-         {Operation::gated_delta, Operation::causal_conv1d, Operation::gated_delta_layer}) {
-      EXPECT_EQ(operations.count(operation), 1u) << name << ": " << to_string(operation);
+      held.insert(entry.problem.operation);
+    for (const Operation operation : operations()) {
+      EXPECT_EQ(held.count(operation), 1u) << name << ": " << to_string(operation);
     }
   }
 }
@@ -76,15 +75,23 @@ TEST(Suites, NightlyHoldsFullAndStress) {
   }
 }
 
+// The simplest form of an operation: the first that is listed, which runs anywhere.
+const Implementation& simplest_form(Operation operation) {
+  for (const Implementation* implementation : all_implementations()) {
+    if (implementation->description().operation == operation) return *implementation;
+  }
+  throw_bad_input(to_string(operation) + " has no implementation");
+}
+
 // Whatever a suite asks for, some implementation of each operation's simplest form must do it, or
 // the problem protects nothing.
 TEST(Suites, EveryProblemIsDoneByTheNaiveForm) {
+  EXPECT_EQ(simplest_form(parse_operation("gated_delta")).description().name, "cpu/naive");
+  EXPECT_EQ(simplest_form(parse_operation("causal_conv1d")).description().name, "cpu/direct");
+  EXPECT_EQ(simplest_form(parse_operation("gated_delta_layer")).description().name, "cpu/naive");
   for (const char* name : {"quick", "full", "stress", "nightly"}) {
     for (const SuiteProblem& entry : find_suite(name).problems) {
-      const bool conv = entry.problem.operation == Operation::causal_conv1d;
-      const Support support =
-          find_implementation(entry.problem.operation, conv ? "cpu/direct" : "cpu/naive")
-              .supports(entry.problem);
+      const Support support = simplest_form(entry.problem.operation).supports(entry.problem);
       EXPECT_TRUE(support.ok) << name << ": " << entry.problem.to_string() << ": "
                               << support.reason;
     }

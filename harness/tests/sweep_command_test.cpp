@@ -12,7 +12,7 @@
 #include <map>
 #include <set>
 
-#include "harness/row_store.h"
+#include "harness/rows/row_store.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
@@ -184,7 +184,7 @@ TEST(SweepCommand, AFullDiskIsOneLineAndKeepsTheRows) {
   const std::string path = folder.file("rows.h5");
   // The first file (room for 32 rows) fits, the one it grows to does not.
   const std::string sweep = kBinary + " sweep" + kQuick + "--seq " + lengths(30) + " --out " + path;
-  const Finished full = shell("bash -c 'ulimit -f 170; exec " + sweep + "'");
+  const Finished full = shell("bash -c 'ulimit -f 190; exec " + sweep + "'");
   EXPECT_EQ(full.code, 2) << full.text;
   EXPECT_NE(full.text.find("rows file '" + path + "'"), std::string::npos) << full.text;
   EXPECT_NE(full.text.find("stored before are intact"), std::string::npos) << full.text;

@@ -1,5 +1,5 @@
 // Sweeps: every outcome is a row, finished rows are not made again, shards partition the grid.
-#include "harness/sweep.h"
+#include "harness/sweep/sweep.h"
 
 #include <gtest/gtest.h>
 
@@ -12,12 +12,16 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
-#include "harness/row_store.h"
+#include "harness/operations/generate_case.h"
+#include "harness/problems/shard.h"
+#include "harness/rows/row_store.h"
+#include "harness/run/memory_needed.h"
 #include "harness/tests/temporary_folder.h"
-#include "harness/verification_share.h"
+#include "harness/verify/verification_cost.h"
+#include "harness/verify/verification_share.h"
 #include "interface/error.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/select.h"
 
 namespace gdn {
 namespace {
@@ -66,7 +70,7 @@ SweepOptions brief() {
   return options;
 }
 
-const Implementation& naive() { return find_implementation(Operation::gated_delta, "cpu/naive"); }
+const Implementation& naive() { return find_implementation(gated_delta_operation(), "cpu/naive"); }
 
 Row only_row(const Implementation& implementation, const Problem& problem,
              const SweepOptions& options = brief()) {
@@ -83,7 +87,8 @@ TEST(SweepRow, OfASuccessHoldsErrorsTimesAndOrigin) {
   EXPECT_EQ(row.problem, small().to_string());
   EXPECT_EQ(row.implementation, "cpu/naive");
   EXPECT_EQ(row.mode, "hot");
-  EXPECT_GE(row.output_floor_ratio, 0);
+  EXPECT_GE(row.error("output", ErrorMetric::floor_ratio), 0);
+  EXPECT_GT(row.error("final_state", ErrorMetric::limit), 0);
   EXPECT_GT(row.time_ms, 0);
   EXPECT_EQ(row.verified_before + row.verified_after, 2);
   EXPECT_EQ(row.sample_count, 3);
@@ -99,6 +104,7 @@ TEST(SweepRow, VerifyOnlyHasErrorsAndNoTimes) {
   EXPECT_EQ(row.mode, kVerifyMode);
   EXPECT_EQ(row.status, row_status::kOk) << row.reason;
   EXPECT_EQ(row.checked_pairs, 2);
+  EXPECT_GE(row.error("output", ErrorMetric::relative_l2), 0);
   EXPECT_TRUE(std::isnan(row.time_ms));
 }
 
@@ -232,8 +238,9 @@ TEST(Shards, OfEqualWorkAreDisjointCompleteAndEven) {
 }
 
 TEST(Shards, DealTheImplementationsOfALargeProblemToSeveral) {
-  const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
-  const Implementation* const other = &find_implementation(Operation::gated_delta, "cpu/recurrent");
+  const Implementation* const naive = &find_implementation(gated_delta_operation(), "cpu/naive");
+  const Implementation* const other =
+      &find_implementation(gated_delta_operation(), "cpu/recurrent");
   std::vector<VerificationTask> tasks;
   for (int tokens = 1; tokens <= 9; ++tokens) {
     SuiteProblem entry{small(), "-", "-", false, false};
@@ -264,8 +271,9 @@ TEST(Shards, DealTheImplementationsOfALargeProblemToSeveral) {
 }
 
 TEST(Shards, WorkersTakeTheLargestFirstAndALargeProblemInParts) {
-  const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
-  const Implementation* const other = &find_implementation(Operation::gated_delta, "cpu/recurrent");
+  const Implementation* const naive = &find_implementation(gated_delta_operation(), "cpu/naive");
+  const Implementation* const other =
+      &find_implementation(gated_delta_operation(), "cpu/recurrent");
   std::vector<VerificationTask> tasks;
   for (const std::int64_t tokens : {3, 1000, 7, 5}) {
     SuiteProblem entry{small(), "-", "-", false, false};
@@ -287,7 +295,7 @@ TEST(Shards, WorkersTakeTheLargestFirstAndALargeProblemInParts) {
 
 // A device of 2 GB: the second problem's pool is more, whatever is free.
 TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
-  const Implementation* const naive = &find_implementation(Operation::gated_delta, "cpu/naive");
+  const Implementation* const naive = &find_implementation(gated_delta_operation(), "cpu/naive");
   const auto task = [&](const char* problem) {
     return VerificationTask{{Problem::parse(problem), "-", "-", false, false}, {naive}};
   };
@@ -298,7 +306,7 @@ TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
   VerificationTask unsupported = task("gated_delta:heads=1/1,dim=24,seq=5x70");
   unsupported.implementations = {&failing};
   DeviceInfo device;
-  device.backend = "cpu";
+  device.backend = device.runs = "cpu";
   device.memory_bytes = 2'000'000'000;
   const double any = std::numeric_limits<double>::infinity();
   EXPECT_EQ(work_to_share(fits, {}, device, any), verification_work(fits.entry.problem, {}, 1));
@@ -309,13 +317,17 @@ TEST(Shards, WhatIsLeftOutCountsForNextToNothing) {
   // A CPU holds the host's side of a case beside it; the last byte counts.
   const Problem& p = fits.entry.problem;
   const std::int64_t needed =
-      DeviceCase::bytes_needed(p) + host_bytes_needed(p) + naive->workspace_bytes(p);
+      device_bytes_needed(p) + host_bytes_needed(p) + naive->workspace_bytes(p);
   device.memory_bytes = needed;
   EXPECT_FALSE(is_left_out(fits, device, any));
   device.memory_bytes = needed - 1;
   EXPECT_TRUE(is_left_out(fits, device, any));
-  device.backend = "cuda";
-  EXPECT_FALSE(is_left_out(fits, device, any));
+  DeviceInfo card = device;
+  card.has_own_memory = true;
+  EXPECT_FALSE(is_left_out(fits, card, any));
+  DeviceInfo emulator = device;
+  emulator.emulated = true;
+  EXPECT_FALSE(is_left_out(fits, emulator, any));
 }
 
 // The host's share, to the byte; a device without memory of its own takes its share of it, too.
@@ -324,11 +336,11 @@ TEST(Verification, NeedsTheHostsMemory) {
   VerifyOptions few;
   few.alone = few.duplicates = few.continuation = false;
   for (const VerifyOptions& options : {few, VerifyOptions::all_invariances()}) {
-    for (const char* backend : {"cuda", "cpu"}) {
+    for (const bool has_own_memory : {true, false}) {
       DeviceInfo device;
-      device.backend = backend;
+      device.has_own_memory = has_own_memory;
       std::int64_t least = verification_memory(problem, 0, options);
-      if (device.backend == "cpu") least += DeviceCase::bytes_needed(problem);
+      if (!has_own_memory) least += device_bytes_needed(problem);
       EXPECT_EQ(exceeds_host_memory(problem, options, device, least), "");
       const std::string reason = exceeds_host_memory(problem, options, device, least - 1);
       EXPECT_NE(reason.find(problem.to_string()), std::string::npos) << reason;
@@ -362,7 +374,7 @@ TEST(Shards, ParseAndRefuse) {
 
 TEST(ChooseImplementations, NamesWhatIsMeant) {
   DeviceInfo cpu;
-  cpu.backend = "cpu";
+  cpu.backend = cpu.runs = "cpu";
   for (const Implementation* implementation : choose_implementations({}, cpu)) {
     EXPECT_EQ(implementation->description().backend, "cpu");
   }
@@ -373,7 +385,7 @@ TEST(ChooseImplementations, NamesWhatIsMeant) {
     EXPECT_NE(std::string(error.what()).find("cpu/naive"), std::string::npos) << error.what();
   }
   DeviceInfo gpu;
-  gpu.backend = "cuda";
+  gpu.backend = gpu.runs = "cuda";
   EXPECT_THROW(choose_implementations({"cpu/naive"}, gpu), Error);
 }
 

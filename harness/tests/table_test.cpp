@@ -1,14 +1,14 @@
 // Tables against golden text, pivots that never average and never mix, forms.
-#include "harness/table.h"
+#include "harness/tables/table.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 
-#include "harness/pivot.h"
-#include "harness/table_forms.h"
-#include "harness/table_presets.h"
+#include "harness/tables/pivot.h"
+#include "harness/tables/table_forms.h"
+#include "harness/tables/table_presets.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -34,9 +34,10 @@ Row timed_row(const std::string& problem, const std::string& implementation, dou
   row.command = "gdnbench sweep --preset figure3";
   row.source_hash = "0123456789abcdef0123456789abcdef";
   row.time_ms = time_ms;
-  row.tokens_per_s = static_cast<double>(row.total_tokens) / (time_ms * 1e-3);
-  row.output_floor_ratio = 1.02;
-  row.state_floor_ratio = 1.5;
+  row.tokens_per_s = static_cast<double>(row.integer("total_tokens")) / (time_ms * 1e-3);
+  row.errors = {{"output", ErrorMetric::floor_ratio, RowError::kWhole, 1.02},
+                {"output", ErrorMetric::limit_ratio, RowError::kWhole, 0.5},
+                {"final_state", ErrorMetric::limit_ratio, RowError::kWhole, 0.21}};
   row.count_chunk = 64;
   return row;
 }
@@ -140,10 +141,21 @@ TEST(Pivot, RowsThatDifferElsewhereGoToTablesOfTheirOwn) {
   EXPECT_EQ(tables[1].rows[0][1], "2.000");
 }
 
+TEST(Pivot, EveryFieldOfTheProblemTellsTablesApart) {
+  const Row usual = timed_row(problem_of("1x2048"), "cuda/fused", 1);
+  for (const char* other :
+       {"scale=2", "slots=permuted", "gate=decay", "beta=logit", "pool_pad=8", "ht=0", "seed=2"}) {
+    const std::vector<Row> rows = {
+        usual, timed_row(problem_of("1x2048", std::string(",") + other), "cuda/fused", 2)};
+    EXPECT_EQ(pivot(rows, {"T", {"implementation"}, {"shape"}, "time_ms"}).size(), 2u) << other;
+  }
+}
+
 TEST(Pivot, TwoProblemsOnOneCellAreAnErrorNotAnAverage) {
-  // The scale is no column: nothing tells these two apart.
-  const std::vector<Row> rows = {timed_row(problem_of("1x2048"), "cuda/fused", 1),
-                                 timed_row(problem_of("1x2048", ",scale=2"), "cuda/fused", 2)};
+  // Of a file older than the column `scale`: nothing tells these two apart.
+  std::vector<Row> rows = {timed_row(problem_of("1x2048"), "cuda/fused", 1),
+                           timed_row(problem_of("1x2048", ",scale=2"), "cuda/fused", 2)};
+  for (Row& row : rows) row.fields.erase("scale");
   const std::string message = message_of([&] {
     pivot(rows, {"T", {"implementation"}, {"shape"}, "time_ms"});
   });
@@ -292,9 +304,10 @@ TEST(StepsForm, CostIsRelativeToOneStepOfTheSameImplementation) {
 
 TEST(TablePresets, AreSweepsWhoseRowsFillTheirForm) {
   DeviceInfo gpu;
-  gpu.backend = "cuda";
+  gpu.backend = gpu.runs = "cuda";
+  gpu.has_own_memory = true;
   DeviceInfo cpu;
-  cpu.backend = "cpu";
+  cpu.backend = cpu.runs = "cpu";
   for (const TablePreset& preset : table_presets()) {
     const auto names = table_form_names();
     EXPECT_NE(std::find(names.begin(), names.end(), preset.form), names.end()) << preset.name;
@@ -319,7 +332,7 @@ TEST(TablePresets, AreSweepsWhoseRowsFillTheirForm) {
 
 TEST(TablePresets, AxesGivenOverrideTheirOwn) {
   DeviceInfo cpu;
-  cpu.backend = "cpu";
+  cpu.backend = cpu.runs = "cpu";
   for (const Problem& problem :
        table_problems(find_table_preset("throughput"), cpu, {{"heads", {"1/1"}}})) {
     EXPECT_EQ(problem.num_value_heads, 1) << problem.to_string();
@@ -341,12 +354,41 @@ TEST(HeadsForm, HeadsAreLines) {
   EXPECT_EQ(tables[0].rows[1][0], "16/64");
 }
 
-TEST(ErrorsForm, ShowsRatiosToTheFloor) {
-  const auto tables = table_form("errors", {timed_row(problem_of("1x64"), "cpu/naive", 1)});
+TEST(ErrorsForm, ShowsRatiosToTheFloorOrToTheLimit) {
+  const Row row = timed_row(problem_of("1x64"), "cpu/naive", 1);
+  const auto tables = table_form("errors", {row});
   ASSERT_EQ(tables.size(), 1u);
   EXPECT_EQ(tables[0].label_columns, 3u);
   EXPECT_EQ(tables[0].rows[0],
-            (std::vector<std::string>{"cpu/naive", "bf16", "64x1", "1.02 / 1.50"}));
+            (std::vector<std::string>{"cpu/naive", "bf16", "64x1", "1.02 / 0.21 L"}));
+}
+
+TEST(Errors, AreOfEachOutputInOrderInFloorsElseOfTheLimit) {
+  const auto text_of = [](const std::vector<RowError>& errors) {
+    Row row;
+    row.errors = errors;
+    return find_quantity("errors").text(row);
+  };
+  EXPECT_EQ(text_of({}), "");
+  EXPECT_EQ(text_of({{"output", ErrorMetric::floor_ratio, RowError::kWhole, 1.02},
+                     {"final_state", ErrorMetric::floor_ratio, RowError::kWhole, 1.5}}),
+            "1.02 / 1.50");
+  EXPECT_EQ(text_of({{"final_state", ErrorMetric::limit_ratio, RowError::kWhole, 0.21},
+                     {"conv_output", ErrorMetric::limit_ratio, RowError::kWhole, 0.5},
+                     {"conv_output", ErrorMetric::floor_ratio, RowError::kWhole, 1.02}}),
+            "0.21 L / 1.02");
+  // Of a file of the first schema: a state finer than the tokens, and no limits.
+  EXPECT_EQ(text_of({{"output", ErrorMetric::floor_ratio, RowError::kWhole, 1.02},
+                     {"final_state", ErrorMetric::relative_l2, RowError::kWhole, 1e-6}}),
+            "1.02 / -");
+  EXPECT_EQ(find_quantity("error_in_floors").name, "errors") << "what commands called it before";
+}
+
+TEST(Quantities, OfErrorsAreFoundByOutputAndMetric) {
+  const Row row = timed_row(problem_of("1x64"), "cpu/naive", 1);
+  EXPECT_EQ(find_quantity("final_state_limit_ratio").text(row), "0.2100");
+  EXPECT_EQ(find_quantity("state_limit_ratio").text(row), "0.2100");
+  EXPECT_EQ(find_quantity("conv_output_floor").text(row), "");
 }
 
 TEST(SummaryForm, FailedRowsShowTheirReason) {
@@ -360,9 +402,16 @@ TEST(SummaryForm, FailedRowsShowTheirReason) {
   EXPECT_EQ(tables[0].rows[1].size(), tables[0].header.size());
 }
 
-TEST(RowsForm, IsEveryColumnOfEveryRow) {
-  const auto tables = table_form("rows", {timed_row(problem_of("1x64"), "cpu/naive", 1)});
-  EXPECT_EQ(tables[0].header.size(), row_columns().size());
+TEST(RowsForm, IsEveryColumnOfEveryRowAndOfItsErrors) {
+  const std::vector<Row> rows = {timed_row(problem_of("1x64"), "cpu/naive", 1)};
+  const auto tables = table_form("rows", rows);
+  EXPECT_EQ(tables[0].header.size(), columns_of(rows).size());
+  const auto has = [&](const std::string& name) {
+    return std::count(tables[0].header.begin(), tables[0].header.end(), name) == 1;
+  };
+  for (const RowColumn& column : row_columns()) EXPECT_TRUE(has(column.name)) << column.name;
+  EXPECT_TRUE(has("output_floor_ratio"));
+  EXPECT_TRUE(has("final_state_limit_ratio"));
 }
 
 TEST(RowFilters, KeepTheRowsThatMatchAll) {

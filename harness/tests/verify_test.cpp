@@ -1,16 +1,19 @@
 // What a verified run notices beyond wrong numbers: writes out of bounds, inputs written to, pool
 // rows touched, bits that depend on the run or on the batch, memory that is not there.
-#include "harness/verify.h"
+#include "harness/verify/verify.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/memory_needed.h"
 #include "harness/tests/faulty_implementation.h"
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace {
@@ -23,7 +26,7 @@ class Tampering : public Implementation {
   /// Problem, arguments, and the workspace the plan allocated.
   using Tamper = std::function<void(const Problem&, const GatedDeltaArguments&, char*)>;
   explicit Tampering(Tamper tamper)
-      : base_(find_implementation(Operation::gated_delta, "cpu/recurrent")),
+      : base_(find_implementation(gated_delta_operation(), "cpu/recurrent")),
         description_(base_.description()),
         tamper_(std::move(tamper)) {
     description_.name = "cpu/tampering";
@@ -37,7 +40,7 @@ class Tampering : public Implementation {
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
     return std::make_unique<TamperedPlan>(base_.plan(problem, arguments, device), *this, problem,
-                                          std::get<GatedDeltaArguments>(arguments), device);
+                                          gated_delta_arguments(problem, arguments), device);
   }
 
  private:
@@ -111,7 +114,7 @@ TEST(Verify, FindsAWriteBehindTheOutput) {
 TEST(Verify, FindsAWriteBeforeTheStatePool) {
   expect_failure([](const Problem&, const GatedDeltaArguments& a,
                     char*) { static_cast<float*>(a.state_pool)[-3] = 1.0f; },
-                 "before the start of 'state_pool'");
+                 "before the start of 'initial_state'");
 }
 
 TEST(Verify, FindsAWriteToAnInput) {
@@ -278,7 +281,7 @@ TEST(VerifyInvariances, PassAnUntamperedRunOfEveryOperation) {
        {kProblem, "causal_conv1d:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x21,dtype=bf16,slots=padding",
         "gated_delta_layer:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x2,dtype=f32,norm=1,gates=mid"}) {
     const Problem problem = Problem::parse(text);
-    const bool conv = problem.operation == Operation::causal_conv1d;
+    const bool conv = problem.operation == causal_conv1d_operation();
     const VerifyResult result =
         verify(find_implementation(problem.operation, conv ? "cpu/direct" : "cpu/recurrent"),
                generate_case(problem), *device, with_all_invariances());
@@ -353,7 +356,7 @@ TEST(Verify, SaysWhatALargeProblemNeedsBeforeAllocating) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::out_of_memory);
     const std::string message = error.what();
-    EXPECT_NE(message.find(std::to_string(DeviceCase::bytes_needed(problem))), std::string::npos)
+    EXPECT_NE(message.find(std::to_string(device_bytes_needed(problem))), std::string::npos)
         << message;
     EXPECT_NE(message.find("free"), std::string::npos) << message;
   }
@@ -367,8 +370,8 @@ TEST(Verify, SamplesLargeProblemsAndSaysSo) {
   EXPECT_NE(reference.coverage().find("random sample of"), std::string::npos)
       << reference.coverage();
   const auto device = open_device("cpu");
-  const VerifyResult result =
-      verify(find_implementation(Operation::gated_delta, "cpu/naive"), reference, *device, options);
+  const VerifyResult result = verify(find_implementation(gated_delta_operation(), "cpu/naive"),
+                                     reference, *device, options);
   EXPECT_TRUE(result.passed()) << result.reason;
   EXPECT_LT(result.report.checked_pairs, result.report.total_pairs);
   EXPECT_GT(result.report.checked_pairs, 0);
@@ -378,9 +381,10 @@ TEST(Verify, UnsupportedProblemsAreNeitherPassedNorFailed) {
   const Case conv = generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=8,seq=9"));
   const auto device = open_device("cpu");
   const VerifyResult result =
-      verify(find_implementation(Operation::gated_delta, "cpu/naive"), conv, *device);
+      verify(find_implementation(gated_delta_operation(), "cpu/naive"), conv, *device);
   EXPECT_EQ(result.verdict, Verdict::unsupported);
-  EXPECT_FALSE(result.reason.empty());
+  EXPECT_NE(result.reason.find("does gated_delta, not causal_conv1d"), std::string::npos)
+      << result.reason;
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Work counts against values computed by hand, and the refusal of impossible figures.
-#include "harness/work_count.h"
+#include "harness/measure/work_count.h"
 
 #include <gtest/gtest.h>
 
+#include "harness/operations/operation_harness.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -130,7 +131,14 @@ TEST(WorkCount, LayerIsBothAndItsIntermediateStaysInside) {
 
 DeviceInfo gpu() {
   DeviceInfo info;
-  info.backend = "cuda";
+  info.backend = info.runs = "cuda";
+  info.has_own_memory = info.flush_is_certain = true;
+  info.l2_bytes = 1000;
+  return info;
+}
+
+DeviceInfo cpu() {
+  DeviceInfo info = open_device("cpu")->info();
   info.l2_bytes = 1000;
   return info;
 }
@@ -186,11 +194,24 @@ TEST(ImpossibleFigure, IsFoundAboveEitherCeilingAndNotBelow) {
 
 TEST(ImpossibleFigure, OnACpuOnlyWhatNoLoadExplains) {
   const Device::Ceilings ceilings{0.02, 0, 0.1};
-  DeviceInfo device = gpu();
-  device.backend = "cpu";
   const WorkCount work = work_of(1e8, 1, 0);  // 1 ms at 0.1 TFLOP/s
-  EXPECT_EQ(impossible_figure(work, 0.5, CacheMode::cold, device, ceilings), "");
-  EXPECT_NE(impossible_figure(work, 0.05, CacheMode::cold, device, ceilings), "");
+  EXPECT_EQ(impossible_figure(work, 0.5, CacheMode::cold, cpu(), ceilings), "");
+  EXPECT_NE(impossible_figure(work, 0.05, CacheMode::cold, cpu(), ceilings), "");
+  EXPECT_NE(impossible_figure(work, 0.5, CacheMode::cold, gpu(), ceilings), "");
+  DeviceInfo emulator;
+  emulator.emulated = emulator.flush_is_certain = true;
+  EXPECT_NE(impossible_figure(work, 0.5, CacheMode::cold, emulator, ceilings), "")
+      << "a modelled time does not depend on the load";
+}
+
+// A flush need not empty a CPU's cache: what fits it may have stayed there.
+TEST(Rates, OnACpuOnlyTrafficBeyondTheCacheIsCompulsory) {
+  const Device::Ceilings ceilings{4.0, 0, 50.0};
+  const WorkCount work = work_of(1e9, 3000, 0);
+  const auto fraction = [&](const DeviceInfo& device) {
+    return rates(work, 1, DType::float32, CacheMode::cold, device, ceilings).fraction_of_bandwidth;
+  };
+  EXPECT_NEAR(fraction(gpu()) / fraction(cpu()), 3000.0 / 2000, 1e-9);
 }
 
 TEST(ImpossibleFigure, WhatFitsTheCacheMayBeatMemoryWhenHot) {
@@ -203,9 +224,12 @@ TEST(ImpossibleFigure, WhatFitsTheCacheMayBeatMemoryWhenHot) {
 }
 
 TEST(CacheModeNames, RoundTrip) {
-  EXPECT_EQ(parse_cache_mode(to_string(CacheMode::cold)), CacheMode::cold);
-  EXPECT_EQ(parse_cache_mode(to_string(CacheMode::hot)), CacheMode::hot);
-  EXPECT_THROW(parse_cache_mode("warm"), Error);
+  for (const CacheMode mode : {CacheMode::cold, CacheMode::hot}) {
+    EXPECT_EQ(parse_name<CacheMode>(name_of(mode), "cache mode"), mode);
+  }
+  EXPECT_EQ(name_of(CacheMode::cold), "cold");
+  EXPECT_EQ(name_of(CacheMode::hot), "hot");
+  EXPECT_THROW(parse_name<CacheMode>("warm", "cache mode"), Error);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "c_library/gdnbench.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <new>
@@ -12,6 +13,7 @@
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
 #include "interface/implementation.h"
+#include "interface/select.h"
 #include "reference/reference.h"
 #ifdef GDN_WITH_CUDA
 #include "cuda/reference_float64.h"
@@ -66,10 +68,6 @@ Pointer required(Pointer pointer, const char* name) {
 
 Problem parse_problem(const char* text, const std::int64_t* offsets, std::int64_t num_sequences) {
   Problem problem = Problem::parse(required(text, "problem"));
-  if (problem.operation != Operation::gated_delta) {
-    throw_bad_input("problem: operation " + to_string(problem.operation) +
-                    ", this library does gated_delta");
-  }
   if (offsets != nullptr) {
     if (num_sequences < 0) {
       throw_bad_input("num_sequences: " + std::to_string(num_sequences) + ", expected 0 or more");
@@ -80,38 +78,62 @@ Problem parse_problem(const char* text, const std::int64_t* offsets, std::int64_
   return problem;
 }
 
-Gate gate_of(const Problem& problem, const gdnbench_arguments& a) {
-  switch (problem.gate_encoding) {
-    case GateEncoding::log_decay:
-      return LogDecay{a.gate};
-    case GateEncoding::decay:
-      return Decay{a.gate};
-    case GateEncoding::neg_log_decay:
-      return NegLogDecay{a.gate};
-    case GateEncoding::logits:
-      return DecayLogits{a.gate, a.A_log, a.dt_bias};
+Arguments arguments_of(const gdnbench_array* arrays, std::int64_t count) {
+  if (count < 0) {
+    throw_bad_input("num_arrays: " + std::to_string(count) + ", expected 0 or more");
   }
-  throw_bad_input("gate: unknown encoding");
+  if (count > 0) required(arrays, "arrays");
+  Arguments result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const gdnbench_array& array = arrays[i];
+    const char* name = required(array.operand, "arrays: an operand's name");
+    if (result.has(name)) throw_bad_input("arrays: " + std::string(name) + " is given twice");
+    result.set(name, {array.read, array.written, array.token_stride});
+  }
+  return result;
 }
 
-GatedDeltaArguments arguments_of(const Problem& problem, const gdnbench_arguments& a) {
-  GatedDeltaArguments result;
-  result.query = a.query;
-  result.key = a.key;
-  result.value = a.value;
-  result.query_token_stride = a.query_token_stride;
-  result.key_token_stride = a.key_token_stride;
-  result.value_token_stride = a.value_token_stride;
-  result.gate = gate_of(problem, a);
-  if (problem.beta_encoding == BetaEncoding::beta) {
-    result.beta = BetaDirect{a.beta};
-  } else {
-    result.beta = BetaLogit{a.beta};
+const char* role_name(Role role) {
+  switch (role) {
+    case Role::input:
+      return "input";
+    case Role::output:
+      return "output";
+    case Role::in_place:
+      return "in place";
   }
-  result.sequence_offsets = a.sequence_offsets;
-  result.slot_index = a.slot_index;
-  result.state_pool = a.state_pool;
-  result.output = a.output;
+  return "";
+}
+
+const char* dtype_name(DType dtype) {
+  static const std::array<std::string, 3> names = {
+      short_name(DType::float32), short_name(DType::bfloat16), short_name(DType::float16)};
+  return names[static_cast<std::size_t>(dtype)].c_str();
+}
+
+/// Operand `index` of those the problem has; no name past the last.
+gdnbench_operand operand_of(const Problem& problem, int index) {
+  gdnbench_operand result{};
+  for (const Operand& operand : problem.operation->operands) {
+    if (!is_present(operand, problem) || operand.between_steps || index-- != 0) continue;
+    result.name = operand.name.c_str();
+    result.name_after = operand.output_name().c_str();
+    result.role = role_name(operand.role);
+    result.dtype = operand.is_index() ? "int64" : dtype_name(operand.dtype(problem));
+    const auto shape = operand.shape(problem);
+    const auto sizes = extents(operand, problem);
+    if (shape.size() > GDNBENCH_MAX_RANK)
+      throw_bad_input(operand.name + ": has too many dimensions");
+    result.rank = static_cast<std::int32_t>(shape.size());
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      result.extents[i] = sizes[i];
+      result.dimensions[i] = shape[i].name;
+    }
+    result.is_read = operand.role != Role::output && is_read(operand, problem);
+    result.is_written = operand.is_output() && is_written(operand, problem);
+    result.is_optional = operand.on_request || !(result.is_read || result.is_written);
+    return result;
+  }
   return result;
 }
 
@@ -135,9 +157,8 @@ class Place {
       throw_bad_input("stream: expected NULL with device '" + std::string(device) + "'");
     }
   }
-  bool is_cuda() const { return owned_->info().backend == "cuda"; }
-  /// Whether the arrays a plan here works on are host memory.
-  bool has_host_arrays() const { return !is_cuda() && owned_->info().backend != "hip"; }
+  bool is_cuda() const { return owned_->info().runs == "cuda" && has_own_memory(); }
+  bool has_own_memory() const { return owned_->info().has_own_memory; }
   Device& device() { return is_cuda() ? static_cast<Device&>(on_stream_) : *owned_; }
   /// For what planning enqueued; on devices without a caller's stream, for the runs as well.
   void synchronize() { owned_->synchronize(); }
@@ -147,26 +168,35 @@ class Place {
   OnCallersStream on_stream_;
 };
 
-void evaluate_on_host(const Problem& problem, const GatedDeltaArguments& arguments, double* output,
-                      double* final_state) {
-  const auto result = reference::evaluate<double>(host_case(problem, arguments));
-  std::copy(result.output.begin(), result.output.end(), output);
-  if (final_state == nullptr) return;
-  const std::int64_t Dk = problem.key_head_dim;
-  const std::int64_t Dv = problem.value_head_dim;
-  const bool rows_are_keys = problem.state_layout == StateLayout::kv;
-  for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
-    for (std::int64_t head = 0; head < problem.num_value_heads; ++head) {
-      const double* from =
-          result.state_pool.data() + n * problem.state_row_stride() + head * Dk * Dv;
-      double* to = final_state + (n * problem.num_value_heads + head) * Dk * Dv;
-      for (std::int64_t k = 0; k < Dk; ++k) {
-        for (std::int64_t v = 0; v < Dv; ++v) {
-          to[k * Dv + v] = from[rows_are_keys ? k * Dv + v : v * Dk + k];
-        }
-      }
+double* doubles(const Arguments& arguments, const Operand& operand) {
+  return static_cast<double*>(arguments.output(operand.name));
+}
+
+void evaluate_on_host(const Problem& problem, const Arguments& arguments) {
+  const Arrays<double> results = reference::evaluate<double>(host_case(problem, arguments));
+  for (const Operand& operand : problem.operation->operands) {
+    double* to = doubles(arguments, operand);
+    const auto* from = results.find(operand.output_name());
+    if (to != nullptr && from != nullptr) std::copy(from->begin(), from->end(), to);
+  }
+}
+
+/// What may be written is written in float64, to arrays of its own.
+void require_apart(const Problem& problem, const Arguments& arguments) {
+  bool any = false;
+  for (const Operand& operand : problem.operation->operands) {
+    const ArrayPointer pointer = arguments[operand.name];
+    if (pointer.written == nullptr) continue;
+    any = true;
+    if (!operand.is_output() || !is_written(operand, problem)) {
+      throw_bad_input(operand.name + ": " + problem.to_string() + " does not write it");
+    }
+    if (pointer.written == pointer.read) {
+      throw_bad_input(operand.name +
+                      ": the reference writes doubles, expected an array apart from the one read");
     }
   }
+  if (!any) throw_bad_input("arrays: expected at least one to write to");
 }
 
 }  // namespace
@@ -174,6 +204,8 @@ void evaluate_on_host(const Problem& problem, const GatedDeltaArguments& argumen
 
 struct gdnbench_plan {
   gdn::c_library::Place place;
+  std::string implementation;
+  std::string reason;
   std::unique_ptr<gdn::Plan> plan;  // before the device: its workspaces are freed through it
 };
 
@@ -182,22 +214,11 @@ namespace {
 using namespace gdn;             // NOLINT: this file is the library's edge
 using namespace gdn::c_library;  // NOLINT
 
-const std::vector<const Implementation*>& gated_delta_implementations() {
-  static const std::vector<const Implementation*> all = [] {
-    std::vector<const Implementation*> found;
-    for (const Implementation* implementation : all_implementations()) {
-      if (implementation->description().operation == Operation::gated_delta) {
-        found.push_back(implementation);
-      }
-    }
-    return found;
-  }();
-  return all;
+const Implementation& find(const char* name, const Problem& problem) {
+  return find_implementation(problem.operation, required(name, "implementation"));
 }
 
-const Implementation& find(const char* name) {
-  return find_implementation(Operation::gated_delta, required(name, "implementation"));
-}
+thread_local std::string last_reason;
 
 }  // namespace
 
@@ -207,36 +228,81 @@ int gdnbench_abi_version(void) { return GDNBENCH_ABI_VERSION; }
 
 const char* gdnbench_last_error(void) { return last_error.c_str(); }
 
-const char* gdnbench_implementation_name(int index) {
+const char* gdnbench_operation_name(int index) {
   const char* name = nullptr;
   guarded([&] {
-    const auto& all = gated_delta_implementations();
+    const auto& all = operations();
     if (index >= 0 && index < static_cast<int>(all.size())) {
-      name = all[static_cast<std::size_t>(index)]->description().name.c_str();
+      name = all[static_cast<std::size_t>(index)]->name.c_str();
+    }
+  });
+  return name;
+}
+
+const char* gdnbench_implementation_name(const char* operation, int index) {
+  const char* name = nullptr;
+  guarded([&] {
+    const Operation wanted = parse_operation(required(operation, "operation"));
+    int place = 0;
+    for (const Implementation* implementation : all_implementations()) {
+      const Description& description = implementation->description();
+      if (description.operation == wanted && place++ == index) name = description.name.c_str();
     }
   });
   return name;
 }
 
 gdnbench_status gdnbench_supports(const char* implementation, const char* problem) {
-  return guarded(
-      [&] { require_supported(find(implementation), parse_problem(problem, nullptr, 0)); });
+  return guarded([&] {
+    const Problem parsed = parse_problem(problem, nullptr, 0);
+    require_supported(find(implementation, parsed), parsed);
+  });
+}
+
+gdnbench_status gdnbench_select(const char* problem, const char* device,
+                                const char** implementation, const char** reason) {
+  return guarded([&] {
+    const Problem parsed = parse_problem(problem, nullptr, 0);
+    const Selection chosen = select(parsed, Place(device, nullptr).device().info());
+    last_reason = chosen.reason;
+    if (implementation != nullptr) {
+      *implementation = chosen.implementation->description().name.c_str();
+    }
+    if (reason != nullptr) *reason = last_reason.c_str();
+  });
+}
+
+gdnbench_status gdnbench_operand_of(const char* problem, const int64_t* sequence_offsets,
+                                    int64_t num_sequences, int index, gdnbench_operand* operand) {
+  return guarded([&] {
+    *required(operand, "operand") =
+        operand_of(parse_problem(problem, sequence_offsets, num_sequences), index);
+  });
 }
 
 gdnbench_status gdnbench_plan_create(const char* implementation, const char* problem,
                                      const int64_t* sequence_offsets, int64_t num_sequences,
-                                     const char* device, void* stream,
-                                     const gdnbench_arguments* arguments, gdnbench_plan** plan) {
+                                     const char* device, void* stream, const gdnbench_array* arrays,
+                                     int64_t num_arrays, gdnbench_plan** plan) {
   return guarded([&] {
     *required(plan, "plan") = nullptr;
-    const Implementation& chosen = find(implementation);
     const Problem parsed = parse_problem(problem, sequence_offsets, num_sequences);
-    const Arguments given = arguments_of(parsed, *required(arguments, "arguments"));
-    require_supported(chosen, parsed);
-    std::unique_ptr<gdnbench_plan> made(new gdnbench_plan{Place(device, stream), nullptr});
-    const Support here = runs_on(chosen, made->place.device().info());
-    if (!here) throw Error(ErrorKind::unsupported, here.reason);
-    made->plan = chosen.plan(parsed, given, made->place.device());
+    const Arguments given = arguments_of(arrays, num_arrays);
+    if (implementation != nullptr) require_supported(find(implementation, parsed), parsed);
+    std::unique_ptr<gdnbench_plan> made(new gdnbench_plan{Place(device, stream), "", "", nullptr});
+    const DeviceInfo& info = made->place.device().info();
+    const Implementation* chosen = nullptr;
+    if (implementation == nullptr) {
+      Selection selection = select(parsed, info);
+      chosen = selection.implementation;
+      made->reason = std::move(selection.reason);
+    } else {
+      chosen = &find(implementation, parsed);
+      const Support here = runs_on(*chosen, info);
+      if (!here) throw Error(ErrorKind::unsupported, here.reason);
+    }
+    made->implementation = chosen->description().name;
+    made->plan = chosen->plan(parsed, given, made->place.device());
     made->place.synchronize();
     *plan = made.release();
   });
@@ -245,8 +311,9 @@ gdnbench_status gdnbench_plan_create(const char* implementation, const char* pro
 gdnbench_status gdnbench_plan_info(const gdnbench_plan* plan, gdnbench_plan_details* details) {
   return guarded([&] {
     const PlanInfo& info = required(plan, "plan")->plan->info();
-    *required(details, "details") = {info.chunk, info.workspace_bytes, info.launches,
-                                     info.choice.c_str()};
+    *required(details, "details") = {
+        info.chunk,          info.workspace_bytes,         info.launches,
+        info.choice.c_str(), plan->implementation.c_str(), plan->reason.c_str()};
   });
 }
 
@@ -261,21 +328,19 @@ void gdnbench_plan_destroy(gdnbench_plan* plan) { delete plan; }
 
 gdnbench_status gdnbench_reference_float64(const char* problem, const int64_t* sequence_offsets,
                                            int64_t num_sequences, const char* device, void* stream,
-                                           const gdnbench_arguments* arguments, double* output,
-                                           double* final_state) {
+                                           const gdnbench_array* arrays, int64_t num_arrays) {
   return guarded([&] {
     const Problem parsed = parse_problem(problem, sequence_offsets, num_sequences);
-    const GatedDeltaArguments given = arguments_of(parsed, *required(arguments, "arguments"));
-    required(output, "output");
+    const Arguments given = arguments_of(arrays, num_arrays);
+    require_apart(parsed, given);
     Place place(device, stream);
-    if (place.has_host_arrays()) {
-      evaluate_on_host(parsed, given, output, final_state);
+    if (!place.has_own_memory()) {
+      evaluate_on_host(parsed, given);
       return;
     }
 #ifdef GDN_WITH_CUDA
     if (place.is_cuda()) {
-      cuda::evaluate_gated_delta_float64_on_device(parsed, given, output, final_state,
-                                                   place.device());
+      cuda::evaluate_gated_delta_float64_on_device(parsed, given, place.device());
       return;
     }
 #endif

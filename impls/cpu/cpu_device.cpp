@@ -99,7 +99,7 @@ std::string compiler_version() {
 
 DeviceInfo make_info() {
   DeviceInfo info;
-  info.backend = "cpu";
+  info.backend = info.runs = "cpu";
   info.name = read_proc_field("/proc/cpuinfo", "model name");
   if (info.name.empty()) info.name = "CPU";
   info.toolkit_version = compiler_version();

@@ -82,7 +82,8 @@ class CudaDevice final : public Device {
     activate();
     cudaDeviceProp properties{};
     GDN_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-    info_.backend = "cuda";
+    info_.backend = info_.runs = "cuda";
+    info_.has_own_memory = info_.flush_is_certain = true;
     info_.name = properties.name;
     info_.index = index;
     info_.driver_version = driver_version();

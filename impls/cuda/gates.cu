@@ -5,7 +5,6 @@
 #include "cuda/check.h"
 #include "cuda/gates.cuh"
 #include "cuda/launch_kernel.cuh"
-#include "cuda/require.h"
 
 namespace gdn::cuda {
 namespace {
@@ -26,55 +25,18 @@ __global__ void gate_pass_kernel(GateParams params, const std::int64_t* sequence
   }
 }
 
-void require_encoding(bool same, const char* what) {
-  if (!same) {
-    throw_bad_input(std::string(what) +
-                    " is the problem's encoding; the array given holds another");
-  }
-}
-
 }  // namespace
 
-GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta& beta) {
+GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& arguments) {
   GateParams params;
   params.gate_encoding = problem.gate_encoding;
   params.beta_encoding = problem.beta_encoding;
   params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
   params.gates_per_head = static_cast<std::int32_t>(problem.gates_per_head());
-  switch (problem.gate_encoding) {
-    case GateEncoding::log_decay:
-      require_encoding(std::holds_alternative<LogDecay>(gate), "gate: log_decay");
-      params.gate = std::get<LogDecay>(gate).values;
-      break;
-    case GateEncoding::decay:
-      require_encoding(std::holds_alternative<Decay>(gate), "gate: decay");
-      params.gate = std::get<Decay>(gate).values;
-      break;
-    case GateEncoding::neg_log_decay:
-      require_encoding(std::holds_alternative<NegLogDecay>(gate), "gate: neg_log_decay");
-      params.gate = std::get<NegLogDecay>(gate).values;
-      break;
-    case GateEncoding::logits: {
-      require_encoding(std::holds_alternative<DecayLogits>(gate), "gate: decay_logit");
-      const auto& logits = std::get<DecayLogits>(gate);
-      params.gate = logits.values;
-      params.A_log = logits.A_log;
-      params.dt_bias = logits.dt_bias;
-      require_pointer(params.A_log, 4, "A_log");
-      require_pointer(params.dt_bias, 4, "dt_bias");
-      break;
-    }
-  }
-  const bool has_tokens = problem.total_tokens() > 0;
-  if (has_tokens) require_pointer(params.gate, 4, "gate");
-  if (problem.beta_encoding == BetaEncoding::beta) {
-    require_encoding(std::holds_alternative<BetaDirect>(beta), "beta: beta");
-    params.beta = std::get<BetaDirect>(beta).values;
-  } else {
-    require_encoding(std::holds_alternative<BetaLogit>(beta), "beta: beta_logit");
-    params.beta = std::get<BetaLogit>(beta).values;
-  }
-  if (has_tokens) require_pointer(params.beta, 4, "beta");
+  params.gate = arguments.gate;
+  params.A_log = arguments.A_log;
+  params.dt_bias = arguments.dt_bias;
+  params.beta = arguments.beta;
   return params;
 }
 

@@ -1,5 +1,5 @@
 // Typed gates on the device: what the gate and beta arrays hold -> log_decay, decay and beta, in
-// float32 (contract section 1.1). Usable inline, token by token, or as a pass of its own.
+// float32 (docs/contract.md, section 1.1). Usable inline, token by token, or as a pass of its own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,8 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "interface/implementation.h"
-#include "interface/problem.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::cuda {
 
@@ -24,9 +23,7 @@ struct GateParams {
   const float* beta = nullptr;       ///< [T, Hv]; with n steps per token [T, n, Hv]
 };
 
-/// Throws Error(bad_input) when an array is null, misaligned or of another encoding than the
-/// problem's.
-GateParams make_gate_params(const Problem& problem, const Gate& gate, const Beta& beta);
+GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& arguments);
 
 /// One step per token and one decay per head only.
 /// Enqueues log_decay[T, Hv] and beta[T, Hv] (either may be null) for the tokens that

@@ -6,7 +6,8 @@
 #include "cuda/element.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/reference_float64.h"
-#include "cuda/require.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_layer.h"
 
 namespace gdn::cuda {
 namespace {
@@ -33,7 +34,7 @@ struct Operands {
   std::int64_t pool_row_stride;
   bool value_rows;  // state layout vk
   double* output;   // [T, Hv, Dv]
-  double* states;   // [N, Hv, Dk, Dv]
+  double* states;   // [N, Hv, Dk, Dv]; [N, Hv, Dv, Dk] with value_rows
   int Hv, value_heads_per_key_head, Dk, Dv;
   double scale;
   bool normalize;
@@ -55,7 +56,7 @@ __device__ double lanes_sum(double x) {
 /// Block b: columns [32 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
 /// Hv. The state lives in the result array itself; every element belongs to one thread throughout.
 template <typename Element>
-__global__ void __launch_bounds__(kThreads) float64_kernel(const Operands<Element> p) {
+__global__ void __launch_bounds__(kThreads, 2) float64_kernel(const Operands<Element> p) {
   const int tiles = (p.Dv + kColumns - 1) / kColumns;
   const int head = static_cast<int>(blockIdx.x / tiles % p.Hv);
   const std::int64_t sequence = blockIdx.x / tiles / p.Hv;
@@ -73,16 +74,19 @@ __global__ void __launch_bounds__(kThreads) float64_kernel(const Operands<Elemen
     return;
   }
 
+  // Column v of the state: its first element, and from one key channel to the next.
+  const std::int64_t first = p.value_rows ? static_cast<std::int64_t>(v) * p.Dk : v;
+  const int step = p.value_rows ? 1 : p.Dv;
   double* const state =
-      p.states + (sequence * p.Hv + head) * p.Dk * static_cast<std::int64_t>(p.Dv) + v;
-  const auto element = [&](int k) -> double& { return state[static_cast<std::int64_t>(k) * p.Dv]; };
+      p.states + (sequence * p.Hv + head) * p.Dk * static_cast<std::int64_t>(p.Dv) + first;
+  const auto element = [&](int k) -> double& { return state[static_cast<std::int64_t>(k) * step]; };
   const std::int64_t initial =
-      row * p.pool_row_stride + static_cast<std::int64_t>(head) * p.Dk * p.Dv;
+      row * p.pool_row_stride + static_cast<std::int64_t>(head) * p.Dk * p.Dv + first;
   for (int k = lane; owns && k < p.Dk; k += kLanes) {
-    const std::int64_t at = p.value_rows ? static_cast<std::int64_t>(v) * p.Dk + k
-                                         : static_cast<std::int64_t>(k) * p.Dv + v;
     element(k) =
-        p.initial_state != nullptr ? static_cast<double>(p.initial_state[initial + at]) : 0.0;
+        p.initial_state != nullptr
+            ? static_cast<double>(p.initial_state[initial + static_cast<std::int64_t>(k) * step])
+            : 0.0;
   }
 
   const std::int64_t key_offset =
@@ -157,7 +161,7 @@ void launch(const Problem& problem, Operands<Element> p, Device& device) {
   p.Dk = static_cast<int>(problem.key_head_dim);
   p.Dv = static_cast<int>(problem.value_head_dim);
   p.scale = problem.effective_scale();
-  p.normalize = problem.normalize_qk || problem.operation == Operation::gated_delta_layer;
+  p.normalize = problem.normalize_qk || problem.operation == gated_delta_layer_operation();
   const std::int64_t tiles = (problem.value_head_dim + kColumns - 1) / kColumns;
   const unsigned int blocks =
       grid_blocks(problem.num_sequences() * problem.num_value_heads * tiles, "float64 reference");
@@ -169,7 +173,7 @@ void launch(const Problem& problem, Operands<Element> p, Device& device) {
 
 /// Uploads what does not depend on the element type, runs, and reads back.
 template <typename Element>
-Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
+Arrays<double> run(const Case& inputs, const std::vector<double>& log_decay,
                    const std::vector<double>& beta, Operands<Element> p, Device& device) {
   const Problem& problem = inputs.problem;
   const std::int64_t state_size = problem.key_head_dim * problem.value_head_dim;
@@ -181,7 +185,8 @@ Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
   const DeviceBuffer offsets = upload(device, inputs.sequence_offsets);
   const DeviceBuffer slots = upload(device, inputs.slot_index);
   const bool reads_pool = problem.initial_state != InitialState::absent;
-  const DeviceBuffer pool = upload(device, reads_pool ? inputs.state_pool : std::vector<float>());
+  const std::vector<float>& states_before = inputs["initial_state"];
+  const DeviceBuffer pool = upload(device, reads_pool ? states_before : std::vector<float>());
   const DeviceBuffer output = device.allocate(output_count * 8);
   const DeviceBuffer states = device.allocate(state_count * 8);
   device.fill_async(output.data(), 0xff, output.bytes());
@@ -196,28 +201,21 @@ Float64Outputs run(const Case& inputs, const std::vector<double>& log_decay,
   p.states = states.as<double>();
   launch(problem, p, device);
 
-  Float64Outputs result;
-  result.output = download(device, output, output_count);
-  result.state_pool.assign(inputs.state_pool.begin(), inputs.state_pool.end());
+  Arrays<double> result;
+  result["output"] = download(device, output, output_count);
+  std::vector<double>& pool_after = result["final_state"];
+  pool_after.assign(states_before.begin(), states_before.end());
   if (!problem.final_state) return result;
   const std::vector<double> final_states = download(device, states, state_count);
   for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
-    const auto at = static_cast<std::size_t>(n);
-    const std::int64_t row = inputs.slot_index.empty() ? n : inputs.slot_index[at];
-    const bool empty = inputs.sequence_offsets[at + 1] == inputs.sequence_offsets[at];
-    if (row < 0 || empty) continue;  // these leave the pool as it is
+    const std::int64_t row = inputs.slot(n);
+    if (row < 0 || inputs.length(n) == 0) continue;  // these leave the pool as it is
     for (std::int64_t head = 0; head < problem.num_value_heads; ++head) {
       const double* from = &final_states[static_cast<std::size_t>(
           (n * problem.num_value_heads + head) * state_size)];
-      double* to = &result.state_pool[static_cast<std::size_t>(row * problem.state_row_stride() +
-                                                               head * state_size)];
-      const bool value_rows = problem.state_layout == StateLayout::vk;
-      for (std::int64_t k = 0; k < problem.key_head_dim; ++k) {
-        for (std::int64_t v = 0; v < problem.value_head_dim; ++v) {
-          to[value_rows ? v * problem.key_head_dim + k : k * problem.value_head_dim + v] =
-              from[k * problem.value_head_dim + v];
-        }
-      }
+      double* to = &pool_after[static_cast<std::size_t>(row * problem.state_row_stride() +
+                                                        head * state_size)];
+      std::copy(from, from + state_size, to);
     }
   }
   return result;
@@ -239,38 +237,34 @@ DeviceBuffer widened(const float* from, std::int64_t count, Device& device) {
   return result;
 }
 
+/// `output` and `final_states` null where nobody asks for them.
 template <typename Element>
 void run_on_device(const Problem& problem, const GatedDeltaArguments& arguments, double* output,
                    double* final_states, Device& device) {
   const std::int64_t tokens = problem.total_tokens();
   const std::int64_t heads = problem.num_value_heads;
-  const auto stride = [](std::int64_t given, std::int64_t dense) {
-    return given == 0 ? dense : given;
-  };
-  const DeviceBuffer decays =
-      widened(std::get<LogDecay>(arguments.gate).values, tokens * heads, device);
-  const DeviceBuffer betas =
-      widened(std::get<BetaDirect>(arguments.beta).values, tokens * heads, device);
+  const DeviceBuffer decays = widened(arguments.gate, tokens * heads, device);
+  const DeviceBuffer betas = widened(arguments.beta, tokens * heads, device);
+  DeviceBuffer own_output;
   DeviceBuffer own_states;
+  if (output == nullptr) own_output = device.allocate(tokens * heads * problem.value_head_dim * 8);
   if (final_states == nullptr) {
-    own_states = device.allocate(problem.num_sequences() * heads * problem.key_head_dim *
-                                 problem.value_head_dim * 8);
+    own_states = device.allocate(problem.num_sequences() * problem.state_row_stride() * 8);
   }
   Operands<Element> p{};
   p.query = static_cast<const Element*>(arguments.query);
   p.key = static_cast<const Element*>(arguments.key);
   p.value = static_cast<const Element*>(arguments.value);
-  p.query_token_stride =
-      stride(arguments.query_token_stride, problem.num_key_heads * problem.key_head_dim);
-  p.key_token_stride = stride(arguments.key_token_stride, problem.keys_per_token());
-  p.value_token_stride = stride(arguments.value_token_stride, problem.values_per_token());
+  p.query_token_stride = arguments.query_token_stride;
+  p.key_token_stride = arguments.key_token_stride;
+  p.value_token_stride = arguments.value_token_stride;
   p.log_decay = decays.as<double>();
   p.beta = betas.as<double>();
   p.sequence_offsets = arguments.sequence_offsets;
   p.initial_state = problem.initial_state != InitialState::absent
                         ? static_cast<const float*>(arguments.state_pool)
                         : nullptr;
-  p.output = output;
+  p.output = output == nullptr ? own_output.as<double>() : output;
   p.states = final_states == nullptr ? own_states.as<double>() : final_states;
   launch(problem, p, device);
   GDN_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(device.native_stream())));
@@ -278,10 +272,9 @@ void run_on_device(const Problem& problem, const GatedDeltaArguments& arguments,
 
 }  // namespace
 
-void evaluate_gated_delta_float64_on_device(const Problem& problem,
-                                            const GatedDeltaArguments& arguments, double* output,
-                                            double* final_states, Device& device) {
-  if (problem.operation != Operation::gated_delta || problem.steps != 1 ||
+void evaluate_gated_delta_float64_on_device(const Problem& problem, const Arguments& arguments,
+                                            Device& device) {
+  if (problem.operation != gated_delta_operation() || problem.steps != 1 ||
       problem.update != UpdateRule::delta || problem.decay != DecayPer::head ||
       problem.gate_encoding != GateEncoding::log_decay ||
       problem.beta_encoding != BetaEncoding::beta || problem.state_dtype != DType::float32 ||
@@ -291,30 +284,26 @@ void evaluate_gated_delta_float64_on_device(const Problem& problem,
                 "beta=beta, state=f32, without slots and variants, not " +
                     problem.to_string());
   }
-  require_pointer(arguments.sequence_offsets, 8, "sequence_offsets");
-  if (problem.initial_state != InitialState::absent) {
-    require_pointer(arguments.state_pool, 4, "state_pool");
-  }
-  if (problem.total_tokens() > 0) {
-    const auto bytes = static_cast<std::int64_t>(size_of(problem.token_dtype));
-    require_pointer(arguments.query, bytes, "query");
-    require_pointer(arguments.key, bytes, "key");
-    require_pointer(arguments.value, bytes, "value");
-    require_pointer(std::get<LogDecay>(arguments.gate).values, 4, "gate");
-    require_pointer(std::get<BetaDirect>(arguments.beta).values, 4, "beta");
-    require_pointer(output, 8, "output");
-  }
+  auto* const output = static_cast<double*>(arguments.output("output"));
+  auto* const final_states = static_cast<double*>(arguments.output("initial_state"));
+  // The same problem without its outputs, whose arrays are of another type here.
+  Problem only_reads = problem;
+  only_reads.final_state = false;
+  Arguments inputs = arguments;
+  inputs.set_input("initial_state", arguments.input("initial_state"));
+  inputs.set_output("output", output == nullptr ? final_states : output);
+  const GatedDeltaArguments given = gated_delta_arguments(only_reads, inputs);
   switch (problem.token_dtype) {
     case DType::bfloat16:
-      return run_on_device<__nv_bfloat16>(problem, arguments, output, final_states, device);
+      return run_on_device<__nv_bfloat16>(problem, given, output, final_states, device);
     case DType::float16:
-      return run_on_device<__half>(problem, arguments, output, final_states, device);
+      return run_on_device<__half>(problem, given, output, final_states, device);
     case DType::float32:
-      return run_on_device<float>(problem, arguments, output, final_states, device);
+      return run_on_device<float>(problem, given, output, final_states, device);
   }
 }
 
-Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
+Arrays<double> evaluate_gated_delta_float64(const Case& inputs,
                                             const std::vector<double>& log_decay,
                                             const std::vector<double>& beta,
                                             const std::vector<double>& conv_output,
@@ -326,11 +315,11 @@ Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
   require_count("beta", beta.size(), tokens * problem.num_value_heads);
   const std::int64_t key_elements = problem.num_key_heads * problem.key_head_dim;
   const std::int64_t value_elements = problem.num_value_heads * problem.value_head_dim;
-  if (problem.operation == Operation::gated_delta) {
+  if (problem.operation == gated_delta_operation()) {
     require_count("conv_output", conv_output.size(), 0);
-    const DeviceBuffer query = upload(device, inputs.query);
-    const DeviceBuffer key = upload(device, inputs.key);
-    const DeviceBuffer value = upload(device, inputs.value);
+    const DeviceBuffer query = upload(device, inputs["q"]);
+    const DeviceBuffer key = upload(device, inputs["k"]);
+    const DeviceBuffer value = upload(device, inputs["v"]);
     Operands<float> operands{};
     operands.query = query.as<float>();
     operands.key = key.as<float>();
@@ -340,7 +329,7 @@ Float64Outputs evaluate_gated_delta_float64(const Case& inputs,
     operands.value_token_stride = value_elements;
     return run(inputs, log_decay, beta, operands, device);
   }
-  if (problem.operation != Operation::gated_delta_layer) {
+  if (problem.operation != gated_delta_layer_operation()) {
     throw_bad_input(
         "float64 reference on the device: does gated_delta and gated_delta_layer, not " +
         to_string(problem.operation));

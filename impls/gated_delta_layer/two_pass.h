@@ -22,7 +22,7 @@ class TwoPassLayer final : public Implementation {
   const Description& description() const override { return description_; }
   Support supports(const Problem& problem) const override;
   std::int64_t workspace_bytes(const Problem& problem) const override;
-  /// If arguments.conv.output is given, the convolution's result is written there too, rounded to
+  /// If conv_output is given, the convolution's result is written there too, rounded to
   /// the token dtype in the problem's conv_layout.
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override;

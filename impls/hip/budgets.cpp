@@ -21,12 +21,6 @@ const std::vector<Budget>& kernel_budgets() {
       {"fused_16_256_", 240, 36864, 1, 64},
       {"fused_32_64_", 200, 32768, 1, 72},
       {"fused_32_128_", 232, 40960, 1, 40},
-      // of the analysis
-      {"calibrate_", 28, 16640, 3},
-      {"solve_by_", 136, 32768, 1},
-      {"state_", 124, 65536, 1},
-      {"unfused_", 68, 9216, 3},
-      {"unfused_solve", 56, 32768, 1},
   };
   return budgets;
 }

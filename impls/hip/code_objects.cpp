@@ -1,27 +1,49 @@
 #include "hip/code_objects.h"
 
 #include <map>
+#include <mutex>
 
 #include "hip/emulator/code_object.h"
 #include "interface/error.h"
 #include "interface/problem.h"
 
 namespace gdn::hip {
+namespace {
 
-const EmbeddedCodeObject& code_object_of(const std::string& kernel) {
-  static const auto index = [] {
-    std::map<std::string, const EmbeddedCodeObject*> by_kernel;
-    for (const EmbeddedCodeObject& object : code_objects()) {
+struct Index {
+  std::mutex mutex;
+  std::map<std::string, const EmbeddedCodeObject*> by_kernel;
+
+  Index() { add(code_objects()); }
+  void add(const std::vector<EmbeddedCodeObject>& objects) {
+    for (const EmbeddedCodeObject& object : objects) {
       for (const auto& resources : gfx906::read_resources(object.elf)) {
         by_kernel[resources.name] = &object;
       }
     }
-    return by_kernel;
-  }();
-  const auto found = index.find(kernel);
-  if (found != index.end()) return *found->second;
+  }
+};
+
+Index& index() {
+  static Index all;
+  return all;
+}
+
+}  // namespace
+
+const char* code_object_compiler() { return "clang " GDN_CLANG_VERSION; }
+
+void add_code_objects(const std::vector<EmbeddedCodeObject>& objects) {
+  const std::scoped_lock lock(index().mutex);
+  index().add(objects);
+}
+
+const EmbeddedCodeObject& code_object_of(const std::string& kernel) {
+  const std::scoped_lock lock(index().mutex);
+  const auto found = index().by_kernel.find(kernel);
+  if (found != index().by_kernel.end()) return *found->second;
   std::vector<std::string> names;
-  for (const auto& [name, object] : index) names.push_back(name);
+  for (const auto& [name, object] : index().by_kernel) names.push_back(name);
   throw_bad_input("gfx906: no kernel '" + kernel + "' (did you mean '" +
                   nearest_name(kernel, names) + "'?)");
 }

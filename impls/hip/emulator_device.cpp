@@ -36,6 +36,8 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   EmulatorDevice(const gfx906::LaunchOptions& options, const gfx906::CardModel& card)
       : options_(options), card_(card) {
     info_.backend = "gfx906-emulator";
+    info_.runs = "hip";
+    info_.emulated = info_.flush_is_certain = true;
     info_.name = "gfx906 emulator (MI50 model)";
     info_.toolkit_version = code_object_compiler();
     info_.multiprocessors = card.compute_units;

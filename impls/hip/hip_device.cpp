@@ -61,7 +61,8 @@ class HipDevice final : public Device, public KernelLauncher {
     GDN_HIP_CALL(hipGetDeviceProperties, &properties, device_);
     int driver = 0;
     GDN_HIP_CALL(hipDriverGetVersion, &driver);
-    info_.backend = "hip";
+    info_.backend = info_.runs = "hip";
+    info_.has_own_memory = info_.flush_is_certain = true;
     info_.name = std::string(properties.name) + " (" + properties.gcnArchName + ")";
     info_.driver_version = std::to_string(driver);
     info_.toolkit_version = code_object_compiler();

@@ -1,5 +1,5 @@
 // What kernels need of a wave and of a workgroup's memory: the one place where gfx906 and the CUDA
-// build of the same kernels (on_cuda/, for large problems on an NVIDIA card) differ. Kernels
+// build of the same kernels (lanes_cuda.h, for large problems on an NVIDIA card) differ. Kernels
 // exchange lanes through these names alone. Included by .hip files only.
 //
 //     kWave                       lanes of a wave: 64; in the CUDA build 64 or 32
@@ -68,5 +68,5 @@ __device__ __forceinline__ void compiler_fence() { __atomic_signal_fence(__ATOMI
 }  // namespace gdn::hip
 
 #else
-#include "hip/on_cuda/lanes_cuda.h"
+#include "hip/lanes_cuda.h"
 #endif

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "interface/error.h"
@@ -11,9 +10,9 @@
 namespace gdn {
 namespace {
 
-void require_size(const char* name, std::size_t actual, std::int64_t expected) {
+void require_size(const std::string& name, std::size_t actual, std::int64_t expected) {
   if (actual != static_cast<std::size_t>(expected)) {
-    throw_bad_input(std::string(name) + ": holds " + std::to_string(actual) + " values, expected " +
+    throw_bad_input(name + ": holds " + std::to_string(actual) + " values, expected " +
                     std::to_string(expected));
   }
 }
@@ -38,12 +37,14 @@ std::int64_t first_not_finite(const float* values, std::int64_t count) {
   return -1;
 }
 
-void require_finite(const char* name, const std::vector<float>& values) {
-  const std::int64_t i = first_not_finite(values.data(), static_cast<std::int64_t>(values.size()));
-  if (i < 0) return;
-  throw_bad_input(std::string(name) + ": " +
-                  (std::isnan(values[static_cast<std::size_t>(i)]) ? "NaN" : "infinity") +
-                  " at flat index " + std::to_string(i) + ", expected finite values");
+// "[3, 0, 17]" of a flat index into an array of these extents.
+std::string place_of(std::int64_t flat, const std::vector<std::int64_t>& extents) {
+  std::string text;
+  for (auto extent = extents.rbegin(); extent != extents.rend(); ++extent) {
+    text = std::to_string(flat % *extent) + (text.empty() ? "" : ", ") + text;
+    flat /= *extent;
+  }
+  return "[" + text + "]";
 }
 
 void validate_offsets(const Case& c) {
@@ -61,10 +62,10 @@ void validate_offsets(const Case& c) {
   }
 }
 
-void validate_slots(const Case& c, std::int64_t pool_rows) {
+void validate_slots(const Case& c, const std::string& pool, std::int64_t rows) {
   if (c.slot_index.empty()) {
-    if (pool_rows < c.problem.num_sequences()) {
-      throw_bad_input("state_pool: " + std::to_string(pool_rows) + " rows for " +
+    if (rows < c.problem.num_sequences()) {
+      throw_bad_input(pool + ": " + std::to_string(rows) + " rows for " +
                       std::to_string(c.problem.num_sequences()) + " sequences without slot_index");
     }
     return;
@@ -74,9 +75,9 @@ void validate_slots(const Case& c, std::int64_t pool_rows) {
   for (std::size_t n = 0; n < c.slot_index.size(); ++n) {
     const std::int64_t slot = c.slot_index[n];
     if (slot == -1) continue;
-    if (slot < 0 || slot >= pool_rows) {
+    if (slot < 0 || slot >= rows) {
       throw_bad_input("slot_index: value " + std::to_string(slot) + " at index " +
-                      std::to_string(n) + ", expected -1 or 0.." + std::to_string(pool_rows - 1));
+                      std::to_string(n) + ", expected -1 or 0.." + std::to_string(rows - 1));
     }
     if (!used.insert(slot).second) {
       throw_bad_input("slot_index: slot " + std::to_string(slot) +
@@ -85,122 +86,93 @@ void validate_slots(const Case& c, std::int64_t pool_rows) {
   }
 }
 
-void validate_gates(const Case& c) {
-  const Problem& p = c.problem;
-  if (c.gate.encoding != p.gate_encoding || c.beta.encoding != p.beta_encoding) {
-    throw_bad_input("gate or beta: the encoding of the arrays is not the problem's");
-  }
-  const char* name = p.gate_encoding == GateEncoding::log_decay       ? "log_decay"
-                     : p.gate_encoding == GateEncoding::decay         ? "decay"
-                     : p.gate_encoding == GateEncoding::neg_log_decay ? "neg_log_decay"
-                                                                      : "decay_logit";
-  require_size(name, c.gate.values.size(), p.total_tokens() * p.gates_per_token());
-  for (std::size_t i = 0; i < c.gate.values.size(); ++i) {
-    const float x = c.gate.values[i];
-    bool good = false;
-    const char* expected = "";
-    switch (p.gate_encoding) {
-      case GateEncoding::log_decay:
-        good = x <= 0.0f;
-        expected = "a log decay of at most 0 (-inf allowed)";
-        break;
-      case GateEncoding::decay:
-        good = x >= 0.0f && x <= 1.0f;
-        expected = "a decay in 0..1";
-        break;
-      case GateEncoding::neg_log_decay:
-        good = x >= 0.0f;
-        expected = "a negated log decay of at least 0 (inf allowed)";
-        break;
-      case GateEncoding::logits:
-        good = std::isfinite(x);
-        expected = "a finite logit";
-        break;
+void validate_values(const Operand& operand, const Problem& p, const std::vector<float>& values) {
+  const auto found = [&](std::int64_t at) {
+    const float x = values[static_cast<std::size_t>(at)];
+    return std::isnan(x)   ? std::string("NaN")
+           : std::isinf(x) ? std::string(x > 0 ? "infinity" : "-infinity")
+                           : std::to_string(x);
+  };
+  if (operand.rule.holds != nullptr) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (operand.rule.holds(values[i])) continue;
+      const auto at = static_cast<std::int64_t>(i);
+      throw_bad_input(operand.name + ": " + found(at) + " at " + place_of(at, extents(operand, p)) +
+                      " of " + shape_names(operand, p) + ", expected " + operand.rule.expected);
     }
-    if (!good) {
-      throw_bad_input(std::string(name) + ": " + std::to_string(x) + " at flat index " +
-                      std::to_string(i) + ", expected " + expected);
-    }
+    return;
   }
-  if (p.gate_encoding == GateEncoding::logits) {
-    require_size("A_log", c.gate.A_log.size(), p.num_value_heads);
-    require_size("dt_bias", c.gate.dt_bias.size(), p.gates_per_token());
-    require_finite("A_log", c.gate.A_log);
-    require_finite("dt_bias", c.gate.dt_bias);
-  }
-  const char* beta = p.beta_encoding == BetaEncoding::beta ? "beta" : "beta_logit";
-  require_size(beta, c.beta.values.size(), p.total_tokens() * p.betas_per_token());
-  require_finite(beta, c.beta.values);
-  if (p.beta_encoding == BetaEncoding::beta) {
-    for (std::size_t i = 0; i < c.beta.values.size(); ++i) {
-      if (!(c.beta.values[i] >= 0.0f && c.beta.values[i] <= 2.0f)) {
-        throw_bad_input("beta: " + std::to_string(c.beta.values[i]) + " at flat index " +
-                        std::to_string(i) + ", expected 0..2");
-      }
-    }
-  }
+  const std::int64_t at = first_not_finite(values.data(), static_cast<std::int64_t>(values.size()));
+  if (at < 0) return;
+  throw_bad_input(operand.name + ": " + found(at) + " at " + place_of(at, extents(operand, p)) +
+                  " of " + shape_names(operand, p) + ", expected finite values");
 }
 
-std::int64_t validate_state_pool(const Case& c) {
+// Rows and slots of a pool; returns nothing, throws.
+void validate_pool(const Operand& operand, const Case& c) {
   const Problem& p = c.problem;
-  const std::int64_t stride = p.state_row_stride();
-  const std::int64_t size = static_cast<std::int64_t>(c.state_pool.size());
+  const std::vector<float>& pool = c[operand.name];
+  const std::int64_t stride = row_stride(operand, p);
+  const auto size = static_cast<std::int64_t>(pool.size());
   if (size == 0 || size % stride != 0) {
-    throw_bad_input("state_pool: holds " + std::to_string(size) +
+    throw_bad_input(operand.name + ": holds " + std::to_string(size) +
                     " values, expected a positive multiple of the row stride " +
                     std::to_string(stride));
   }
-  if (p.initial_state != InitialState::absent) {
-    const std::int64_t used = stride - p.pool_row_padding;
-    for (std::int64_t row = 0; row < size / stride; ++row) {
-      const std::int64_t element = first_not_finite(c.state_pool.data() + row * stride, used);
-      if (element < 0) continue;
-      throw_bad_input("initial_state: not finite at row " + std::to_string(row) + ", element " +
-                      std::to_string(element));
-    }
+  validate_slots(c, operand.name, size / stride);
+  if (!is_read(operand, p)) return;
+  const std::int64_t used = row_elements(operand, p);
+  for (std::int64_t row = 0; row < size / stride; ++row) {
+    const std::int64_t element = first_not_finite(pool.data() + row * stride, used);
+    if (element < 0) continue;
+    throw_bad_input(operand.name + ": not finite at row " + std::to_string(row) + ", element " +
+                    std::to_string(element));
   }
-  return size / stride;
-}
-
-void validate_conv(const Case& c) {
-  const Problem& p = c.problem;
-  const std::int64_t channels = p.conv_channels();
-  require_size("qkv", c.qkv.size(), p.total_tokens() * channels);
-  require_size("conv_weight", c.conv_weight.size(), channels * p.conv_width);
-  require_size("conv_bias", c.conv_bias.size(), p.conv_bias ? channels : 0);
-  require_finite("qkv", c.qkv);
-  require_finite("conv_weight", c.conv_weight);
-  require_finite("conv_bias", c.conv_bias);
-  const std::int64_t row = channels * (p.conv_width - 1);
-  const std::int64_t size = static_cast<std::int64_t>(c.conv_state.size());
-  if (size == 0 || size % row != 0) {
-    throw_bad_input(
-        "conv_state: holds " + std::to_string(size) +
-        " values, expected a positive multiple of channels * (width - 1) = " + std::to_string(row));
-  }
-  require_finite("conv_state", c.conv_state);
-  validate_slots(c, size / row);
 }
 
 }  // namespace
+
+std::vector<std::int64_t>& Case::indices(const Operand& operand) {
+  return operand.name == "slot_index" ? slot_index : sequence_offsets;
+}
+
+const std::vector<std::int64_t>& Case::indices(const Operand& operand) const {
+  return operand.name == "slot_index" ? slot_index : sequence_offsets;
+}
+
+std::int64_t pool_rows(const Case& c) {
+  for (const Operand& operand : c.problem.operation->operands) {
+    if (operand.is_index() || cut_of(operand, c.problem) != Cut::pool_rows) continue;
+    if (const auto* pool = c.arrays.find(operand.name)) {
+      return static_cast<std::int64_t>(pool->size()) / row_stride(operand, c.problem);
+    }
+  }
+  return c.problem.num_sequences();
+}
 
 void validate(const Case& c) {
   const Problem& p = c.problem;
   p.validate();
   validate_offsets(c);
-  if (p.operation != Operation::causal_conv1d) {
-    validate_gates(c);
-    validate_slots(c, validate_state_pool(c));
+  for (const auto& [name, values] : c.arrays) {
+    const Operand* operand = p.operation->find(name);
+    if (operand == nullptr || operand->is_index() || operand->role == Role::output) {
+      throw_bad_input(name + ": is no input of " + p.operation->name);
+    }
+    if (!is_present(*operand, p) && !values.empty()) {
+      throw_bad_input(name + ": is not an operand of " + p.to_string());
+    }
   }
-  if (p.operation != Operation::gated_delta) validate_conv(c);
-  if (p.operation == Operation::gated_delta) {
-    const std::int64_t tokens = p.total_tokens();
-    require_size("q", c.query.size(), tokens * p.num_key_heads * p.key_head_dim);
-    require_size("k", c.key.size(), tokens * p.keys_per_token());
-    require_size("v", c.value.size(), tokens * p.values_per_token());
-    require_finite("q", c.query);
-    require_finite("k", c.key);
-    require_finite("v", c.value);
+  for (const Operand& operand : p.operation->operands) {
+    if (operand.is_index() || operand.role == Role::output || !is_present(operand, p)) continue;
+    if (!c.arrays.has(operand.name)) throw_bad_input(operand.name + ": is missing");
+    if (cut_of(operand, p) == Cut::pool_rows) {
+      validate_pool(operand, c);
+      continue;
+    }
+    const std::vector<float>& values = c[operand.name];
+    require_size(operand.name, values.size(), static_cast<std::int64_t>(element_count(operand, p)));
+    validate_values(operand, p, values);
   }
 }
 

@@ -16,7 +16,13 @@
 namespace gdn {
 
 struct DeviceInfo {
-  std::string backend;          ///< "cpu", "cuda", "cuda-emulated", "hip", "gfx906-emulator"
+  std::string backend;  ///< "cpu", "cuda", "cuda-emulated", "hip", "gfx906-emulator"
+  /// Description::backend of the implementations it runs: "cuda" of "cuda" and "cuda-emulated".
+  std::string runs;
+  bool emulated = false;        ///< a program on the host stands for the device
+  bool has_own_memory = false;  ///< a card: its arrays are not host memory
+  /// flush_cache_async() leaves nothing in the last-level cache (a CPU's may keep part).
+  bool flush_is_certain = false;
   std::string name;             ///< as the driver names it: "NVIDIA H200"
   std::string driver_version;   ///< empty for the CPU
   std::string toolkit_version;  ///< of the compiler that built the kernels
@@ -130,17 +136,32 @@ class Device {
   virtual void release(void* data) noexcept = 0;
 };
 
-/// Every backend this build knows, in a fixed order, with the reason when it cannot run here.
+/// Whether a backend can run here; the reason when it cannot.
 struct BackendStatus {
   std::string backend;
   bool available = false;
   std::string detail;  ///< device name, or why it is absent: "built without CUDA (nvcc not found)"
 };
-std::vector<BackendStatus> backend_statuses();
 
-/// "cpu", "cuda", "cuda:1", "cuda-emulated", "hip", "gfx906-emulator", or "best" (a GPU if there is
-/// one, else cpu).
-/// Throws Error(device_unavailable) with the reason, Error(bad_input) for an unknown name.
+/// A kind of device: one entry of the list in backends.cpp.
+struct Backend {
+  std::string name;  ///< as open_device() and --device take it
+  std::string runs;  ///< DeviceInfo::runs of its devices
+  bool has_own_memory = false;
+  bool has_several = false;  ///< "cuda:1" names the second
+  BackendStatus (*status)() = nullptr;
+  std::unique_ptr<Device> (*open)(int index) = nullptr;  ///< null where the build lacks it
+};
+/// Every backend there is, in this build or not, in a fixed order.
+const std::vector<Backend>& backends();
+/// Throws Error(bad_input) with the nearest name.
+const Backend& find_backend(const std::string& name);
+
+/// A backend's name, with a number where it has several devices ("cuda:1"), or "best": the first
+/// card there is, else the CPU. Throws Error(device_unavailable) with the reason, Error(bad_input)
+/// for an unknown name.
 std::unique_ptr<Device> open_device(const std::string& name);
+/// "cpu | cuda | cuda:1 | ...", for help texts.
+std::string device_names();
 
 }  // namespace gdn

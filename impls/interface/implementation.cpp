@@ -4,14 +4,9 @@
 
 namespace gdn {
 
-bool does_backend(const std::string& device_backend, const std::string& backend) {
-  return device_backend == backend || (device_backend == "gfx906-emulator" && backend == "hip") ||
-         (device_backend == "cuda-emulated" && backend == "cuda");
-}
-
 Support runs_on(const Implementation& implementation, const DeviceInfo& device) {
   const Description& description = implementation.description();
-  if (!does_backend(device.backend, description.backend)) {
+  if (device.runs != description.backend) {
     return Support::no(description.name + " needs a " + description.backend + " device, not " +
                        device.backend);
   }
@@ -34,12 +29,7 @@ Support runs_on(const Implementation& implementation, const DeviceInfo& device) 
 }
 
 void require_supported(const Implementation& implementation, const Problem& problem) {
-  if (problem.operation != implementation.description().operation) {
-    throw Error(ErrorKind::unsupported, implementation.description().name + ": does " +
-                                            to_string(implementation.description().operation) +
-                                            ", not " + to_string(problem.operation));
-  }
-  Support support = variant_support(implementation.description(), problem);
+  Support support = description_support(implementation.description(), problem);
   if (support) support = implementation.supports(problem);
   if (!support) {
     throw Error(ErrorKind::unsupported, implementation.description().name + ": " + support.reason);

@@ -9,89 +9,20 @@
 //
 // Adding an implementation: one file that defines
 //     namespace gdn { const Implementation& cpu_gated_delta_naive() { ... } }
-// and one line in impls/CMakeLists.txt naming that file (cpu/gated_delta/naive.cpp).
+// and one line in impls/implementations.cmake naming that file (cpu/gated_delta/naive.cpp).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "interface/arguments.h"
 #include "interface/device.h"
 #include "interface/problem.h"
 
 namespace gdn {
-
-// ---- typed gates and betas: one cannot be passed where another is meant
-// With decay=channel gates are [T, Hv, Dk]; with n steps per token betas are [T, n, Hv].
-
-struct LogDecay {
-  const float* values;  ///< g = ln alpha <= 0, [T, Hv]; -inf allowed
-};
-struct Decay {
-  const float* values;  ///< alpha = exp(g) in [0, 1]
-};
-struct NegLogDecay {
-  const float* values;  ///< -g >= 0
-};
-struct DecayLogits {
-  const float* values;   ///< a, [T, Hv]; g = -exp(A_log) * softplus(a + dt_bias)
-  const float* A_log;    ///< [Hv]
-  const float* dt_bias;  ///< [Hv]; with decay=channel [Hv, Dk]
-};
-using Gate = std::variant<LogDecay, Decay, NegLogDecay, DecayLogits>;
-
-struct BetaDirect {
-  const float* values;  ///< beta, [T, Hv]
-};
-struct BetaLogit {
-  const float* values;  ///< b; beta = sigmoid(b)
-};
-using Beta = std::variant<BetaDirect, BetaLogit>;
-
-// ---- arguments: pointers on the plan's device, row-major, shapes as in contract section 1
-
-struct GatedDeltaArguments {
-  const void* query = nullptr;  ///< [T, Hk, Dk] token dtype
-  const void* key = nullptr;    ///< [T, Hk, Dk]; with n steps per token [T, n, Hk, Dk]
-  const void* value = nullptr;  ///< [T, Hv, Dv]; with n steps per token [T, n, Hv, Dv]
-  /// Elements from one token to the next (steps and heads of a token are contiguous); 0 = dense.
-  std::int64_t query_token_stride = 0;
-  std::int64_t key_token_stride = 0;
-  std::int64_t value_token_stride = 0;
-  Gate gate = LogDecay{nullptr};
-  Beta beta = BetaDirect{nullptr};
-  const std::int64_t* sequence_offsets = nullptr;  ///< [N + 1]
-  const std::int64_t* slot_index = nullptr;        ///< [N] or nullptr = identity; -1 = padding
-  /// Rows at Problem::state_row_stride(); read if initial_state != absent, written if final_state.
-  /// May be nullptr if neither.
-  void* state_pool = nullptr;
-  void* output = nullptr;  ///< [T, Hv, Dv] output dtype
-};
-
-struct CausalConv1dArguments {
-  const void* input = nullptr;   ///< [T, channels] or [channels, T], token dtype
-  const void* weight = nullptr;  ///< [channels, width], token dtype
-  const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
-  const std::int64_t* sequence_offsets = nullptr;
-  const std::int64_t* slot_index = nullptr;
-  const void* state_in = nullptr;  ///< [rows, channels, width - 1], state dtype, oldest first
-  void* state_out = nullptr;       ///< the same pointer as state_in when updated in place
-  void* output = nullptr;          ///< as input; may be nullptr if `intermediate` is given
-  /// Optional: the result before its rounding to the token dtype, [T, channels] in any conv_layout,
-  /// for an operation that goes on from it.
-  float* intermediate = nullptr;
-};
-
-struct GatedDeltaLayerArguments {
-  CausalConv1dArguments conv;  ///< conv.output may be nullptr; conv.intermediate is the plan's own
-  GatedDeltaArguments delta;   ///< query, key and value are ignored: they come from the convolution
-};
-
-using Arguments =
-    std::variant<GatedDeltaArguments, CausalConv1dArguments, GatedDeltaLayerArguments>;
 
 // ---- plans
 
@@ -135,7 +66,7 @@ struct Variants {
 
 struct Description {
   std::string name;  ///< "cuda/fused": backend, then form (and variant)
-  Operation operation = Operation::gated_delta;
+  Operation operation;
   std::string backend;    ///< "cpu", "cuda", "hip"
   std::string form;       ///< "naive", "recurrent", "chunkwise", "fused"
   std::string summary;    ///< one line: what this version does and what bounds it
@@ -144,7 +75,12 @@ struct Description {
   int exact_compute_capability = 0;  ///< CUDA: only this one (90 for sm_90a code); 0 = any above
   bool bitwise_repeatable = true;    ///< two runs of the same inputs give the same bits
   bool batch_invariant = true;       ///< a sequence alone gives the same bits as in a batch
-  Variants variants = {};            ///< what is not named here is refused (variant_support)
+  Variants variants = {};            ///< what is not named here is refused (description_support)
+  /// How soon it is chosen of those that do a problem (select.h): the higher, the sooner.
+  int rank = 0;
+  /// Small problems that exercise it, its own options and limits among them: what the tests of every
+  /// implementation run. At least one.
+  std::vector<std::string> examples = {};
 };
 
 class Implementation {
@@ -152,8 +88,11 @@ class Implementation {
   virtual ~Implementation() = default;
   virtual const Description& description() const = 0;
   /// Device-independent: shapes, dtypes, options. Never throws. Implementations in the registry
-  /// need not think of variants: those their description does not name are refused before this.
+  /// need not think of other operations and variants: what their description does not name is
+  /// refused before this.
   virtual Support supports(const Problem& problem) const = 0;
+  /// Description::rank, or another where the problem decides.
+  virtual int rank(const Problem&) const { return description().rank; }
   /// Upper estimate of the device memory a plan allocates, known before allocating anything.
   virtual std::int64_t workspace_bytes(const Problem& problem) const = 0;
   /// Throws Error(unsupported) with the reason of supports(), Error(bad_input) for null or
@@ -162,21 +101,18 @@ class Implementation {
                                      Device& device) const = 0;
 };
 
-/// Every implementation in this build, in the order of impls/CMakeLists.txt.
+/// Every implementation in this build, in the order of impls/implementations.cmake.
 const std::vector<const Implementation*>& all_implementations();
 /// By operation and name; throws Error(bad_input) with the nearest name.
 const Implementation& find_implementation(Operation operation, const std::string& name);
-/// Whether a device of `device_backend` runs implementations of `backend`: the same, or its
-/// emulator.
-bool does_backend(const std::string& device_backend, const std::string& backend);
 /// Whether the device can run it: backend and compute capability; the reason if not.
 Support runs_on(const Implementation& implementation, const DeviceInfo& device);
 
-/// Whether the description names the problem's variant; the reason if not.
-Support variant_support(const Description& description, const Problem& problem);
-/// The same implementations, each behind one whose supports() and plan() ask variant_support()
+/// Whether the description names the problem's operation and variant; the reason if not.
+Support description_support(const Description& description, const Problem& problem);
+/// The same implementations, each behind one whose supports() and plan() ask description_support()
 /// first. all_implementations() is made of these.
-std::vector<std::unique_ptr<const Implementation>> refusing_other_variants(
+std::vector<std::unique_ptr<const Implementation>> guarded_by_description(
     const std::vector<const Implementation*>& implementations);
 
 /// Throws Error(unsupported) unless `implementation.supports(problem)`. For use inside plan().

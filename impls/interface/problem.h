@@ -13,13 +13,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "interface/dtype.h"
+#include "interface/nearest_name.h"
+#include "interface/operation.h"
+#include "interface/sequence_lengths.h"
 
 namespace gdn {
-
-enum class Operation { gated_delta, causal_conv1d, gated_delta_layer };
 
 /// How a token changes the state S [Dk, Dv], after its decay (both in float32 or wider):
 ///   delta     r = v - S^T k;  S <- S + beta k r^T     the delta rule (Schlag et al. 2021, arXiv
@@ -116,24 +118,8 @@ enum class Activation { none, silu };
 /// Memory order of conv tokens: channels = [T, channels] (default), time = [channels, T].
 enum class ConvLayout { channels, time };
 
-/// Sequence lengths of one ragged batch; prints run-length encoded: "4x8192", "1x63+2x64+1x0".
-struct SequenceLengths {
-  std::vector<std::int64_t> lengths{64};
-
-  std::int64_t num_sequences() const { return static_cast<std::int64_t>(lengths.size()); }
-  std::int64_t total_tokens() const;
-  std::int64_t longest() const;
-  std::vector<std::int64_t> offsets() const;  ///< exclusive prefix sums, num_sequences() + 1 values
-  static SequenceLengths from_offsets(const std::vector<std::int64_t>& offsets);
-  std::string to_string() const;
-  /// "COUNTxLENGTH" or "LENGTH" terms joined by '+'; throws Error(bad_input).
-  static SequenceLengths parse(std::string_view text);
-
-  bool operator==(const SequenceLengths&) const = default;
-};
-
 struct Problem {
-  Operation operation = Operation::gated_delta;
+  Operation operation;
 
   std::int64_t num_key_heads = 1;     ///< Hk
   std::int64_t num_value_heads = 1;   ///< Hv, a multiple of Hk; key head of h is h / (Hv/Hk)
@@ -210,22 +196,42 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
-/// One field of Problem as text: the single table behind parse, to_string and command-line axes.
+/// A value of a field where it is not a problem string: a case file's attribute, a row's column.
+using FieldValue = std::variant<std::int64_t, double, std::string>;
+
+/// A column of result rows: part of what a field says, or all of it.
+struct FieldColumn {
+  std::string name;
+  std::string help;
+  std::function<FieldValue(const Problem&)> get;
+};
+
+/// An attribute of case files.
+struct FieldAttribute {
+  enum class Written { always, unless_default };
+  std::string name;
+  Written written = Written::unless_default;
+  bool required = false;      ///< of a file
+  std::int64_t lowest = 0;    ///< of an integer
+  std::string expected = {};  ///< of a text: "delta | additive"
+  std::function<FieldValue(const Problem&)> get;
+  /// False where it is not what is expected. The value is of the kind that `get` returns.
+  std::function<bool(Problem&, const FieldValue&)> set;
+};
+
+/// One field of Problem: the single table behind parse, to_string, command-line axes, the
+/// attributes of case files and the columns of rows.
 struct ProblemField {
   std::string key;  ///< "heads", "seq", ...: in Problem strings, and as --heads on the command line
   std::string help;  ///< one line, with the accepted values
-  bool always_printed;
+  bool always_printed = false;
   std::function<void(Problem&, std::string_view)> set;  ///< throws Error(bad_input)
   std::function<std::string(const Problem&)> get;
+  std::vector<FieldColumn> columns = {};
+  std::vector<FieldAttribute> attributes = {};
 };
 const std::vector<ProblemField>& problem_fields();
-
-std::string to_string(Operation operation);
-Operation parse_operation(std::string_view text);
-
-/// Letters to insert, delete or replace to make one word of the other.
-std::size_t edit_distance(std::string_view from, std::string_view to);
-/// The candidate nearest to `text` by edit distance: for "did you mean" in error lines.
-std::string nearest_name(std::string_view text, const std::vector<std::string>& candidates);
+/// Throws Error(bad_input) with the nearest key.
+const ProblemField& problem_field(std::string_view key);
 
 }  // namespace gdn

@@ -8,6 +8,9 @@
 #include <limits>
 
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -22,26 +25,24 @@ Case valid_case(const std::string& text) {
   const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   const std::int64_t tokens = p.total_tokens();
   c.sequence_offsets = p.sequences.offsets();
-  if (p.operation == Operation::gated_delta) {
-    c.query.assign(size(tokens * p.num_key_heads * p.key_head_dim), 0.5f);
-    c.key.assign(size(tokens * p.keys_per_token()), 0.5f);
-    c.value.assign(size(tokens * p.values_per_token()), 0.25f);
+  if (p.operation == gated_delta_operation()) {
+    c["q"].assign(size(tokens * p.num_key_heads * p.key_head_dim), 0.5f);
+    c["k"].assign(size(tokens * p.keys_per_token()), 0.5f);
+    c["v"].assign(size(tokens * p.values_per_token()), 0.25f);
   } else {
-    c.qkv.assign(size(tokens * p.conv_channels()), 0.5f);
-    c.conv_weight.assign(size(p.conv_channels() * p.conv_width), 0.25f);
-    c.conv_state.assign(size(p.num_pool_rows() * p.conv_channels() * (p.conv_width - 1)), 0.0f);
+    c["qkv"].assign(size(tokens * p.conv_channels()), 0.5f);
+    c["conv_weight"].assign(size(p.conv_channels() * p.conv_width), 0.25f);
+    c["conv_state"].assign(size(p.num_pool_rows() * p.conv_channels() * (p.conv_width - 1)), 0.0f);
   }
-  if (p.operation != Operation::causal_conv1d) {
-    c.gate.encoding = p.gate_encoding;
-    c.gate.values.assign(size(tokens * p.gates_per_token()),
-                         p.gate_encoding == GateEncoding::log_decay ? -0.5f : 0.5f);
+  if (p.operation != causal_conv1d_operation()) {
+    c[gate_name(c.problem)].assign(size(tokens * p.gates_per_token()),
+                                   p.gate_encoding == GateEncoding::log_decay ? -0.5f : 0.5f);
     if (p.gate_encoding == GateEncoding::logits) {
-      c.gate.A_log.assign(size(p.num_value_heads), 0.0f);
-      c.gate.dt_bias.assign(size(p.gates_per_token()), 0.0f);
+      c["A_log"].assign(size(p.num_value_heads), 0.0f);
+      c["dt_bias"].assign(size(p.gates_per_token()), 0.0f);
     }
-    c.beta.encoding = p.beta_encoding;
-    c.beta.values.assign(size(tokens * p.betas_per_token()), 0.5f);
-    c.state_pool.assign(size(p.num_pool_rows() * p.state_row_stride()), 0.0f);
+    c[beta_name(c.problem)].assign(size(tokens * p.betas_per_token()), 0.5f);
+    c["initial_state"].assign(size(p.num_pool_rows() * p.state_row_stride()), 0.0f);
   }
   if (p.slots != SlotMap::identity) {
     for (std::int64_t n = 0; n < p.num_sequences(); ++n) c.slot_index.push_back(n);
@@ -83,7 +84,7 @@ TEST(CaseValidation, AcceptsValidCasesOfEveryOperationAndEncoding) {
 }
 
 TEST(CaseValidation, LogDecayOfMinusInfinityIsAResetAndAllowed) {
-  EXPECT_EQ(refusal(kDelta, [](Case& c) { c.gate.values[1] = -kInfinity; }), "accepted");
+  EXPECT_EQ(refusal(kDelta, [](Case& c) { c[gate_name(c.problem)][1] = -kInfinity; }), "accepted");
 }
 
 TEST(CaseValidation, NonMonotoneOffsetsAreRefused) {
@@ -118,46 +119,57 @@ TEST(CaseValidation, SeveralPaddingSlotsAreAccepted) {
 }
 
 TEST(CaseValidation, PositiveLogDecayIsRefusedInEveryEncoding) {
-  expect_refused(kDelta, [](Case& c) { c.gate.values[3] = 0.25f; },
-                 {"log_decay", "0.25", "index 3"});
-  expect_refused("gated_delta:gate=decay", [](Case& c) { c.gate.values[3] = 1.5f; },
-                 {"decay", "1.5", "index 3"});
-  expect_refused("gated_delta:gate=neg_log_decay", [](Case& c) { c.gate.values[3] = -0.5f; },
-                 {"neg_log_decay", "index 3"});
+  expect_refused(kDelta, [](Case& c) { c[gate_name(c.problem)][3] = 0.25f; },
+                 {"log_decay", "0.25", "[1, 1]"});
+  expect_refused("gated_delta:gate=decay", [](Case& c) { c[gate_name(c.problem)][3] = 1.5f; },
+                 {"decay", "1.5", "[3, 0]"});
+  expect_refused("gated_delta:gate=neg_log_decay",
+                 [](Case& c) { c[gate_name(c.problem)][3] = -0.5f; }, {"neg_log_decay", "[3, 0]"});
 }
 
 TEST(CaseValidation, NaNIsRefusedInEveryInput) {
-  expect_refused(kDelta, [](Case& c) { c.query[5] = kNaN; }, {"q:", "NaN", "index 5"});
-  expect_refused(kDelta, [](Case& c) { c.key[5] = kNaN; }, {"k:", "NaN", "index 5"});
-  expect_refused(kDelta, [](Case& c) { c.value[5] = kInfinity; }, {"v:", "infinity", "index 5"});
-  expect_refused(kDelta, [](Case& c) { c.gate.values[0] = kNaN; }, {"log_decay"});
-  expect_refused(kDelta, [](Case& c) { c.beta.values[2] = kNaN; }, {"beta", "index 2"});
-  expect_refused(kDelta, [](Case& c) { c.state_pool[7] = kNaN; }, {"initial_state", "element 7"});
-  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.qkv[1] = kNaN; }, {"qkv"});
-  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.conv_state[1] = kNaN; },
+  expect_refused(kDelta, [](Case& c) { c["q"][5] = kNaN; }, {"q:", "NaN", "[1, 0, 1]"});
+  expect_refused(kDelta, [](Case& c) { c["k"][5] = kNaN; }, {"k:", "NaN", "[1, 0, 1]"});
+  expect_refused(kDelta, [](Case& c) { c["v"][5] = kInfinity; }, {"v:", "infinity", "[0, 1, 2]"});
+  expect_refused(kDelta, [](Case& c) { c[gate_name(c.problem)][0] = kNaN; }, {"log_decay"});
+  expect_refused(kDelta, [](Case& c) { c[beta_name(c.problem)][2] = kNaN; }, {"beta", "[1, 0]"});
+  expect_refused(kDelta, [](Case& c) { c["initial_state"][7] = kNaN; },
+                 {"initial_state", "initial_state"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c["qkv"][1] = kNaN; }, {"qkv"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c["conv_state"][1] = kNaN; },
                  {"conv_state"});
 }
 
 TEST(CaseValidation, PoolRowsThatAreNotReadMayHoldNaN) {
-  EXPECT_EQ(refusal("gated_delta:seq=3", [](Case& c) { c.state_pool[0] = kNaN; }), "accepted");
+  EXPECT_EQ(refusal("gated_delta:seq=3", [](Case& c) { c["initial_state"][0] = kNaN; }),
+            "accepted");
 }
 
 TEST(CaseValidation, BetaOutsideZeroToTwoIsRefused) {
-  expect_refused(kDelta, [](Case& c) { c.beta.values[1] = 2.5f; }, {"beta", "2.5", "0..2"});
-  expect_refused(kDelta, [](Case& c) { c.beta.values[1] = -0.5f; }, {"beta", "0..2"});
+  expect_refused(kDelta, [](Case& c) { c[beta_name(c.problem)][1] = 2.5f; },
+                 {"beta", "2.5", "0..2"});
+  expect_refused(kDelta, [](Case& c) { c[beta_name(c.problem)][1] = -0.5f; }, {"beta", "0..2"});
 }
 
 TEST(CaseValidation, WrongArraySizesAreRefusedWithBothNumbers) {
-  expect_refused(kDelta, [](Case& c) { c.query.pop_back(); }, {"q:", "19", "20"});
-  expect_refused(kDelta, [](Case& c) { c.value.push_back(0); }, {"v:", "31", "30"});
-  expect_refused(kDelta, [](Case& c) { c.gate.values.clear(); }, {"log_decay", "0", "10"});
-  expect_refused(kDelta, [](Case& c) { c.state_pool.pop_back(); }, {"state_pool", "row stride 24"});
-  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.conv_weight.pop_back(); },
+  expect_refused(kDelta, [](Case& c) { c["q"].pop_back(); }, {"q:", "19", "20"});
+  expect_refused(kDelta, [](Case& c) { c["v"].push_back(0); }, {"v:", "31", "30"});
+  expect_refused(kDelta, [](Case& c) { c[gate_name(c.problem)].clear(); },
+                 {"log_decay", "0", "10"});
+  expect_refused(kDelta, [](Case& c) { c["initial_state"].pop_back(); },
+                 {"initial_state", "row stride 24"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c["conv_weight"].pop_back(); },
                  {"conv_weight"});
 }
 
 TEST(CaseValidation, GateArraysOfAnotherEncodingAreRefused) {
-  expect_refused(kDelta, [](Case& c) { c.gate.encoding = GateEncoding::decay; }, {"encoding"});
+  expect_refused(kDelta, [](Case& c) { c["decay"] = c["log_decay"]; },
+                 {"decay", "is not an operand"});
+}
+
+TEST(CaseValidation, AMissingArrayIsRefused) {
+  expect_refused(kDelta, [](Case& c) { c.arrays.erase("log_decay"); }, {"log_decay"});
+  expect_refused("causal_conv1d:dim=4x4,seq=5", [](Case& c) { c.arrays.erase("qkv"); }, {"qkv"});
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Every implementation of causal_conv1d against the float64 convolution (contract section 1.2).
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "interface/operations/causal_conv1d.h"
+
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
 
 namespace gdn {
@@ -63,14 +65,15 @@ TEST_P(CausalConv1d, TwoCallsJoinedByTheWindowAreEqualToOne) {
   for (const std::int64_t cut : {1, 2, 64, 89}) {
     const Outputs first = execute(implementation(), case_of_pieces(whole, {{0, 0, cut}}), device());
     Case rest = case_of_pieces(whole, {{0, cut, 90}});
-    rest.conv_state = first.conv_state;
+    rest["conv_state"] = first["conv_state"];
     const Outputs second = execute(implementation(), rest, device());
-    EXPECT_TRUE(same_bits(second.conv_output, token_range(once.conv_output, channels, cut, 90)));
-    EXPECT_TRUE(same_bits(second.conv_state, once.conv_state));
+    EXPECT_TRUE(
+        same_bits(second["conv_output"], token_range(once["conv_output"], channels, cut, 90)));
+    EXPECT_TRUE(same_bits(second["conv_state"], once["conv_state"]));
   }
 }
 
-GDN_INSTANTIATE_FOR(CausalConv1d, Operation::causal_conv1d);
+GDN_INSTANTIATE_FOR(CausalConv1d, causal_conv1d_operation());
 
 }  // namespace
 }  // namespace gdn

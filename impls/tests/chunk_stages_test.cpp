@@ -15,6 +15,7 @@
 
 #include "cuda/cuda_device.h"
 #include "interface/implementation.h"
+#include "interface/operations/gated_delta.h"
 #include "interface/problem.h"
 
 namespace gdn {
@@ -60,7 +61,7 @@ Matrix from_keys(int C, double beta, const std::function<double(int, int)>& inne
 }
 
 Support support(const std::string& name, const std::string& problem) {
-  return find_implementation(Operation::gated_delta, name)
+  return find_implementation(gated_delta_operation(), name)
       .supports(Problem::parse("gated_delta:" + problem));
 }
 

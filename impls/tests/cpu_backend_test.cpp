@@ -9,10 +9,11 @@
 
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
+#include "interface/operations/gated_delta.h"
 #include "reference/errors.h"
 
 namespace gdn {
@@ -164,11 +165,11 @@ std::vector<std::pair<const Implementation*, Case>> every_cpu_case() {
   std::vector<std::pair<const Implementation*, Case>> cases;
   for (const Implementation* implementation : all_implementations()) {
     if (implementation->description().backend != "cpu") continue;
-    cases.emplace_back(
-        implementation,
-        generate_case(Problem::parse(
-            to_string(implementation->description().operation) +
-            ":heads=2/4,dim=64x100,seq=100+0+33+1+70,dtype=f32,gates=mid,h0=normal")));
+    const Operation operation = implementation->description().operation;
+    std::string text = to_string(operation) + ":heads=2/4,dim=64x100,seq=100+0+33+1+70,dtype=f32";
+    if (operation->has_field("gates")) text += ",gates=mid";
+    if (operation->has_field("h0")) text += ",h0=normal";
+    cases.emplace_back(implementation, generate_case(Problem::parse(text)));
   }
   return cases;
 }
@@ -182,10 +183,9 @@ TEST(CpuThreads, DoNotChangeAnyBit) {
     for (const int threads : {2, 3, 8}) {
       const ScopedThreads many(threads);
       const Outputs outputs = execute(*implementation, inputs, *device);
-      EXPECT_TRUE(same_bits(outputs.output, expected.output));
-      EXPECT_TRUE(same_bits(outputs.state_pool, expected.state_pool));
-      EXPECT_TRUE(same_bits(outputs.conv_output, expected.conv_output));
-      EXPECT_TRUE(same_bits(outputs.conv_state, expected.conv_state));
+      for (const auto& [output, values] : expected) {
+        EXPECT_TRUE(same_bits(outputs[output], values)) << output;
+      }
     }
   }
 }
@@ -203,7 +203,7 @@ TEST(CpuInstructionSets, EachAgreesWithTheReferenceAndIsTheOneThatRan) {
       const ScopedVariable variable("GDN_CPU_ISA", to_string(set));
       const auto report =
           reference::compare(inputs, reference, execute(*implementation, inputs, *device));
-      EXPECT_EQ(reference::first_violation(report, report.limits), "");
+      EXPECT_EQ(reference::violation(report, report.limits), "");
       const DeviceCase on_device(inputs, *device);
       const auto plan = implementation->plan(inputs.problem, on_device.arguments(), *device);
       EXPECT_NE(plan->info().choice.find("isa=" + to_string(set)), std::string::npos)
@@ -218,10 +218,10 @@ TEST(CpuInstructionSets, AreDifferentCode) {
   const auto device = open_device("cpu");
   const Case inputs =
       generate_case(Problem::parse("gated_delta:heads=1,dim=64,seq=100,dtype=f32,gates=mid"));
-  const Implementation& chunkwise = find_implementation(Operation::gated_delta, "cpu/chunkwise");
+  const Implementation& chunkwise = find_implementation(gated_delta_operation(), "cpu/chunkwise");
   const Outputs widest = execute(chunkwise, inputs, *device);
   const ScopedVariable variable("GDN_CPU_ISA", "baseline");
-  EXPECT_FALSE(same_bits(widest.output, execute(chunkwise, inputs, *device).output));
+  EXPECT_FALSE(same_bits(widest["output"], execute(chunkwise, inputs, *device)["output"]));
 }
 
 TEST(CpuInstructionSets, RefuseUnknownNames) {
@@ -239,14 +239,14 @@ TEST(DeviceCase, LargeArraysArriveAndReturnAsTheyAre) {
       generate_case(Problem::parse("causal_conv1d:heads=1/1,dim=64,seq=1x180000,dtype=f32"));
   {
     const DeviceCase on_device(batch, *device);
-    const void* input = std::get<CausalConv1dArguments>(on_device.arguments()).input;
-    EXPECT_EQ(std::memcmp(input, batch.qkv.data(), batch.qkv.size() * sizeof(float)), 0);
+    const void* input = on_device.arguments().input("qkv");
+    EXPECT_EQ(std::memcmp(input, batch["qkv"].data(), batch["qkv"].size() * sizeof(float)), 0);
     on_device.check_guards();  // the device's fingerprint is the host's
   }
   const Case states =
       generate_case(Problem::parse("gated_delta:heads=1/1,dim=64,seq=8200x1,dtype=f32,h0=normal"));
   const DeviceCase on_device(states, *device);
-  EXPECT_EQ(on_device.download().state_pool, states.state_pool);
+  EXPECT_EQ(on_device.download()["final_state"], states["initial_state"]);
 }
 
 }  // namespace

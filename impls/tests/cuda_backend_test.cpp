@@ -10,12 +10,14 @@
 
 #include "cuda/cuda_device.h"
 #include "cuda/reference_float64.h"
-#include "harness/execute.h"
-#include "harness/inputs.h"
-#include "harness/product_time.h"
+#include "harness/measure/product_time.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
 #include "interface/fingerprint.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_layer.h"
 #include "reference/reference.h"
 
 namespace gdn {
@@ -47,7 +49,7 @@ TEST(CudaStatus, SaysWhyThereIsNoDeviceInOneLine) {
 
 TEST(CudaSupports, GivesReasonsInWords) {
   const auto reason = [](const char* name, const char* problem) {
-    return find_implementation(Operation::gated_delta, name)
+    return find_implementation(gated_delta_operation(), name)
         .supports(Problem::parse(problem))
         .reason;
   };
@@ -192,7 +194,7 @@ TEST_F(OnCuda, TimingSomethingThatWaitsIsRefusedAndDoesNotHang) {
 
 TEST_F(OnCuda, GraphReplaysGiveTheSameBits) {
   for (const char* name : {"cuda/naive", "cuda/recurrent", "cuda/recurrent_staged"}) {
-    const Implementation& implementation = find_implementation(Operation::gated_delta, name);
+    const Implementation& implementation = find_implementation(gated_delta_operation(), name);
     const Case inputs = generate_case(
         Problem::parse("gated_delta:heads=2/4,dim=64,seq=33+70,dtype=bf16,gates=mid,h0=normal"));
     const Outputs direct = execute(implementation, inputs, device());
@@ -204,8 +206,8 @@ TEST_F(OnCuda, GraphReplaysGiveTheSameBits) {
       on_device.reset_async();
       replay();
       const Outputs outputs = on_device.download();
-      EXPECT_TRUE(same_bits(outputs.output, direct.output)) << name;
-      EXPECT_TRUE(same_bits(outputs.state_pool, direct.state_pool)) << name;
+      EXPECT_TRUE(same_bits(outputs["output"], direct["output"])) << name;
+      EXPECT_TRUE(same_bits(outputs["final_state"], direct["final_state"])) << name;
     }
   }
 }
@@ -244,16 +246,16 @@ TEST_F(OnCuda, Float64RecurrenceAgreesWithEigen) {
     const Case inputs = generate_case(Problem::parse(text));
     const auto reference = reference::evaluate<double>(inputs);
     const auto gates = reference::decode_gates<double>(inputs);
-    const bool layer = inputs.problem.operation == Operation::gated_delta_layer;
-    const cuda::Float64Outputs outputs = cuda::evaluate_gated_delta_float64(
-        inputs, gates.log_decay, gates.beta, layer ? reference.conv_output : std::vector<double>(),
-        device());
-    ASSERT_EQ(outputs.output.size(), reference.output.size());
-    ASSERT_EQ(outputs.state_pool.size(), reference.state_pool.size());
-    EXPECT_FALSE(!(worst_relative(outputs.output, reference.output) <= 1e-12))
-        << worst_relative(outputs.output, reference.output);
-    EXPECT_FALSE(!(worst_relative(outputs.state_pool, reference.state_pool) <= 1e-12))
-        << worst_relative(outputs.state_pool, reference.state_pool);
+    const bool layer = inputs.problem.operation == gated_delta_layer_operation();
+    const Arrays<double> outputs = cuda::evaluate_gated_delta_float64(
+        inputs, gates.log_decay, gates.beta,
+        layer ? reference["conv_output"] : std::vector<double>(), device());
+    ASSERT_EQ(outputs["output"].size(), reference["output"].size());
+    ASSERT_EQ(outputs["final_state"].size(), reference["final_state"].size());
+    EXPECT_FALSE(!(worst_relative(outputs["output"], reference["output"]) <= 1e-12))
+        << worst_relative(outputs["output"], reference["output"]);
+    EXPECT_FALSE(!(worst_relative(outputs["final_state"], reference["final_state"]) <= 1e-12))
+        << worst_relative(outputs["final_state"], reference["final_state"]);
   }
 }
 
@@ -271,31 +273,26 @@ TEST_F(OnCuda, Float64RecurrenceOfDeviceArraysAgreesWithEigen) {
     DeviceCase device_case(inputs, device());
     const std::int64_t state_size = p.key_head_dim * p.value_head_dim;
     const std::int64_t heads = p.num_sequences() * p.num_value_heads;
-    std::vector<double> output(reference.output.size());
+    std::vector<double> output(reference["output"].size());
     std::vector<double> states(static_cast<std::size_t>(heads * state_size));
     const auto bytes = [](const std::vector<double>& v) {
       return static_cast<std::int64_t>(v.size() * sizeof(double));
     };
     const DeviceBuffer output_buffer = device().allocate(bytes(output));
     const DeviceBuffer state_buffer = device().allocate(bytes(states));
-    cuda::evaluate_gated_delta_float64_on_device(
-        p, std::get<GatedDeltaArguments>(device_case.arguments()), output_buffer.as<double>(),
-        state_buffer.as<double>(), device());
+    Arguments arguments = device_case.arguments();
+    arguments.set_output("output", output_buffer.data());
+    arguments.set("initial_state",
+                  {arguments.input("initial_state"), state_buffer.data(), /*token_stride=*/0});
+    cuda::evaluate_gated_delta_float64_on_device(p, arguments, device());
     device().download(output.data(), output_buffer.data(), bytes(output));
     device().download(states.data(), state_buffer.data(), bytes(states));
-    EXPECT_FALSE(!(worst_relative(output, reference.output) <= 1e-12))
-        << worst_relative(output, reference.output);
-    std::vector<double> expected;  // [N, Hv, Dk, Dv], as the pool holds it in layout and rows
+    EXPECT_FALSE(!(worst_relative(output, reference["output"]) <= 1e-12))
+        << worst_relative(output, reference["output"]);
+    std::vector<double> expected;  // rows as the pool has them, without their padding
     for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
-      for (std::int64_t i = 0; i < p.num_value_heads * state_size; ++i) {
-        const std::int64_t head = i / state_size;
-        const std::int64_t k = i % state_size / p.value_head_dim;
-        const std::int64_t v = i % p.value_head_dim;
-        const std::int64_t at =
-            p.state_layout == StateLayout::vk ? v * p.key_head_dim + k : k * p.value_head_dim + v;
-        expected.push_back(reference.state_pool[static_cast<std::size_t>(n * p.state_row_stride() +
-                                                                         head * state_size + at)]);
-      }
+      const auto row = reference["final_state"].begin() + n * p.state_row_stride();
+      expected.insert(expected.end(), row, row + p.num_value_heads * state_size);
     }
     EXPECT_FALSE(!(worst_relative(states, expected) <= 1e-12)) << worst_relative(states, expected);
   }
@@ -307,17 +304,17 @@ TEST_F(OnCuda, ManySequencesGoBeyond65535Blocks) {
       Problem::parse("gated_delta:heads=2/8,dim=64x32,seq=9000x1,dtype=bf16,gates=mid,h0=normal");
   const Case inputs = generate_case(problem);
   const Outputs first =
-      execute(find_implementation(Operation::gated_delta, "cuda/naive"), inputs, device());
+      execute(find_implementation(gated_delta_operation(), "cuda/naive"), inputs, device());
   const auto gates = reference::decode_gates<double>(inputs);
-  const cuda::Float64Outputs exact =
+  const Arrays<double> exact =
       cuda::evaluate_gated_delta_float64(inputs, gates.log_decay, gates.beta, {}, device());
   for (const char* name : {"cuda/naive", "cuda/recurrent", "cuda/recurrent_staged"}) {
     const Outputs outputs =
-        execute(find_implementation(Operation::gated_delta, name), inputs, device());
-    const std::vector<double> state(outputs.state_pool.begin(), outputs.state_pool.end());
-    EXPECT_FALSE(!(worst_relative(state, exact.state_pool) <= 2e-6)) << name;
-    const std::vector<double> output(outputs.output.begin(), outputs.output.end());
-    EXPECT_FALSE(!(worst_relative(output, exact.output) <= 3e-3)) << name;
+        execute(find_implementation(gated_delta_operation(), name), inputs, device());
+    const std::vector<double> state(outputs["final_state"].begin(), outputs["final_state"].end());
+    EXPECT_FALSE(!(worst_relative(state, exact["final_state"]) <= 2e-6)) << name;
+    const std::vector<double> output(outputs["output"].begin(), outputs["output"].end());
+    EXPECT_FALSE(!(worst_relative(output, exact["output"]) <= 3e-3)) << name;
   }
 }
 

@@ -5,9 +5,11 @@
 #include <limits>
 #include <regex>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -38,7 +40,7 @@ class FusedSm90 : public ImplementationTest {
     };
     const std::string choice = choice_of(implementation());
     for (const char* other : {"cuda/fused_sm90_invariant", "cuda/fused_sm90_one_launch"}) {
-      if (choice == choice_of(find_implementation(Operation::gated_delta, other))) return true;
+      if (choice == choice_of(find_implementation(gated_delta_operation(), other))) return true;
     }
     return false;
   }
@@ -55,18 +57,19 @@ class FusedSm90 : public ImplementationTest {
   Outputs run_with_nan(const Case& inputs, std::int64_t nan_from) {
     DeviceCase on_device(inputs, device());
     on_device.reset_async();
-    const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
     const std::int64_t tokens = inputs.problem.total_tokens();
-    const auto poison = [&](const void* array, std::size_t values, std::int64_t element) {
-      const std::int64_t per_token = static_cast<std::int64_t>(values) / tokens * element;
-      device().fill_async(static_cast<char*>(const_cast<void*>(array)) + nan_from * per_token, 0xff,
-                          (tokens - nan_from) * per_token);
-    };
-    poison(arguments.query, inputs.query.size(), 2);
-    poison(arguments.key, inputs.key.size(), 2);
-    poison(arguments.value, inputs.value.size(), 2);
-    poison(std::get<LogDecay>(arguments.gate).values, inputs.gate.values.size(), 4);
-    poison(std::get<BetaDirect>(arguments.beta).values, inputs.beta.values.size(), 4);
+    for (const Operand& operand : inputs.problem.operation->operands) {
+      if (operand.role != Role::input || !is_present(operand, inputs.problem) ||
+          operand.is_index() || cut_of(operand, inputs.problem) != Cut::tokens) {
+        continue;
+      }
+      const std::int64_t per_token =
+          elements_per_token(operand, inputs.problem) *
+          static_cast<std::int64_t>(size_of(operand.dtype(inputs.problem)));
+      auto* array =
+          static_cast<char*>(const_cast<void*>(on_device.arguments().input(operand.name)));
+      device().fill_async(array + nan_from * per_token, 0xff, (tokens - nan_from) * per_token);
+    }
     implementation().plan(inputs.problem, on_device.arguments(), device())->run();
     return on_device.download();
   }
@@ -93,7 +96,7 @@ TEST_P(FusedSm90, GatesBetasAndKeys) {
     expect_all_agree(with("heads=1/2,gates=near_one,seq=" + length + ",betas=" + betas,
                           {"keys=unit", "keys=zero"}));
   // Parallel keys: the harder, the longer the memory and the larger beta; beyond these the rounding
-  // of the inverse to 16 bits is the limit (fused_sm90.md).
+  // of the inverse to 16 bits is the limit (numerics.md of the kernels).
   for (const char* keys : {"correlated", "equal", "alternating"}) {
     for (const char* betas : {"sigmoid", "zero", "one", "two", "wide"})
       expect_all_agree(
@@ -197,7 +200,6 @@ TEST_P(FusedSm90, NearAndFarPieces) {
     if (inputs.problem.num_value_heads > 2 && implementation().description().batch_invariant)
       continue;  // never in pieces
     DeviceCase on_device(inputs, device());
-    const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
     const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
     choices += plan->info().choice + "\n";
     const std::int64_t tokens = inputs.problem.total_tokens(),
@@ -205,7 +207,7 @@ TEST_P(FusedSm90, NearAndFarPieces) {
     for (const Gates& gates : every_gates) {
       if (heads > 2 && !gates.of_large_problems) continue;
       SCOPED_TRACE(inputs.problem.to_string() + ", " + gates.name + "; " + plan->info().choice);
-      std::vector<float>& log_decay = inputs.gate.values;
+      std::vector<float>& log_decay = inputs["log_decay"];
       for (std::int64_t token = 0; token < tokens; ++token) {
         const double part = static_cast<double>(token) / static_cast<double>(tokens);
         for (std::int64_t head = 0; head < heads; ++head)
@@ -213,9 +215,8 @@ TEST_P(FusedSm90, NearAndFarPieces) {
               part >= gates.begin && part < gates.end ? gates.stretch : gates.head[head % 2];
       }
       on_device.reset_async();
-      device().upload(
-          const_cast<void*>(static_cast<const void*>(std::get<LogDecay>(arguments.gate).values)),
-          log_decay.data(), static_cast<std::int64_t>(log_decay.size() * 4));
+      device().upload(const_cast<void*>(on_device.arguments().input("log_decay")), log_decay.data(),
+                      static_cast<std::int64_t>(log_decay.size() * 4));
       plan->run();
       expect_outputs_agree(inputs, on_device.download());
     }
@@ -258,7 +259,7 @@ TEST_P(FusedSm90, EveryWholeFormGivesTheSameBits) {
   if (implementation().description().name == "cuda/fused_sm90_one_launch")
     GTEST_SKIP() << "cuda/fused_sm90_invariant is compared with it";
   const Implementation& one_launch =
-      find_implementation(Operation::gated_delta, "cuda/fused_sm90_one_launch");
+      find_implementation(gated_delta_operation(), "cuda/fused_sm90_one_launch");
   std::string choices;
   const auto compare_forms = [&](const std::string& problem) {
     const Case inputs =
@@ -272,8 +273,8 @@ TEST_P(FusedSm90, EveryWholeFormGivesTheSameBits) {
       return on_device.download();
     };
     const Outputs one = outputs_of(implementation()), two = outputs_of(one_launch);
-    EXPECT_TRUE(same_bits(one.output, two.output)) << inputs.problem.to_string();
-    EXPECT_TRUE(same_bits(one.state_pool, two.state_pool)) << inputs.problem.to_string();
+    EXPECT_TRUE(same_bits(one["output"], two["output"])) << inputs.problem.to_string();
+    EXPECT_TRUE(same_bits(one["final_state"], two["final_state"])) << inputs.problem.to_string();
   };
   for (const char* options : {"gates=mid", "gates=reset,norm=1,keys=unnormalised",
                               "gates=strong,keys=unnormalised,layout=vk"})
@@ -319,12 +320,12 @@ TEST_P(FusedSm90, NanInTheNextSequenceStaysThere) {
       generate_case(Problem::parse("gated_delta:heads=1/2,dim=128,seq=70+90,dtype=bf16,gates=mid,"
                                    "h0=normal"));
   const Outputs expected = run_with_nan(inputs, 160), got = run_with_nan(inputs, 70);
-  EXPECT_TRUE(same_bits(token_range(got.output, 2 * 128, 0, 70),
-                        token_range(expected.output, 2 * 128, 0, 70)));
+  EXPECT_TRUE(same_bits(token_range(got["output"], 2 * 128, 0, 70),
+                        token_range(expected["output"], 2 * 128, 0, 70)));
   const std::int64_t row = inputs.problem.state_row_stride();
-  EXPECT_TRUE(same_bits(token_range(got.state_pool, row, 0, 1),
-                        token_range(expected.state_pool, row, 0, 1)));
-  EXPECT_TRUE(std::isnan(got.output[2 * 128 * 70]));
+  EXPECT_TRUE(same_bits(token_range(got["final_state"], row, 0, 1),
+                        token_range(expected["final_state"], row, 0, 1)));
+  EXPECT_TRUE(std::isnan(got["output"][2 * 128 * 70]));
 }
 
 // Lengths are read on the device at each run: a captured graph serves others of the same total.
@@ -348,14 +349,13 @@ TEST_P(FusedSm90, AGraphServesOtherLengths) {
     const std::int64_t total = planned.problem.total_tokens();
     other.problem.sequences.lengths = {1, total - 131, 130, 0};
     other.sequence_offsets = other.problem.sequences.offsets();
-    const auto& arguments = std::get<GatedDeltaArguments>(on_device.arguments());
-    device().upload(const_cast<std::int64_t*>(arguments.sequence_offsets),
+    device().upload(const_cast<void*>(on_device.arguments().input("sequence_offsets")),
                     other.sequence_offsets.data(), 5 * 8);
     on_device.reset_async();
     replay();
     const Outputs outputs = on_device.download();
     const auto report = reference::compare(other, reference::evaluate<double>(other), outputs);
-    EXPECT_EQ(reference::first_violation(report, report.limits), "")
+    EXPECT_EQ(reference::violation(report, report.limits), "")
         << options << "; " << plan->info().choice;
     choices += plan->info().choice + "\n";
   }
@@ -378,7 +378,7 @@ TEST_P(FusedSm90, RoundsNoMoreThanItMust) {
                        std::string(bound.gates)));
     const Outputs outputs = execute(implementation(), inputs, device());
     const auto report = reference::compare(inputs, reference::evaluate<double>(inputs), outputs);
-    const double floors = report.worst_output.output.floor_ratio;
+    const double floors = report["output"].worst().error.floor_ratio;
     EXPECT_TRUE(floors <= bound.floors)
         << floors << " floors, seed " << inputs.problem.seed << ": " << inputs.problem.to_string();
   }
@@ -394,9 +394,9 @@ TEST_P(FusedSm90, EqualKeysCancel) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, FusedSm90,
-    testing::Values(&find_implementation(Operation::gated_delta, "cuda/fused_sm90"),
-                    &find_implementation(Operation::gated_delta, "cuda/fused_sm90_one_launch"),
-                    &find_implementation(Operation::gated_delta, "cuda/fused_sm90_invariant")),
+    testing::Values(&find_implementation(gated_delta_operation(), "cuda/fused_sm90"),
+                    &find_implementation(gated_delta_operation(), "cuda/fused_sm90_one_launch"),
+                    &find_implementation(gated_delta_operation(), "cuda/fused_sm90_invariant")),
     test_name);
 
 }  // namespace

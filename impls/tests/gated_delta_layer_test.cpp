@@ -1,6 +1,8 @@
 // Every implementation of gated_delta_layer against the float64 chain (contract section 1.3).
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "interface/operations/gated_delta_layer.h"
+
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
 #include "reference/errors.h"
 
@@ -56,18 +58,19 @@ TEST_P(GatedDeltaLayer, TwoCallsContinueTheSequence) {
   for (const std::int64_t cut : {2, 64, 100}) {
     Outputs joined = execute(implementation(), case_of_pieces(whole, {{0, 0, cut}}), device());
     Case rest = case_of_pieces(whole, {{0, cut, 150}});
-    rest.state_pool = joined.state_pool;
-    rest.conv_state = joined.conv_state;
+    rest["initial_state"] = joined["final_state"];
+    rest["conv_state"] = joined["conv_state"];
     const Outputs second = execute(implementation(), rest, device());
-    joined.output.insert(joined.output.end(), second.output.begin(), second.output.end());
-    joined.state_pool = second.state_pool;
-    joined.conv_state = second.conv_state;
+    joined["output"].insert(joined["output"].end(), second["output"].begin(),
+                            second["output"].end());
+    joined["final_state"] = second["final_state"];
+    joined["conv_state"] = second["conv_state"];
     const auto report = reference::compare(whole, reference, joined);
-    EXPECT_EQ(reference::first_violation(report, report.limits), "") << "cut at " << cut;
+    EXPECT_EQ(reference::violation(report, report.limits), "") << "cut at " << cut;
   }
 }
 
-GDN_INSTANTIATE_FOR(GatedDeltaLayer, Operation::gated_delta_layer);
+GDN_INSTANTIATE_FOR(GatedDeltaLayer, gated_delta_layer_operation());
 
 }  // namespace
 }  // namespace gdn

@@ -1,12 +1,15 @@
 // Every implementation of gated_delta against the float64 recurrence, over every axis of contract
 // section 1.1.
+#include "interface/operations/gated_delta.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -135,11 +138,11 @@ TEST_P(GatedDelta, LogitsFarOut) {
   Case inputs = generate_case(Problem::parse(
       "gated_delta:heads=1/2,dim=64,seq=120,dtype=f32,gates=real,gate=logits,beta=logit"));
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
-  inputs.gate.A_log.assign(2, -8.0f);  // so that even the largest logits leave a decay to be seen
+  inputs["A_log"].assign(2, -8.0f);  // so that even the largest logits leave a decay to be seen
   const float far[] = {300, -300, 100, -100, 89, -89, 20, -20};
-  for (std::size_t i = 0; i < inputs.gate.values.size(); ++i) {
-    inputs.gate.values[i] = far[i % 8];
-    if (i % 3 == 0) inputs.beta.values[i] = far[(i / 3) % 8];
+  for (std::size_t i = 0; i < inputs[gate_name(inputs.problem)].size(); ++i) {
+    inputs[gate_name(inputs.problem)][i] = far[i % 8];
+    if (i % 3 == 0) inputs[beta_name(inputs.problem)][i] = far[(i / 3) % 8];
   }
   expect_agrees(inputs);
 }
@@ -149,10 +152,10 @@ TEST_P(GatedDelta, LogitsWhoseRateOverflows) {
   Case inputs = generate_case(Problem::parse(
       "gated_delta:heads=1/2,dim=64,seq=120,dtype=f32,gates=real,gate=logits,h0=normal"));
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
-  inputs.gate.A_log = {95, 130};
-  inputs.gate.dt_bias = {-96, -135};
+  inputs["A_log"] = {95, 130};
+  inputs["dt_bias"] = {-96, -135};
   // Sums as large as these keep 1/64 and little more.
-  for (float& logit : inputs.gate.values) logit = std::round(logit * 64) / 64;
+  for (float& logit : inputs[gate_name(inputs.problem)]) logit = std::round(logit * 64) / 64;
   expect_agrees(inputs);
 }
 
@@ -169,7 +172,7 @@ TEST_P(GatedDelta, NormOfShortVectors) {
   Case inputs = generate_case(
       Problem::parse("gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,norm=1,h0=normal"));
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
-  for (auto* vectors : {&inputs.query, &inputs.key}) {
+  for (auto* vectors : {&inputs["q"], &inputs["k"]}) {
     for (float& x : *vectors) x *= 1e-3f;
   }
   expect_agrees(inputs);
@@ -210,9 +213,9 @@ TEST_P(GatedDelta, TokensAtAStride) {
     std::vector<float> rows(static_cast<std::size_t>(tokens * row),
                             std::numeric_limits<float>::quiet_NaN());
     for (std::int64_t t = 0; t < tokens; ++t) {
-      std::copy_n(inputs.query.begin() + t * qk, qk, rows.begin() + t * row);
-      std::copy_n(inputs.key.begin() + t * qk, qk, rows.begin() + t * row + qk);
-      std::copy_n(inputs.value.begin() + t * v, v, rows.begin() + t * row + 2 * qk);
+      std::copy_n(inputs["q"].begin() + t * qk, qk, rows.begin() + t * row);
+      std::copy_n(inputs["k"].begin() + t * qk, qk, rows.begin() + t * row + qk);
+      std::copy_n(inputs["v"].begin() + t * v, v, rows.begin() + t * row + 2 * qk);
     }
     const auto bytes = static_cast<std::int64_t>(rows.size() * size_of(dtype));
     std::vector<char> encoded(static_cast<std::size_t>(bytes));
@@ -221,21 +224,18 @@ TEST_P(GatedDelta, TokensAtAStride) {
     device().upload(packed.data(), encoded.data(), bytes);
 
     DeviceCase on_device(inputs, device());
-    GatedDeltaArguments strided = std::get<GatedDeltaArguments>(on_device.arguments());
+    Arguments strided = on_device.arguments();
     const auto element = static_cast<std::int64_t>(size_of(dtype));
-    strided.query = packed.as<char>();
-    strided.key = packed.as<char>() + qk * element;
-    strided.value = packed.as<char>() + 2 * qk * element;
-    strided.query_token_stride = row;
-    strided.key_token_stride = row;
-    strided.value_token_stride = row;
+    strided.set_input("q", packed.as<char>(), row);
+    strided.set_input("k", packed.as<char>() + qk * element, row);
+    strided.set_input("v", packed.as<char>() + 2 * qk * element, row);
     const auto plan = implementation().plan(problem, strided, device());
     plan->run();
     on_device.check_guards();
     const Outputs outputs = on_device.download();
     const Outputs dense = execute(implementation(), inputs, device());
-    EXPECT_TRUE(same_bits(outputs.output, dense.output));
-    EXPECT_TRUE(same_bits(outputs.state_pool, dense.state_pool));
+    EXPECT_TRUE(same_bits(outputs["output"], dense["output"]));
+    EXPECT_TRUE(same_bits(outputs["final_state"], dense["final_state"]));
   }
 }
 
@@ -246,7 +246,7 @@ TEST_P(GatedDelta, ResetsAndHugeDecaysAtChunkEdges) {
   Case inputs = generate_case(Problem::parse(
       std::string("gated_delta:heads=1/1,seq=200,dtype=f32,gates=mid,h0=normal,seed=5,") +
       (emulated() ? "dim=64x16" : "dim=64")));
-  const std::vector<float> usual = inputs.gate.values;
+  const std::vector<float> usual = inputs[gate_name(inputs.problem)];
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
   for (const float value : {-infinity, -1e30f, -3e38f, -1000.0f, -104.0f, -88.0f}) {
     for (const std::vector<std::size_t>& places :
@@ -257,14 +257,14 @@ TEST_P(GatedDelta, ResetsAndHugeDecaysAtChunkEdges) {
                                                {63},
                                                {64},
                                                {0, 1, 2, 63, 64, 65, 127, 128, 199}}) {
-      inputs.gate.values = usual;
-      for (const std::size_t place : places) inputs.gate.values[place] = value;
+      inputs[gate_name(inputs.problem)] = usual;
+      for (const std::size_t place : places) inputs[gate_name(inputs.problem)][place] = value;
       SCOPED_TRACE("log_decay " + std::to_string(value) + " first at " +
                    std::to_string(places.front()));
       expect_agrees(inputs);
     }
   }
-  inputs.gate.values.assign(usual.size(), -infinity);
+  inputs[gate_name(inputs.problem)].assign(usual.size(), -infinity);
   expect_agrees(inputs);
 }
 
@@ -274,20 +274,20 @@ TEST_P(GatedDelta, AResetForgetsExactly) {
       Problem::parse("gated_delta:heads=1,dim=64,seq=150,dtype=f32,gates=mid,h0=large,seed=6"));
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
   constexpr std::int64_t kReset = 70;
-  inputs.gate.values[kReset] = -std::numeric_limits<float>::infinity();
+  inputs[gate_name(inputs.problem)][kReset] = -std::numeric_limits<float>::infinity();
   Case other = inputs;
-  for (float& x : other.state_pool) x *= -3.0f;
-  for (std::int64_t i = 0; i < kReset * 64; ++i) other.value[static_cast<std::size_t>(i)] += 2.0f;
+  for (float& x : other["initial_state"]) x *= -3.0f;
+  for (std::int64_t i = 0; i < kReset * 64; ++i) other["v"][static_cast<std::size_t>(i)] += 2.0f;
   const Outputs a = execute(implementation(), inputs, device());
   const Outputs b = execute(implementation(), other, device());
   EXPECT_FALSE(
-      same_bits(token_range(a.output, 64, 0, kReset), token_range(b.output, 64, 0, kReset)));
-  EXPECT_TRUE(
-      same_bits(token_range(a.output, 64, kReset, 150), token_range(b.output, 64, kReset, 150)));
-  EXPECT_TRUE(same_bits(a.state_pool, b.state_pool));
+      same_bits(token_range(a["output"], 64, 0, kReset), token_range(b["output"], 64, 0, kReset)));
+  EXPECT_TRUE(same_bits(token_range(a["output"], 64, kReset, 150),
+                        token_range(b["output"], 64, kReset, 150)));
+  EXPECT_TRUE(same_bits(a["final_state"], b["final_state"]));
 }
 
-GDN_INSTANTIATE_FOR(GatedDelta, Operation::gated_delta);
+GDN_INSTANTIATE_FOR(GatedDelta, gated_delta_operation());
 
 }  // namespace
 }  // namespace gdn

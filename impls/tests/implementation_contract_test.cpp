@@ -3,25 +3,21 @@
 #include <functional>
 #include <set>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_layer.h"
 
 namespace gdn {
 namespace {
 
 class AnyImplementation : public ImplementationTest {
  protected:
-  /// A small problem of the implementation's operation that it supports.
-  Problem small_problem(const std::string& options = "") const {
-    for (const char* shape : {"dim=64,dtype=f32", "dim=64,dtype=bf16", "dim=128,dtype=bf16"}) {
-      const Problem problem = Problem::parse(to_string(implementation().description().operation) +
-                                             ":heads=1/2,seq=20+3,h0=normal," + shape + options);
-      if (implementation().supports(problem)) return problem;
-    }
-    throw Error(ErrorKind::unsupported, "no small problem is supported");
-  }
+  /// The first problem the implementation says exercises it.
+  Problem example() const { return Problem::parse(implementation().description().examples.at(0)); }
 
   void expect_refused(const Problem& problem, const Arguments& arguments, ErrorKind kind,
                       const std::string& named) {
@@ -41,14 +37,14 @@ TEST_P(AnyImplementation, IsFoundByItsNameAndDescribesItself) {
   const Description& description = implementation().description();
   EXPECT_EQ(&find_implementation(description.operation, description.name), &implementation());
   EXPECT_EQ(description.name.rfind(description.backend + "/", 0), 0u) << description.name;
-  EXPECT_TRUE(does_backend(device().info().backend, description.backend)) << description.backend;
+  EXPECT_EQ(device().info().runs, description.backend);
   EXPECT_FALSE(description.form.empty());
   EXPECT_FALSE(description.summary.empty());
   EXPECT_EQ(description.summary.find('\n'), std::string::npos);
 }
 
 TEST_P(AnyImplementation, PlansTheChunkAskedForAndWithinItsEstimate) {
-  const Problem problem = small_problem();
+  const Problem problem = example();
   const Case inputs = generate_case(problem);
   const DeviceCase on_device(inputs, device());
   const auto plan = implementation().plan(problem, on_device.arguments(), device());
@@ -64,19 +60,28 @@ TEST_P(AnyImplementation, PlansTheChunkAskedForAndWithinItsEstimate) {
   }
 }
 
+TEST_P(AnyImplementation, ItsExamplesAreOfItsOperationAndSupported) {
+  const Description& description = implementation().description();
+  EXPECT_FALSE(description.examples.empty());
+  for (const std::string& text : description.examples) {
+    const Problem problem = Problem::parse(text);
+    EXPECT_EQ(problem.operation, description.operation) << text;
+    EXPECT_TRUE(implementation().supports(problem)) << text;
+    expect_agrees(problem);
+  }
+}
+
 TEST_P(AnyImplementation, SaysWhyItDoesNotSupportAProblem) {
-  for (const Operation operation :
-       {Operation::gated_delta, Operation::causal_conv1d, Operation::gated_delta_layer}) {
+  for (const Operation operation : operations()) {
     if (operation == implementation().description().operation) continue;
-    Problem other = small_problem();
+    Problem other = example();
     const Case inputs = generate_case(other);
     const DeviceCase on_device(inputs, device());
     other.operation = operation;
     expect_refused(other, on_device.arguments(), ErrorKind::unsupported,
                    to_string(implementation().description().operation));
   }
-  const Problem problem = small_problem();
-  if (problem.operation == Operation::causal_conv1d) return;
+  const Problem problem = example();
   Problem odd = problem;
   odd.chunk = 100000;
   const Case inputs = generate_case(problem);
@@ -89,84 +94,56 @@ TEST_P(AnyImplementation, SaysWhyItDoesNotSupportAProblem) {
   expect_refused(odd, on_device.arguments(), ErrorKind::unsupported, support.reason);
 }
 
-TEST_P(AnyImplementation, RefusesArgumentsOfAnotherOperation) {
-  const Problem problem = small_problem();
-  const Arguments wrong = problem.operation == Operation::gated_delta
-                              ? Arguments(CausalConv1dArguments{})
-                              : Arguments(GatedDeltaArguments{});
-  expect_refused(problem, wrong, ErrorKind::bad_input, "arguments");
+// Each operand in turn is missing, null, or comes as one the problem does not have: a gate passed
+// as another encoding would be silently wrong numbers.
+TEST_P(AnyImplementation, RefusesCallsWithoutAnOperandOrWithOneTooMany) {
+  for (const std::string& text : implementation().description().examples) {
+    const Problem problem = Problem::parse(text);
+    SCOPED_TRACE(text);
+    const Case inputs = generate_case(problem);
+    const DeviceCase on_device(inputs, device());
+    const Arguments& good = on_device.arguments();
+    const void* somewhere = good.input("sequence_offsets");
+    ASSERT_NE(somewhere, nullptr);
+    for (const Operand& operand : problem.operation->operands) {
+      if (operand.between_steps || operand.on_request) continue;
+      SCOPED_TRACE(operand.name);
+      Arguments wrong = good;
+      if (!good.has(operand.name)) {
+        if (is_present(operand, problem)) continue;  // another output takes its place
+        wrong.set_input(operand.name, somewhere);
+        expect_refused(problem, wrong, ErrorKind::bad_input, operand.name);
+        continue;
+      }
+      if (element_count(operand, problem) == 0) continue;
+      wrong.erase(operand.name);
+      expect_refused(problem, wrong, ErrorKind::bad_input, operand.name);
+      wrong.set(operand.name, ArrayPointer{});
+      expect_refused(problem, wrong, ErrorKind::bad_input, operand.name);
+    }
+  }
 }
 
-TEST_P(AnyImplementation, RefusesNullPointers) {
-  const Problem problem = small_problem(",slots=permuted,bias=1");
+TEST_P(AnyImplementation, RefusesAnArrayThatIsNotAlignedToItsElement) {
+  const Problem problem = example();
   const Case inputs = generate_case(problem);
   const DeviceCase on_device(inputs, device());
-  const Arguments& good = on_device.arguments();
-  const auto refuse = [&](auto arguments, auto member, const char* named) {
-    arguments.*member = nullptr;
-    SCOPED_TRACE(named);
-    expect_refused(problem, arguments, ErrorKind::bad_input, named);
-  };
-  if (const auto* delta = std::get_if<GatedDeltaArguments>(&good)) {
-    refuse(*delta, &GatedDeltaArguments::query, "q");
-    refuse(*delta, &GatedDeltaArguments::key, "k");
-    refuse(*delta, &GatedDeltaArguments::value, "v");
-    refuse(*delta, &GatedDeltaArguments::sequence_offsets, "sequence_offsets");
-    refuse(*delta, &GatedDeltaArguments::slot_index, "slot_index");
-    refuse(*delta, &GatedDeltaArguments::state_pool, "state_pool");
-    refuse(*delta, &GatedDeltaArguments::output, "output");
-    GatedDeltaArguments without_gate = *delta;
-    without_gate.gate = LogDecay{nullptr};
-    expect_refused(problem, without_gate, ErrorKind::bad_input, "");
-    GatedDeltaArguments without_beta = *delta;
-    without_beta.beta = BetaDirect{nullptr};
-    expect_refused(problem, without_beta, ErrorKind::bad_input, "beta");
-  }
-  if (const auto* conv = std::get_if<CausalConv1dArguments>(&good)) {
-    refuse(*conv, &CausalConv1dArguments::input, "input");
-    refuse(*conv, &CausalConv1dArguments::weight, "weight");
-    refuse(*conv, &CausalConv1dArguments::bias, "bias");
-    refuse(*conv, &CausalConv1dArguments::sequence_offsets, "sequence_offsets");
-    refuse(*conv, &CausalConv1dArguments::slot_index, "slot_index");
-    refuse(*conv, &CausalConv1dArguments::output, "output");
-  }
-  if (const auto* layer = std::get_if<GatedDeltaLayerArguments>(&good)) {
-    GatedDeltaLayerArguments without_input = *layer;
-    without_input.conv.input = nullptr;
-    expect_refused(problem, without_input, ErrorKind::bad_input, "input");
-    GatedDeltaLayerArguments without_output = *layer;
-    without_output.delta.output = nullptr;
-    expect_refused(problem, without_output, ErrorKind::bad_input, "output");
+  for (const Arguments::Entry& entry : on_device.arguments().entries()) {
+    SCOPED_TRACE(entry.operand);
+    Arguments wrong = on_device.arguments();
+    ArrayPointer off = entry.pointer;
+    if (off.read != nullptr) off.read = static_cast<const char*>(off.read) + 1;
+    if (off.written != nullptr) off.written = static_cast<char*>(off.written) + 1;
+    wrong.set(entry.operand, off);
+    expect_refused(problem, wrong, ErrorKind::bad_input, entry.operand);
   }
 }
 
-// A gate array passed as another encoding would be silently wrong numbers.
-TEST_P(AnyImplementation, RefusesAGateOfAnotherEncoding) {
-  const Problem problem = small_problem();
-  const Case inputs = generate_case(problem);
-  const DeviceCase on_device(inputs, device());
-  const auto* delta = std::get_if<GatedDeltaArguments>(&on_device.arguments());
-  if (delta == nullptr) GTEST_SKIP() << "not an operation with gates of its own";
-  const float* values = std::get<LogDecay>(delta->gate).values;
-  for (const Gate& gate : {Gate(Decay{values}), Gate(NegLogDecay{values}),
-                           Gate(DecayLogits{values, values, values})}) {
-    GatedDeltaArguments wrong = *delta;
-    wrong.gate = gate;
-    expect_refused(problem, wrong, ErrorKind::bad_input, "gate");
-  }
-  GatedDeltaArguments wrong = *delta;
-  wrong.beta = BetaLogit{std::get<BetaDirect>(delta->beta).values};
-  expect_refused(problem, wrong, ErrorKind::bad_input, "beta");
+std::string operation_and_name(const testing::TestParamInfo<const Implementation*>& tested) {
+  return to_string(tested.param->description().operation) + "_" + test_name(tested);
 }
-
-INSTANTIATE_TEST_SUITE_P(GatedDelta, AnyImplementation,
-                         testing::ValuesIn(implementations_of(Operation::gated_delta)), test_name);
-INSTANTIATE_TEST_SUITE_P(CausalConv1d, AnyImplementation,
-                         testing::ValuesIn(implementations_of(Operation::causal_conv1d)),
-                         test_name);
-INSTANTIATE_TEST_SUITE_P(Layer, AnyImplementation,
-                         testing::ValuesIn(implementations_of(Operation::gated_delta_layer)),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(All, AnyImplementation, testing::ValuesIn(all_implementations()),
+                         operation_and_name);
 
 TEST(Registry, HoldsEveryImplementationOnce) {
   std::set<std::pair<Operation, std::string>> names;
@@ -175,15 +152,15 @@ TEST(Registry, HoldsEveryImplementationOnce) {
     EXPECT_TRUE(names.emplace(description.operation, description.name).second) << description.name;
   }
   for (const char* name : {"cpu/naive", "cpu/recurrent", "cpu/chunkwise"}) {
-    EXPECT_EQ(names.count({Operation::gated_delta, name}), 1u) << name;
-    EXPECT_EQ(names.count({Operation::gated_delta_layer, name}), 1u) << name;
+    EXPECT_EQ(names.count({gated_delta_operation(), name}), 1u) << name;
+    EXPECT_EQ(names.count({gated_delta_layer_operation(), name}), 1u) << name;
   }
-  EXPECT_EQ(names.count({Operation::causal_conv1d, "cpu/direct"}), 1u);
+  EXPECT_EQ(names.count({causal_conv1d_operation(), "cpu/direct"}), 1u);
 }
 
 TEST(Registry, NamesTheNearestForAnUnknownOne) {
   try {
-    find_implementation(Operation::gated_delta, "cpu/chunkwize");
+    find_implementation(gated_delta_operation(), "cpu/chunkwize");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::bad_input);
@@ -211,7 +188,8 @@ TEST(CpuForms, AreTheOnesAskedFor) {
     }
     for (std::size_t i = 0; i < all.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        EXPECT_FALSE(same_bits(all[i].output, all[j].output)) << operation << " " << i << " " << j;
+        EXPECT_FALSE(same_bits(all[i]["output"], all[j]["output"]))
+            << operation << " " << i << " " << j;
       }
     }
   }

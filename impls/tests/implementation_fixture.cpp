@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "interface/error.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
@@ -84,7 +84,7 @@ void ImplementationTest::SetUp() {
   device_ = opened.device.get();
 }
 
-bool ImplementationTest::emulated() const { return device().info().modelled_time; }
+bool ImplementationTest::emulated() const { return device().info().emulated; }
 
 void ImplementationTest::expect_agrees(const Case& inputs) {
   SCOPED_TRACE(implementation().description().name + " on " + inputs.problem.to_string());
@@ -94,7 +94,7 @@ void ImplementationTest::expect_agrees(const Case& inputs) {
 void ImplementationTest::expect_outputs_agree(const Case& inputs, const Outputs& outputs) {
   const auto reference = reference::evaluate<double>(inputs);
   const reference::ErrorReport report = reference::compare(inputs, reference, outputs);
-  EXPECT_EQ(reference::first_violation(report, report.limits), "");
+  EXPECT_EQ(reference::violation(report, report.limits), "");
   EXPECT_EQ(report.non_finite, 0);
   EXPECT_EQ(report.untouched_changed, 0);
   EXPECT_EQ(report.padding_nonzero, 0);
@@ -123,41 +123,34 @@ void ImplementationTest::expect_all_agree(const std::vector<std::string>& proble
 
 Case case_of_pieces(const Case& from, const std::vector<Piece>& pieces) {
   const Problem& p = from.problem;
-  if (p.slots != SlotMap::identity || p.conv_layout != ConvLayout::channels) {
-    throw_bad_input("case_of_pieces: expected slots=identity and conv_layout=channels");
-  }
-  Case made = from;
+  if (p.slots != SlotMap::identity) throw_bad_input("case_of_pieces: expected slots=identity");
+  Case made;
+  made.problem = p;
   made.problem.sequences.lengths.clear();
-  for (auto* values : {&made.query, &made.key, &made.value, &made.gate.values, &made.beta.values,
-                       &made.state_pool, &made.qkv, &made.conv_state}) {
-    values->clear();
-  }
-  const std::int64_t state_row = p.state_row_stride();
-  const std::int64_t window_row = p.conv_channels() * (p.conv_width - 1);
   for (const Piece& piece : pieces) {
     made.problem.sequences.lengths.push_back(piece.end - piece.begin);
-    const std::int64_t first = from.sequence_offsets[static_cast<std::size_t>(piece.sequence)];
-    const std::int64_t begin = first + piece.begin, end = first + piece.end;
-    const auto append_tokens = [&](std::vector<float>& to, const std::vector<float>& source,
-                                   std::int64_t per_token) {
-      if (!source.empty()) append_range(to, source, begin * per_token, end * per_token);
-    };
-    append_tokens(made.query, from.query, p.num_key_heads * p.key_head_dim);
-    append_tokens(made.key, from.key, p.keys_per_token());
-    append_tokens(made.value, from.value, p.values_per_token());
-    append_tokens(made.gate.values, from.gate.values, p.gates_per_token());
-    append_tokens(made.beta.values, from.beta.values, p.betas_per_token());
-    append_tokens(made.qkv, from.qkv, p.conv_channels());
-    if (!from.state_pool.empty()) {
-      append_range(made.state_pool, from.state_pool, piece.sequence * state_row,
-                   (piece.sequence + 1) * state_row);
-    }
-    if (!from.conv_state.empty()) {
-      append_range(made.conv_state, from.conv_state, piece.sequence * window_row,
-                   (piece.sequence + 1) * window_row);
-    }
   }
   made.sequence_offsets = made.problem.sequences.offsets();
+  for (const auto& [name, values] : from.arrays) {
+    const Operand& operand = p.operation->at(name);
+    if (tokens_are_fastest(operand, p)) {
+      throw_bad_input("case_of_pieces: expected the tokens of " + name + " outermost");
+    }
+    std::vector<float>& array = made[name];
+    const Cut cut = cut_of(operand, p);
+    if (cut == Cut::whole) array = values;
+    for (const Piece& piece : pieces) {
+      if (cut == Cut::tokens) {
+        const std::int64_t first = from.first_token(piece.sequence);
+        const std::int64_t per_token = elements_per_token(operand, p);
+        append_range(array, values, (first + piece.begin) * per_token,
+                     (first + piece.end) * per_token);
+      } else if (cut == Cut::pool_rows) {
+        const std::int64_t stride = row_stride(operand, p);
+        append_range(array, values, piece.sequence * stride, (piece.sequence + 1) * stride);
+      }
+    }
+  }
   validate(made);
   return made;
 }

@@ -55,8 +55,8 @@ struct Piece {
   std::int64_t end = 0;
 };
 
-/// A case whose sequences are these pieces of `from`, each with a copy of its sequence's pool rows
-/// (states and windows), in identity slots. `from` must have slots=identity, conv_layout=channels.
+/// A case whose sequences are these pieces of `from`, each with a copy of its sequence's rows of
+/// every pool, in identity slots. `from` must have slots=identity and its tokens outermost.
 Case case_of_pieces(const Case& from, const std::vector<Piece>& pieces);
 
 /// Whether both hold the same bits (NaN included).

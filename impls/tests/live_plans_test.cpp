@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace {
@@ -44,7 +45,7 @@ TEST_P(LivePlans, RunAfterOthersWerePlannedAndRun) {
   }
 }
 
-GDN_INSTANTIATE_FOR(LivePlans, Operation::gated_delta);
+GDN_INSTANTIATE_FOR(LivePlans, gated_delta_operation());
 
 }  // namespace
 }  // namespace gdn

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_layer.h"
 
 namespace gdn {
 namespace {
@@ -32,8 +35,8 @@ class Draw {
 Problem random_problem(std::uint64_t seed) {
   Draw draw(seed);
   Problem p;
-  p.operation =
-      draw.one_of({Operation::gated_delta, Operation::causal_conv1d, Operation::gated_delta_layer});
+  p.operation = operations()[static_cast<std::size_t>(
+      draw.below(static_cast<std::int64_t>(operations().size())))];
   p.num_key_heads = 1 + draw.below(32);
   p.num_value_heads = p.num_key_heads * (1 + draw.below(4));
   p.key_head_dim = 1 + draw.below(256);
@@ -44,11 +47,9 @@ Problem random_problem(std::uint64_t seed) {
     p.sequences.lengths.insert(p.sequences.lengths.end(),
                                static_cast<std::size_t>(1 + draw.below(3)), length);
   }
-  if (p.operation == Operation::gated_delta) {
-    p.update = draw.one_of({UpdateRule::delta, UpdateRule::additive});
-    p.steps = 1 + draw.below(4);
-    p.decay = draw.one_of({DecayPer::head, DecayPer::channel});
-  }
+  p.update = draw.one_of({UpdateRule::delta, UpdateRule::additive});
+  if (p.operation != gated_delta_layer_operation()) p.steps = 1 + draw.below(4);
+  p.decay = draw.one_of({DecayPer::head, DecayPer::channel});
   p.token_dtype = draw.one_of({DType::float32, DType::bfloat16, DType::float16});
   if (draw.below(2) == 0) p.output_dtype = DType::float32;
   p.state_dtype = draw.one_of({DType::float32, DType::bfloat16, DType::float16});
@@ -69,9 +70,16 @@ Problem random_problem(std::uint64_t seed) {
   p.conv_layout = draw.one_of({ConvLayout::channels, ConvLayout::time});
   p.conv_state_in_place = draw.below(2) == 0;
   p.gates = draw.one_of({GateDistribution::real, GateDistribution::none, GateDistribution::reset});
-  p.betas = draw.one_of({BetaDistribution::sigmoid, BetaDistribution::wide});
+  // A logit cannot say a beta above 1, which `wide` draws.
+  if (p.beta_encoding == BetaEncoding::beta) {
+    p.betas = draw.one_of({BetaDistribution::sigmoid, BetaDistribution::wide});
+  }
   p.keys = draw.one_of({KeyDistribution::unit, KeyDistribution::equal});
   p.seed = static_cast<std::uint64_t>(draw.below(1 << 30));
+  const Problem plain;
+  for (const ProblemField& field : problem_fields()) {  // what it does not look at stays
+    if (!p.operation->has_field(field.key)) field.set(p, field.get(plain));
+  }
   return p;
 }
 
@@ -171,8 +179,8 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:steps=17", "steps=17: expected 1..16"},
       {"gated_delta:decay=token", "decay"},
       {"gated_delta_layer:steps=2", "one key and value per token"},
-      {"causal_conv1d:update=additive", "no recurrence"},
-      {"causal_conv1d:decay=channel", "no recurrence"},
+      {"causal_conv1d:update=additive", "does not look at update"},
+      {"causal_conv1d:decay=channel", "does not look at decay"},
       {"gated_delta:width=1", "width"},
       {"gated_delta:width=16", "width"},
       {"gated_delta:chunk=0", "chunk"},

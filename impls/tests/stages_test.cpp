@@ -3,9 +3,10 @@
 // over whole chunks, against float64 values made here from their definitions.
 #include <cmath>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
+#include "interface/operations/gated_delta.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -49,8 +50,8 @@ TEST_P(GatedDeltaStages, DecayAlone) {
     for (std::int64_t n = 0; n < single_tokens(); ++n) {
       for (std::int64_t h = 0; h < 5; ++h) {
         const double g = decoded[static_cast<std::size_t>(n * 5 + h)];
-        const double before = state_element(p, inputs.state_pool, n, h, 3, 7);
-        const double after = state_element(p, outputs.state_pool, n, h, 3, 7);
+        const double before = state_element(p, inputs["initial_state"], n, h, 3, 7);
+        const double after = state_element(p, outputs["final_state"], n, h, 3, 7);
         const double expected = std::isinf(g) ? 0 : std::exp(g) * before;
         // g is rounded a few times on its way from logits; below float32's range all is zero.
         const double bound = (8 + 8 * std::min(std::fabs(g), 104.0)) * kUnitRoundoff;
@@ -75,8 +76,8 @@ TEST_P(GatedDeltaStages, BetaAndKeyNormAlone) {
     if (!supported(inputs)) continue;
     any = true;
     if (p.normalize_qk) {  // every fifth key so short that the 1e-6 under the root shows
-      for (std::size_t i = 0; i < inputs.key.size(); ++i) {
-        if (i / 128 % 5 == 4) inputs.key[i] *= 1e-3f;
+      for (std::size_t i = 0; i < inputs["k"].size(); ++i) {
+        if (i / 128 % 5 == 4) inputs["k"][i] *= 1e-3f;
       }
     }
     const auto beta = reference::decode_gates<double>(inputs).beta;
@@ -85,15 +86,15 @@ TEST_P(GatedDeltaStages, BetaAndKeyNormAlone) {
       const std::int64_t n = row / 2, h = row % 2;
       double squares = 0;
       for (std::int64_t i = 0; i < 64; ++i) {
-        const double k = inputs.key[static_cast<std::size_t>(row * 64 + i)];
+        const double k = inputs["k"][static_cast<std::size_t>(row * 64 + i)];
         squares += k * k;
       }
       const double length = p.normalize_qk ? std::sqrt(squares + 1e-6) : 1;
       for (const std::int64_t i : {0, 17, 63}) {
-        const double k = inputs.key[static_cast<std::size_t>(row * 64 + i)] / length;
-        const double v = inputs.value[static_cast<std::size_t>(row * 64 + 5)];
+        const double k = inputs["k"][static_cast<std::size_t>(row * 64 + i)] / length;
+        const double v = inputs["v"][static_cast<std::size_t>(row * 64 + 5)];
         const double expected = beta[static_cast<std::size_t>(row)] * k * v;
-        const double got = state_element(p, outputs.state_pool, n, h, i, 5);
+        const double got = state_element(p, outputs["final_state"], n, h, i, 5);
         EXPECT_TRUE(std::fabs(got - expected) <= 16 * kUnitRoundoff * std::fabs(expected) + 1e-37)
             << p.to_string() << ", sequence " << n << ", head " << h << ", element " << i << ": "
             << got << ", expected " << expected;
@@ -110,25 +111,25 @@ TEST_P(GatedDeltaStages, QueryNormAlone) {
            single_token_sequences());
   const Problem& p = inputs.problem;
   if (!supported(inputs)) GTEST_SKIP() << "float32 tokens are not supported";
-  for (std::size_t i = 0; i < inputs.query.size(); ++i) {
-    inputs.query[i] *= i / 128 % 5 == 4 ? 1e-3f : 3.0f;
+  for (std::size_t i = 0; i < inputs["q"].size(); ++i) {
+    inputs["q"][i] *= i / 128 % 5 == 4 ? 1e-3f : 3.0f;
   }
   const Outputs outputs = execute(implementation(), inputs, device());
   for (std::int64_t row = 0; row < 2 * single_tokens(); ++row) {
     double squares = 0;
     for (std::int64_t i = 0; i < 64; ++i) {
-      const double q = inputs.query[static_cast<std::size_t>(row * 64 + i)];
+      const double q = inputs["q"][static_cast<std::size_t>(row * 64 + i)];
       squares += q * q;
     }
     double error = 0, norm = 0;
     for (std::int64_t j = 0; j < 64; ++j) {
       double expected = 0;
       for (std::int64_t i = 0; i < 64; ++i) {
-        expected += state_element(p, inputs.state_pool, row / 2, row % 2, i, j) *
-                    static_cast<double>(inputs.query[static_cast<std::size_t>(row * 64 + i)]);
+        expected += state_element(p, inputs["initial_state"], row / 2, row % 2, i, j) *
+                    static_cast<double>(inputs["q"][static_cast<std::size_t>(row * 64 + i)]);
       }
       expected *= p.effective_scale() / std::sqrt(squares + 1e-6);
-      const double got = outputs.output[static_cast<std::size_t>(row * 64 + j)];
+      const double got = outputs["output"][static_cast<std::size_t>(row * 64 + j)];
       error += (got - expected) * (got - expected);
       norm += expected * expected;
     }
@@ -157,9 +158,9 @@ Dense product_of_transitions(const Case& inputs, std::int64_t first, std::int64_
     return product(product_of_transitions(inputs, middle, last),
                    product_of_transitions(inputs, first, middle), D);
   }
-  const double decay = std::exp(static_cast<double>(inputs.gate.values[first]));
-  const double beta = inputs.beta.values[first];
-  const float* k = inputs.key.data() + first * D;
+  const double decay = std::exp(static_cast<double>(inputs[gate_name(inputs.problem)][first]));
+  const double beta = inputs[beta_name(inputs.problem)][first];
+  const float* k = inputs["k"].data() + first * D;
   Dense transition(static_cast<std::size_t>(D * D));
   for (std::int64_t i = 0; i < D; ++i) {
     for (std::int64_t j = 0; j < D; ++j) {
@@ -182,25 +183,26 @@ TEST_P(GatedDeltaStages, ChunkTransitionIsTheProductOfTokenTransitions) {
     const Problem& p = inputs.problem;
     if (!supported(inputs)) continue;
     any = true;
-    std::fill(inputs.value.begin(), inputs.value.end(), 0.0f);
-    std::fill(inputs.state_pool.begin(), inputs.state_pool.end(), 0.0f);
-    for (std::int64_t i = 0; i < 64; ++i) inputs.state_pool[static_cast<std::size_t>(i * 65)] = 1;
+    std::fill(inputs["v"].begin(), inputs["v"].end(), 0.0f);
+    std::fill(inputs["initial_state"].begin(), inputs["initial_state"].end(), 0.0f);
+    for (std::int64_t i = 0; i < 64; ++i)
+      inputs["initial_state"][static_cast<std::size_t>(i * 65)] = 1;
     const Outputs outputs = execute(implementation(), inputs, device());
     const Dense expected = product_of_transitions(inputs, 0, p.total_tokens());
     double error = 0, norm = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double difference = static_cast<double>(outputs.state_pool[i]) - expected[i];
+      const double difference = static_cast<double>(outputs["final_state"][i]) - expected[i];
       error += difference * difference;
       norm += expected[i] * expected[i];
     }
-    const double limit = 2 * reference::error_limits(p).state;
+    const double limit = 2 * reference::error_limits(p).at("final_state").relative_l2;
     EXPECT_TRUE(std::sqrt(error / norm) <= limit)
         << p.to_string() << ": " << std::sqrt(error / norm) << ", limit " << limit;
   }
   if (!any) GTEST_SKIP() << "float32 tokens are not supported";
 }
 
-GDN_INSTANTIATE_FOR(GatedDeltaStages, Operation::gated_delta);
+GDN_INSTANTIATE_FOR(GatedDeltaStages, gated_delta_operation());
 
 }  // namespace
 }  // namespace gdn

@@ -5,11 +5,15 @@
 #include <limits>
 #include <set>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
-#include "harness/steps_to_tokens.h"
+#include "harness/operations/generate_case.h"
+#include "harness/operations/steps_to_tokens.h"
+#include "harness/run/execute.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -52,7 +56,7 @@ void expect_refused(const Implementation& implementation, const Problem& problem
   EXPECT_NE(support.reason.find(named), std::string::npos) << support.reason;
   const auto device = open_device("cpu");
   try {
-    implementation.plan(problem, GatedDeltaArguments{}, *device);
+    implementation.plan(problem, Arguments{}, *device);
     ADD_FAILURE() << "planned without complaint";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::unsupported) << error.what();
@@ -62,7 +66,7 @@ void expect_refused(const Implementation& implementation, const Problem& problem
 
 TEST(VariantGuard, AnImplementationThatSaysNothingOfVariantsRefusesThem) {
   const Unaware unaware;
-  const auto guarded = refusing_other_variants({&unaware});
+  const auto guarded = guarded_by_description({&unaware});
   ASSERT_EQ(guarded.size(), 1u);
   EXPECT_TRUE(guarded[0]->supports(Problem::parse("gated_delta:dim=64")));
   expect_refused(*guarded[0], Problem::parse("gated_delta:update=additive"), "update=additive");
@@ -74,7 +78,7 @@ TEST(VariantGuard, AnImplementationThatSaysNothingOfVariantsRefusesThem) {
 TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
   for (const Implementation* implementation : all_implementations()) {
     const Description& description = implementation->description();
-    if (description.operation == Operation::causal_conv1d) continue;
+    if (description.operation == causal_conv1d_operation()) continue;
     const std::string operation = to_string(description.operation);
     const auto problem = [&](const char* variant) {
       return Problem::parse(operation + ":heads=1/2,dim=64,seq=70,dtype=f32," + variant);
@@ -85,7 +89,7 @@ TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
     if (!description.variants.decay_per_channel) {
       expect_refused(*implementation, problem("decay=channel"), "decay=channel");
     }
-    if (description.variants.most_steps == 1 && description.operation == Operation::gated_delta) {
+    if (description.variants.most_steps == 1 && description.operation == gated_delta_operation()) {
       expect_refused(*implementation, problem("steps=2"), "steps=2");
     }
   }
@@ -95,7 +99,7 @@ TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
 TEST(VariantGuard, TheseFormsNameTheirVariants) {
   const std::set<std::string> forms = {"cpu/naive", "cpu/recurrent", "cpu/chunkwise", "cuda/naive",
                                        "cuda/recurrent"};
-  for (const Implementation* implementation : implementations_of(Operation::gated_delta)) {
+  for (const Implementation* implementation : implementations_of(gated_delta_operation())) {
     const std::string& name = implementation->description().name;
     if (forms.count(name) == 0 && name != "cuda/chunkwise") continue;
     for (const std::string& text : with_each_variant("gated_delta:heads=1/2,dim=64,seq=70")) {
@@ -179,18 +183,18 @@ TEST_P(RecurrenceVariants, ChannelResetsAndHugeDecaysAtEdges) {
         Problem::parse("gated_delta:heads=1/1,dim=64x16,seq=100,gates=near_one,h0=normal,seed=5," +
                        std::string(variant)));
     if (!implementation().supports(inputs.problem)) GTEST_SKIP();
-    const std::vector<float> usual = inputs.gate.values;
+    const std::vector<float> usual = inputs[gate_name(inputs.problem)];
     for (const float value : {-infinity, -3e38f, -1000.0f, -104.0f, -88.0f, -86.0f, -40.0f}) {
-      inputs.gate.values = usual;
+      inputs[gate_name(inputs.problem)] = usual;
       for (const std::size_t token : {0, 15, 16, 17, 31, 32, 47, 63, 64, 99}) {
         for (std::size_t channel = token % 3; channel < 64; channel += 3) {
-          inputs.gate.values[token * 64 + channel] = value;
+          inputs[gate_name(inputs.problem)][token * 64 + channel] = value;
         }
       }
       SCOPED_TRACE("log_decay " + std::to_string(value));
       expect_agrees(inputs);
     }
-    inputs.gate.values.assign(usual.size(), -infinity);
+    inputs[gate_name(inputs.problem)].assign(usual.size(), -infinity);
     expect_agrees(inputs);
   }
 }
@@ -201,8 +205,8 @@ TEST_P(RecurrenceVariants, ChannelsOfVeryDifferentMemory) {
   Case inputs = generate_case(
       Problem::parse("gated_delta:heads=1/1,dim=64x32,seq=200,gates=none,h0=normal,decay=channel"));
   if (!implementation().supports(inputs.problem)) GTEST_SKIP();
-  for (std::size_t i = 0; i < inputs.gate.values.size(); ++i) {
-    inputs.gate.values[i] = -static_cast<float>(i % 64) / 2;
+  for (std::size_t i = 0; i < inputs[gate_name(inputs.problem)].size(); ++i) {
+    inputs[gate_name(inputs.problem)][i] = -static_cast<float>(i % 64) / 2;
   }
   expect_agrees(inputs);
 }
@@ -223,8 +227,8 @@ TEST_P(RecurrenceVariants, StepsAreTokensWithoutDecayOrReading) {
     const Outputs native = execute(implementation(), product, device());
     const std::string form = implementation().description().form;
     if (form == "naive" || form == "recurrent") {
-      EXPECT_TRUE(same_bits(native.output, read.output));
-      EXPECT_TRUE(same_bits(native.state_pool, read.state_pool));
+      EXPECT_TRUE(same_bits(native["output"], read["output"]));
+      EXPECT_TRUE(same_bits(native["final_state"], read["final_state"]));
     }
   }
 }
@@ -260,15 +264,13 @@ TEST_P(RecurrenceVariants, StepsOfTokensAtAStride) {
     return buffer;
   };
   DeviceCase on_device(inputs, device());
-  GatedDeltaArguments strided = std::get<GatedDeltaArguments>(on_device.arguments());
-  strided.key_token_stride = problem.keys_per_token() + 32;
-  strided.value_token_stride = problem.values_per_token() + 16;
-  const DeviceBuffer keys =
-      at_stride(inputs.key, problem.keys_per_token(), strided.key_token_stride);
-  const DeviceBuffer values =
-      at_stride(inputs.value, problem.values_per_token(), strided.value_token_stride);
-  strided.key = keys.data();
-  strided.value = values.data();
+  Arguments strided = on_device.arguments();
+  const std::int64_t key_stride = problem.keys_per_token() + 32;
+  const std::int64_t value_stride = problem.values_per_token() + 16;
+  const DeviceBuffer keys = at_stride(inputs["k"], problem.keys_per_token(), key_stride);
+  const DeviceBuffer values = at_stride(inputs["v"], problem.values_per_token(), value_stride);
+  strided.set_input("k", keys.data(), key_stride);
+  strided.set_input("v", values.data(), value_stride);
   try {
     implementation().plan(problem, strided, device())->run();
   } catch (const Error& error) {
@@ -290,7 +292,7 @@ TEST_P(RecurrenceVariants, KeepTheirPrecisionOverLongSequences) {
   expect_all_agree(problems);
 }
 
-GDN_INSTANTIATE_FOR(RecurrenceVariants, Operation::gated_delta);
+GDN_INSTANTIATE_FOR(RecurrenceVariants, gated_delta_operation());
 
 using LayerVariants = ImplementationTest;
 
@@ -306,7 +308,7 @@ TEST_P(LayerVariants, AgreeWithTheReference) {
   }
 }
 
-GDN_INSTANTIATE_FOR(LayerVariants, Operation::gated_delta_layer);
+GDN_INSTANTIATE_FOR(LayerVariants, gated_delta_layer_operation());
 
 }  // namespace
 }  // namespace gdn

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "reference/reference.h"
 #include "reference/tests/dense_formulation.h"
 
@@ -19,11 +19,11 @@ double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64
   if (position < 0) {
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     const std::int64_t window = p.conv_width - 1;
-    return c.conv_state.at((slot * channels + channel) * window + window + position);
+    return c["conv_state"].at((slot * channels + channel) * window + window + position);
   }
   const std::int64_t t = c.sequence_offsets.at(n) + position;
-  return p.conv_layout == ConvLayout::channels ? c.qkv.at(t * channels + channel)
-                                               : c.qkv.at(channel * p.total_tokens() + t);
+  return p.conv_layout == ConvLayout::channels ? c["qkv"].at(t * channels + channel)
+                                               : c["qkv"].at(channel * p.total_tokens() + t);
 }
 
 // Every output and window of the case, from input_at alone.
@@ -33,17 +33,17 @@ void expect_defined_values(const Case& c) {
   const auto result = evaluate<double>(c);
   const std::int64_t channels = p.conv_channels();
   const std::int64_t window = p.conv_width - 1;
-  std::vector<double> output(c.qkv.size(), 0.0);
-  std::vector<double> state(c.conv_state.begin(), c.conv_state.end());
+  std::vector<double> output(c["qkv"].size(), 0.0);
+  std::vector<double> state(c["conv_state"].begin(), c["conv_state"].end());
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     if (slot < 0) continue;
     const std::int64_t length = p.sequences.lengths.at(n);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       for (std::int64_t t = 0; t < length; ++t) {
-        double sum = p.conv_bias ? c.conv_bias.at(channel) : 0.0;
+        double sum = p.conv_bias ? c["conv_bias"].at(channel) : 0.0;
         for (std::int64_t back = 0; back < p.conv_width; ++back) {
-          sum += static_cast<double>(c.conv_weight.at((channel + 1) * p.conv_width - 1 - back)) *
+          sum += static_cast<double>(c["conv_weight"].at((channel + 1) * p.conv_width - 1 - back)) *
                  input_at(c, n, t - back, channel);
         }
         const double y = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
@@ -57,9 +57,9 @@ void expect_defined_values(const Case& c) {
       }
     }
   }
-  const double error = relative_difference(result.conv_output, output);
+  const double error = relative_difference(result["conv_output"], output);
   EXPECT_TRUE(error <= 1e-14) << error;
-  EXPECT_EQ(result.conv_state, state);
+  EXPECT_EQ(result["conv_state"], state);
 }
 
 TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
@@ -69,12 +69,12 @@ TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
   Case c;
   c.problem = Problem::parse("causal_conv1d:heads=1/1,dim=1x1,seq=1x2,width=3,act=none");
   c.sequence_offsets = {0, 2};
-  c.qkv = {1, 1, 1, 10, 10, 10};
-  c.conv_weight = {1, 2, 4, 1, 2, 4, 1, 2, 4};
-  c.conv_state = {5, 7, 5, 7, 5, 7};
+  c["qkv"] = {1, 1, 1, 10, 10, 10};
+  c["conv_weight"] = {1, 2, 4, 1, 2, 4, 1, 2, 4};
+  c["conv_state"] = {5, 7, 5, 7, 5, 7};
   const auto result = evaluate<double>(c);
-  EXPECT_EQ(result.conv_output, (std::vector<double>{23, 23, 23, 49, 49, 49}));
-  EXPECT_EQ(result.conv_state, (std::vector<double>{1, 10, 1, 10, 1, 10}));
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{23, 23, 23, 49, 49, 49}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10, 1, 10, 1, 10}));
 }
 
 TEST(CausalConv1d, WindowsOfEveryLengthAndWidth) {
@@ -110,16 +110,16 @@ TEST(CausalConv1d, TimeLayoutIsTheTranspose) {
   const std::size_t channels = 14;
   for (std::size_t t = 0; t < 11; ++t) {
     for (std::size_t c = 0; c < channels; ++c) {
-      by_time.qkv[c * 11 + t] = by_channels.qkv[t * channels + c];
+      by_time["qkv"][c * 11 + t] = by_channels["qkv"][t * channels + c];
     }
   }
   expect_defined_values(by_time);
   const auto a = evaluate<double>(by_channels);
   const auto b = evaluate<double>(by_time);
-  EXPECT_EQ(a.conv_state, b.conv_state);
+  EXPECT_EQ(a["conv_state"], b["conv_state"]);
   for (std::size_t t = 0; t < 11; ++t) {
     for (std::size_t c = 0; c < channels; ++c) {
-      ASSERT_EQ(b.conv_output[c * 11 + t], a.conv_output[t * channels + c]);
+      ASSERT_EQ(b["conv_output"][c * 11 + t], a["conv_output"][t * channels + c]);
     }
   }
 }
@@ -129,7 +129,7 @@ TEST(CausalConv1d, OutOfPlaceIsInPlace) {
   const auto in_place = evaluate<double>(c);
   c.problem.conv_state_in_place = false;
   expect_defined_values(c);
-  EXPECT_EQ(evaluate<double>(c).conv_state, in_place.conv_state);
+  EXPECT_EQ(evaluate<double>(c)["conv_state"], in_place["conv_state"]);
 }
 
 TEST(CausalConv1d, ChannelBlocksAndThreadsDoNotChangeABit) {
@@ -137,7 +137,7 @@ TEST(CausalConv1d, ChannelBlocksAndThreadsDoNotChangeABit) {
   expect_defined_values(c);
   EvaluationOptions five;
   five.threads = 5;
-  EXPECT_EQ(evaluate<double>(c).conv_output, evaluate<double>(c, five).conv_output);
+  EXPECT_EQ(evaluate<double>(c)["conv_output"], evaluate<double>(c, five)["conv_output"]);
 }
 
 }  // namespace

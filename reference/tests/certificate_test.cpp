@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "reference/tests/dense_formulation.h"
 
 namespace gdn::reference::testing {
@@ -22,8 +22,8 @@ TEST_P(Certificate, Float64IsWithin1e12OfLongDouble) {
   const Case c = generate_case(problem);
   const auto wide = evaluate<long double>(c);
   const auto reference = evaluate<double>(c);
-  const double output = relative_difference(reference.output, wide.output);
-  const double state = relative_difference(reference.state_pool, wide.state_pool);
+  const double output = relative_difference(reference["output"], wide["output"]);
+  const double state = relative_difference(reference["final_state"], wide["final_state"]);
   std::printf("  %-90s output %.1e  state %.1e\n", GetParam(), output, state);
   EXPECT_TRUE(output <= kCertifiedError) << output;
   EXPECT_TRUE(state <= kCertifiedError) << state;

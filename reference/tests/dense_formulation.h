@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "interface/case.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/reference.h"
 
 namespace gdn::reference::testing {
@@ -21,8 +22,8 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h, std::in
   const std::int64_t per_token =
       c.problem.num_value_heads * (per_channel ? c.problem.key_head_dim : 1);
   const auto at = static_cast<std::size_t>(t * per_token + of_token);
-  const double x = static_cast<double>(c.gate.values[at]);
-  switch (c.gate.encoding) {
+  const double x = static_cast<double>(c[gate_name(c.problem)][at]);
+  switch (c.problem.gate_encoding) {
     case GateEncoding::log_decay:
       return std::exp(x);
     case GateEncoding::decay:
@@ -31,9 +32,9 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h, std::in
       return std::exp(-x);
     case GateEncoding::logits: {
       const auto head = static_cast<std::size_t>(h);
-      const double a = x + static_cast<double>(c.gate.dt_bias[static_cast<std::size_t>(of_token)]);
+      const double a = x + static_cast<double>(c["dt_bias"][static_cast<std::size_t>(of_token)]);
       // (1 + e^a) ^ -exp(A_log): exp(-exp(A_log) softplus(a)) with the logarithm taken away.
-      return std::pow(1 + std::exp(a), -std::exp(static_cast<double>(c.gate.A_log[head])));
+      return std::pow(1 + std::exp(a), -std::exp(static_cast<double>(c["A_log"][head])));
     }
   }
   return std::numeric_limits<double>::quiet_NaN();
@@ -42,22 +43,22 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h, std::in
 /// Of row = token * steps + step.
 inline double dense_beta(const Case& c, std::int64_t row, std::int64_t h) {
   const double x = static_cast<double>(
-      c.beta.values[static_cast<std::size_t>(row * c.problem.num_value_heads + h)]);
-  return c.beta.encoding == BetaEncoding::beta ? x : 0.5 * (1 + std::tanh(x / 2));
+      c[beta_name(c.problem)][static_cast<std::size_t>(row * c.problem.num_value_heads + h)]);
+  return c.problem.beta_encoding == BetaEncoding::beta ? x : 0.5 * (1 + std::tanh(x / 2));
 }
 
 /// gated_delta alone (values for every token, and the state pool after the call).
-inline WideOutputs<double> dense_gated_delta(const Case& c) {
+inline Arrays<double> dense_gated_delta(const Case& c) {
   const Problem& p = c.problem;
   const std::int64_t Dk = p.key_head_dim;
   const std::int64_t Dv = p.value_head_dim;
   const double scale = p.scale ? *p.scale : std::pow(static_cast<double>(Dk), -0.5);
-  WideOutputs<double> result;
-  result.state_pool.assign(c.state_pool.begin(), c.state_pool.end());
+  Arrays<double> result;
+  result["final_state"].assign(c["initial_state"].begin(), c["initial_state"].end());
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     const std::int64_t begin = c.sequence_offsets.at(n);
     const std::int64_t end = c.sequence_offsets.at(n + 1);
-    result.output.resize(static_cast<std::size_t>(end * p.num_value_heads * Dv), 0.0);
+    result["output"].resize(static_cast<std::size_t>(end * p.num_value_heads * Dv), 0.0);
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     if (slot == -1 || begin == end) continue;
     for (std::int64_t h = 0; h < p.num_value_heads; ++h) {
@@ -69,7 +70,8 @@ inline WideOutputs<double> dense_gated_delta(const Case& c) {
       std::vector<std::vector<double>> S(Dk, std::vector<double>(Dv, 0.0));
       for (std::int64_t i = 0; i < Dk; ++i) {
         for (std::int64_t j = 0; j < Dv; ++j) {
-          if (p.initial_state != InitialState::absent) S[i][j] = c.state_pool.at(pool_at(i, j));
+          if (p.initial_state == InitialState::absent) continue;
+          S[i][j] = c["initial_state"].at(pool_at(i, j));
         }
       }
       for (std::int64_t t = begin; t < end; ++t) {
@@ -84,13 +86,13 @@ inline WideOutputs<double> dense_gated_delta(const Case& c) {
           return normalised(std::vector<double>(first, first + Dk));
         };
         for (std::int64_t row = t * p.steps; row < (t + 1) * p.steps; ++row) {
-          const std::vector<double> k = vector_at(c.key, row);
+          const std::vector<double> k = vector_at(c["k"], row);
           const double beta = dense_beta(c, row, h);
           const double coupling = p.update == UpdateRule::delta ? beta : 0;
           const auto old = S;
           for (std::int64_t i = 0; i < Dk; ++i) {
             for (std::int64_t j = 0; j < Dv; ++j) {
-              double sum = beta * k[i] * c.value.at((row * p.num_value_heads + h) * Dv + j);
+              double sum = beta * k[i] * c["v"].at((row * p.num_value_heads + h) * Dv + j);
               for (std::int64_t m = 0; m < Dk; ++m) {
                 const double alpha = row == t * p.steps ? dense_alpha(c, t, h, m) : 1;
                 sum += ((i == m ? 1.0 : 0.0) - coupling * k[i] * k[m]) * alpha * old[m][j];
@@ -99,16 +101,16 @@ inline WideOutputs<double> dense_gated_delta(const Case& c) {
             }
           }
         }
-        const std::vector<double> q = vector_at(c.query, t);
+        const std::vector<double> q = vector_at(c["q"], t);
         for (std::int64_t j = 0; j < Dv; ++j) {
           double sum = 0;
           for (std::int64_t i = 0; i < Dk; ++i) sum += scale * S[i][j] * q[i];
-          result.output.at((t * p.num_value_heads + h) * Dv + j) = sum;
+          result["output"].at((t * p.num_value_heads + h) * Dv + j) = sum;
         }
       }
       for (std::int64_t i = 0; i < Dk; ++i) {
         for (std::int64_t j = 0; j < Dv; ++j) {
-          if (p.final_state) result.state_pool.at(pool_at(i, j)) = S[i][j];
+          if (p.final_state) result["final_state"].at(pool_at(i, j)) = S[i][j];
         }
       }
     }

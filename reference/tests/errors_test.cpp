@@ -6,8 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "interface/error.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::reference {
 namespace {
@@ -26,20 +27,26 @@ std::vector<float> rounded(DType dtype, const std::vector<double>& values) {
 struct Judged {
   explicit Judged(const std::string& problem)
       : inputs(generate_case(Problem::parse(problem))), reference(evaluate<double>(inputs)) {
+    round_reference();
+  }
+  void round_reference() {
     const Problem& p = inputs.problem;
-    outputs.output = rounded(p.effective_output_dtype(), reference.output);
-    outputs.state_pool = rounded(p.state_dtype, reference.state_pool);
-    outputs.conv_output = rounded(p.token_dtype, reference.conv_output);
-    outputs.conv_state = rounded(p.state_dtype, reference.conv_state);
+    for (const auto& [name, values] : reference) {
+      outputs[name] = rounded(p.operation->find_output(name)->dtype(p), values);
+    }
+  }
+  void evaluate_again() {
+    reference = evaluate<double>(inputs);
+    round_reference();
   }
   ErrorReport report() const { return compare(inputs, reference, outputs); }
   std::string violation() const {
     const ErrorReport result = report();
-    return first_violation(result, result.limits);
+    return reference::violation(result, result.limits);
   }
 
   Case inputs;
-  WideOutputs<double> reference;
+  Arrays<double> reference;
   Outputs outputs;
 };
 
@@ -55,42 +62,55 @@ TEST(Errors, RoundedReferencePassesAtOneFloor) {
     EXPECT_EQ(judged.violation(), "");
     EXPECT_EQ(report.checked_pairs, 8);
     EXPECT_EQ(report.total_pairs, 8);
-    for (const HeadError& head : report.heads) {
-      EXPECT_EQ(head.output.relative_l2, head.output.floor);
-      EXPECT_DOUBLE_EQ(head.output.floor_ratio, 1);
-      EXPECT_DOUBLE_EQ(head.state.floor_ratio, 1);
-      // A full mantissa rounds with about 0.4 unit roundoffs.
-      const double u = unit_roundoff(judged.inputs.problem.token_dtype);
-      EXPECT_NEAR(head.output.floor / u, 0.41, 0.05) << dtype;
+    for (const char* name : {"output", "final_state"}) {
+      SCOPED_TRACE(name);
+      ASSERT_EQ(report[name].units.size(), 8u);
+      EXPECT_TRUE(report[name].is_measured_in_floors);
+      for (const UnitError& head : report[name].units) {
+        EXPECT_EQ(head.error.relative_l2, head.error.floor);
+        EXPECT_DOUBLE_EQ(head.error.floor_ratio, 1);
+        // A full mantissa rounds with about 0.4 unit roundoffs.
+        const double u = unit_roundoff(judged.inputs.problem.token_dtype);
+        EXPECT_NEAR(head.error.floor / u, 0.41, 0.05) << dtype;
+      }
     }
   }
 }
 
 TEST(Errors, OneNaNIsCountedAndNeverPasses) {
   Judged judged(kRagged);
-  judged.outputs.output[5] = kNan;  // sequence 0, token 0, head 0
+  judged.outputs["output"][5] = kNan;  // sequence 0, token 0, head 0
   const ErrorReport report = judged.report();
   EXPECT_EQ(report.non_finite, 1);
-  EXPECT_EQ(report.worst_output.output.non_finite, 1);
-  EXPECT_EQ(report.worst_output.output.relative_l2, kInf);
-  EXPECT_EQ(report.worst_output.where, (SequenceHead{0, 0}));
-  EXPECT_EQ(report.positions[0].relative_l2, kInf);
+  const UnitError& worst = report["output"].worst();
+  EXPECT_EQ(worst.error.non_finite, 1);
+  EXPECT_EQ(worst.error.relative_l2, kInf);
+  EXPECT_EQ(worst.where, (BatchPart{0, 0}));
+  EXPECT_EQ(report["output"].positions[0].relative_l2, kInf);
   // No limit lets it pass, infinity included.
-  EXPECT_NE(first_violation(report, {kInf, kInf, kInf}), "");
+  EXPECT_NE(violation(report, {{"output", {kInf, 0}}, {"final_state", {kInf, 0}}}), "");
   EXPECT_NE(judged.violation().find("sequence 0, head 0"), std::string::npos);
 }
 
 TEST(Errors, AnErrorThatIsNaNIsWithinNoLimit) {
-  TensorError error;
-  EXPECT_TRUE(within(error, 0));
-  error.relative_l2 = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_FALSE(within(error, kInf));
+  OutputErrors output;
+  output.operand = gated_delta_operation().find_output("output");
+  UnitError unit;
+  EXPECT_TRUE(within(output, unit, {}));  // no error is within a limit of 0
+  unit.error.relative_l2 = std::numeric_limits<double>::quiet_NaN();
+  const ErrorLimits any = {{"output", {kInf, 0}}};
+  EXPECT_FALSE(within(output, unit, any));
+  ErrorReport report;
+  output.units = {unit};
+  report.outputs = {output};
+  EXPECT_NE(violation(report, any), "");
 }
 
 TEST(Errors, AllNaNOutputsFail) {
   Judged judged(kRagged);
-  std::fill(judged.outputs.output.begin(), judged.outputs.output.end(), kNan);
-  EXPECT_EQ(judged.report().non_finite, static_cast<std::int64_t>(judged.outputs.output.size()));
+  std::vector<float>& output = judged.outputs["output"];
+  std::fill(output.begin(), output.end(), kNan);
+  EXPECT_EQ(judged.report().non_finite, static_cast<std::int64_t>(output.size()));
   EXPECT_NE(judged.violation(), "");
 }
 
@@ -99,10 +119,10 @@ TEST(Errors, NaNOrInfinityInTheStateFails) {
     Judged judged(kRagged);
     const auto row = static_cast<std::size_t>(judged.inputs.slot_index[2] *
                                               judged.inputs.problem.state_row_stride());
-    judged.outputs.state_pool[row + 48] = bad;  // head 1
+    judged.outputs["final_state"][row + 48] = bad;  // head 1
     const ErrorReport report = judged.report();
     EXPECT_EQ(report.non_finite, 1);
-    EXPECT_EQ(report.worst_state.where, (SequenceHead{2, 1}));
+    EXPECT_EQ(report["final_state"].worst().where, (BatchPart{2, 1}));
     EXPECT_NE(judged.violation(), "");
   }
 }
@@ -110,18 +130,21 @@ TEST(Errors, NaNOrInfinityInTheStateFails) {
 TEST(Errors, OneWrongElementInOneHeadIsFoundAndLocated) {
   Judged judged(kRagged);
   const std::size_t token = 70 + 83;  // sequence 2, token 83
-  judged.outputs.output[(token * 3 + 2) * 6 + 4] += 0.01f;
+  judged.outputs["output"][(token * 3 + 2) * 6 + 4] += 0.01f;
   const ErrorReport report = judged.report();
-  EXPECT_EQ(report.worst_output.where, (SequenceHead{2, 2}));
-  EXPECT_GT(report.worst_output.output.relative_l2, 1e-4);
+  const OutputErrors& output = report["output"];
+  EXPECT_EQ(output.worst().where, (BatchPart{2, 2}));
+  EXPECT_GT(output.worst().error.relative_l2, 1e-4);
   int above = 0;
-  for (const HeadError& head : report.heads) above += head.output.relative_l2 > 1e-6 ? 1 : 0;
+  for (const UnitError& head : output.units) above += head.error.relative_l2 > 1e-6 ? 1 : 0;
   EXPECT_EQ(above, 1);
-  ASSERT_EQ(report.positions.size(), 2u);
-  EXPECT_LT(report.positions[0].relative_l2, 1e-6);
-  EXPECT_EQ(report.positions[1].first_token, 64);
-  EXPECT_EQ(report.positions[1].num_tokens, 90 - 64);
-  EXPECT_GT(report.positions[1].relative_l2, 1e-4);
+  ASSERT_EQ(output.positions.size(), 2u);
+  EXPECT_EQ(output.positions[0].first_token, 0);
+  EXPECT_EQ(output.positions[0].num_tokens, 64);
+  EXPECT_LT(output.positions[0].relative_l2, 1e-6);
+  EXPECT_EQ(output.positions[1].first_token, 64);
+  EXPECT_EQ(output.positions[1].num_tokens, 90 - 64);
+  EXPECT_GT(output.positions[1].relative_l2, 1e-4);
   EXPECT_NE(judged.violation().find("output of sequence 2, head 2"), std::string::npos)
       << judged.violation();
 }
@@ -130,22 +153,45 @@ TEST(Errors, OneWrongStateElementIsFoundAndLocated) {
   Judged judged(kRagged);
   const auto row = static_cast<std::size_t>(judged.inputs.slot_index[3] *
                                             judged.inputs.problem.state_row_stride());
-  judged.outputs.state_pool[row + 2 * 48 + 7] += 0.01f;
-  EXPECT_EQ(judged.report().worst_state.where, (SequenceHead{3, 2}));
+  judged.outputs["final_state"][row + 2 * 48 + 7] += 0.01f;
+  EXPECT_EQ(judged.report()["final_state"].worst().where, (BatchPart{3, 2}));
   EXPECT_NE(judged.violation().find("final_state of sequence 3, head 2"), std::string::npos);
+}
+
+// Not the first unit that is wrong, but the one that is furthest above what it may be: of one
+// output or of two, whose limits differ.
+TEST(Errors, TheUnitFurthestAboveItsLimitIsTheOneNamed) {
+  Judged judged(kRagged);
+  float& early = judged.outputs["output"][0];
+  early += 0.001f;  // sequence 0, head 0
+  judged.outputs["output"][(70 + 3) * 18 + 7] += 0.1f;
+  EXPECT_NE(judged.violation().find("output of sequence 2, head 1"), std::string::npos)
+      << judged.violation();
+  early += 1.0f;
+  EXPECT_NE(judged.violation().find("output of sequence 0, head 0"), std::string::npos)
+      << judged.violation();
+  const auto row = static_cast<std::size_t>(judged.inputs.slot_index[3] *
+                                            judged.inputs.problem.state_row_stride());
+  judged.outputs["final_state"][row] += 100.0f;
+  EXPECT_NE(judged.violation().find("final_state of sequence 3, head 0"), std::string::npos)
+      << judged.violation();
+  early = kNan;  // worse than any number
+  EXPECT_NE(judged.violation().find("output of sequence 0, head 0: 1 values not finite"),
+            std::string::npos)
+      << judged.violation();
 }
 
 TEST(Errors, MetricsAreWhatTheySay) {
   Judged judged("gated_delta:heads=1/1,dim=4x4,seq=1x2,gates=mid");
-  const auto& r = judged.reference.output;
+  const auto& r = judged.reference["output"];
   double norm = 0;
   double largest = 0;
   for (double x : r) {
     norm += x * x;
     largest = std::max(largest, std::abs(x));
   }
-  judged.outputs.output[3] = static_cast<float>(r[3] + 0.5);
-  const TensorError error = judged.report().heads[0].output;
+  judged.outputs["output"][3] = static_cast<float>(r[3] + 0.5);
+  const TensorError error = judged.report()["output"].worst().error;
   EXPECT_NEAR(error.relative_l2, 0.5 / std::sqrt(norm), 1e-6);
   EXPECT_NEAR(error.scaled_max, 0.5 / largest, 1e-6);
   EXPECT_NEAR(error.floor_ratio, error.relative_l2 / std::max(error.floor, 0x1p-26), 1e-3);
@@ -161,10 +207,10 @@ TEST(Errors, ChangedUntouchedRowOrPaddingIsFound) {
                    static_cast<std::int64_t>(spare)) != clean.inputs.slot_index.end()) {
     ++spare;
   }
-  ASSERT_TRUE(std::isnan(clean.inputs.state_pool[owned + stride - 1]));
+  ASSERT_TRUE(std::isnan(clean.inputs["initial_state"][owned + stride - 1]));
   for (std::size_t at : {owned + stride - 1, empty, empty + stride - 2, spare * stride + 11}) {
     Judged judged(kRagged);
-    float& element = judged.outputs.state_pool[at];
+    float& element = judged.outputs["final_state"][at];
     element = std::isnan(element) ? 0.0f : std::nextafter(element, 10.0f);
     EXPECT_EQ(judged.report().untouched_changed, 1) << at;
     EXPECT_NE(judged.violation(), "") << at;
@@ -175,11 +221,11 @@ TEST(Errors, UntouchedIsComparedByBitPattern) {
   // NaN in unread rows is unchanged as long as its bits are; -0 in place of 0 is a change.
   Judged judged("gated_delta:heads=1/1,dim=4x4,seq=1x3+1x0,gates=mid");
   EXPECT_EQ(judged.report().untouched_changed, 0);
-  judged.outputs.state_pool[16] = -kNan;
+  judged.outputs["final_state"][16] = -kNan;
   EXPECT_EQ(judged.report().untouched_changed, 1);
   Judged zero("gated_delta:heads=1/1,dim=4x4,seq=1x3+1x0,gates=mid,h0=normal");
-  zero.inputs.state_pool[16] = 0.0f;
-  zero.outputs.state_pool[16] = -0.0f;
+  zero.inputs["initial_state"][16] = 0.0f;
+  zero.outputs["final_state"][16] = -0.0f;
   EXPECT_EQ(zero.report().untouched_changed, 1);
 }
 
@@ -194,21 +240,26 @@ TEST(Errors, NaNPaddingOfASixteenBitPoolIsUnchangedByAnHonestKernel) {
 TEST(Errors, WithoutFinalStateThePoolMustBeBitIdentical) {
   Judged judged("gated_delta:heads=1/2,dim=4x4,seq=2x6,gates=mid,h0=normal,ht=0");
   EXPECT_EQ(judged.violation(), "");
-  judged.outputs.state_pool[3] = std::nextafter(judged.outputs.state_pool[3], 10.0f);
+  float& element = judged.outputs["final_state"][3];
+  element = std::nextafter(element, 10.0f);
   EXPECT_EQ(judged.report().untouched_changed, 1);
   EXPECT_NE(judged.violation(), "");
-  judged.outputs.state_pool.clear();  // no pool was handed over at all
+  judged.outputs["final_state"].clear();  // no pool was handed over at all
   EXPECT_EQ(judged.violation(), "");
+  judged.outputs.erase("final_state");
+  EXPECT_EQ(judged.violation(), "");
+  EXPECT_EQ(judged.report().find("final_state"), nullptr);
 }
 
 TEST(Errors, NonzeroOutputOfAPaddingSequenceIsFound) {
   Judged judged("gated_delta:heads=1/1,dim=4x4,seq=4x3,gates=mid,h0=normal,slots=padding");
-  judged.outputs.output[2 * 3 * 4] = -0.0f;
+  std::vector<float>& output = judged.outputs["output"];
+  output[2 * 3 * 4] = -0.0f;
   EXPECT_EQ(judged.violation(), "");
-  judged.outputs.output[2 * 3 * 4 + 1] = 1e-30f;
+  output[2 * 3 * 4 + 1] = 1e-30f;
   EXPECT_EQ(judged.report().padding_nonzero, 1);
   EXPECT_NE(judged.violation(), "");
-  judged.outputs.output[2 * 3 * 4 + 1] = kNan;
+  output[2 * 3 * 4 + 1] = kNan;
   EXPECT_EQ(judged.report().padding_nonzero, 1);
   EXPECT_EQ(judged.report().non_finite, 1);
 }
@@ -216,13 +267,14 @@ TEST(Errors, NonzeroOutputOfAPaddingSequenceIsFound) {
 TEST(Errors, ZeroReferenceIsMatchedByZerosOnly) {
   // beta = 0 and no initial state: outputs and state are exactly zero.
   Judged judged("gated_delta:heads=1/1,dim=4x4,seq=1x5,gates=mid,betas=zero");
-  const TensorError zero = judged.report().heads[0].output;
+  const TensorError zero = judged.report()["output"].worst().error;
   EXPECT_EQ(zero.relative_l2, 0);
   EXPECT_EQ(zero.floor_ratio, 0);
   EXPECT_EQ(judged.violation(), "");
-  judged.outputs.output[7] = 1e-20f;
-  EXPECT_EQ(judged.report().heads[0].output.relative_l2, kInf);
-  EXPECT_EQ(judged.report().heads[0].output.non_finite, 0);
+  judged.outputs["output"][7] = 1e-20f;
+  const TensorError wrong = judged.report()["output"].worst().error;
+  EXPECT_EQ(wrong.relative_l2, kInf);
+  EXPECT_EQ(wrong.non_finite, 0);
   EXPECT_NE(judged.violation(), "");
 }
 
@@ -230,28 +282,28 @@ TEST(Errors, UnderflowIsJudgedAsAnAbsoluteError) {
   // A decay of 1e-12 a token and no update: the state passes float32's smallest number, and zeros
   // are as good as any float32 result.
   Judged judged("gated_delta:heads=1/1,dim=4x4,seq=1x8,gates=mid,betas=zero,h0=normal");
-  std::fill(judged.inputs.gate.values.begin(), judged.inputs.gate.values.end(), -27.6f);
-  judged.reference = evaluate<double>(judged.inputs);
-  ASSERT_GT(std::abs(judged.reference.state_pool[0]), 0.0);
-  judged.outputs.output = rounded(DType::float32, judged.reference.output);
-  std::fill(judged.outputs.state_pool.begin(), judged.outputs.state_pool.end(), 0.0f);
-  EXPECT_LT(judged.report().heads[0].state.relative_l2, 1e-20);
+  std::vector<float>& log_decay = judged.inputs["log_decay"];
+  std::fill(log_decay.begin(), log_decay.end(), -27.6f);
+  judged.evaluate_again();
+  ASSERT_GT(std::abs(judged.reference["final_state"][0]), 0.0);
+  std::vector<float>& state = judged.outputs["final_state"];
+  std::fill(state.begin(), state.end(), 0.0f);
+  EXPECT_LT(judged.report()["final_state"].worst().error.relative_l2, 1e-20);
   EXPECT_EQ(judged.violation(), "");
 }
 
 TEST(Errors, OverflowOfTheStoredDtypeMustBeThatInfinity) {
   Judged judged("gated_delta:heads=1/1,dim=4x4,seq=1x3,gates=none,dtype=f16,betas=one");
-  for (float& x : judged.inputs.value) x = 60000.0f;
+  for (float& x : judged.inputs["v"]) x = 60000.0f;
   judged.inputs.problem.scale = 1000;
-  judged.reference = evaluate<double>(judged.inputs);
-  judged.outputs.output = rounded(DType::float16, judged.reference.output);
-  judged.outputs.state_pool = rounded(DType::float32, judged.reference.state_pool);
+  judged.evaluate_again();
+  const std::vector<float> output = judged.outputs["output"];
   std::size_t overflowed = 0;
-  while (!std::isinf(judged.outputs.output.at(overflowed))) ++overflowed;
+  while (!std::isinf(output.at(overflowed))) ++overflowed;
   EXPECT_EQ(judged.violation(), "");
-  for (float wrong : {-judged.outputs.output[overflowed], 65504.0f, kNan}) {
+  for (float wrong : {-output[overflowed], 65504.0f, kNan}) {
     Judged damaged = judged;
-    damaged.outputs.output[overflowed] = wrong;
+    damaged.outputs["output"][overflowed] = wrong;
     EXPECT_EQ(damaged.report().non_finite, 1) << wrong;
     EXPECT_NE(damaged.violation(), "") << wrong;
   }
@@ -259,10 +311,8 @@ TEST(Errors, OverflowOfTheStoredDtypeMustBeThatInfinity) {
 
 TEST(Errors, NothingPassesAgainstAReferenceThatIsNotFinite) {
   Judged judged("gated_delta:heads=1/1,dim=64x4,seq=1x100,gates=none,keys=unnormalised");
-  for (float& x : judged.inputs.key) x *= 1000;  // the state grows by about 1e6 a token
-  judged.reference = evaluate<double>(judged.inputs);
-  judged.outputs.output = rounded(DType::float32, judged.reference.output);
-  judged.outputs.state_pool = rounded(DType::float32, judged.reference.state_pool);
+  for (float& x : judged.inputs["k"]) x *= 1000;  // the state grows by about 1e6 a token
+  judged.evaluate_again();
   EXPECT_GT(judged.report().reference_non_finite, 0);
   EXPECT_NE(judged.violation(), "");
 }
@@ -272,33 +322,48 @@ TEST(Errors, ASampleIsJudgedOnItsPairsAlone) {
   EvaluationOptions sample;
   sample.pairs = {{2, 1}, {0, 2}};
   judged.reference = evaluate<double>(judged.inputs, sample);
-  judged.outputs.output[0] = kNan;  // sequence 0, head 0: not in the sample
+  judged.outputs["output"][0] = kNan;  // sequence 0, head 0: not in the sample
   ErrorReport report = compare(judged.inputs, judged.reference, judged.outputs, sample);
-  EXPECT_EQ(first_violation(report, report.limits), "");
+  EXPECT_EQ(violation(report, report.limits), "");
   EXPECT_EQ(report.checked_pairs, 2);
   EXPECT_EQ(report.total_pairs, 12);
-  EXPECT_EQ(report.heads[0].where, (SequenceHead{2, 1}));
-  judged.outputs.output[2 * 6] = kNan;  // sequence 0, head 2
+  EXPECT_EQ(report["output"].units[0].where, (BatchPart{2, 1}));
+  EXPECT_EQ(report["final_state"].units[1].where, (BatchPart{0, 2}));
+  judged.outputs["output"][2 * 6] = kNan;  // sequence 0, head 2
   report = compare(judged.inputs, judged.reference, judged.outputs, sample);
   EXPECT_EQ(report.non_finite, 1);
   // Judged as a whole against a sampled reference, what was never evaluated does not pass.
   report = compare(judged.inputs, judged.reference, judged.outputs);
-  EXPECT_NE(first_violation(report, report.limits), "");
+  EXPECT_NE(violation(report, report.limits), "");
+}
+
+// The convolution of a layer is judged by sequence, whose number is not that of the sampled pairs.
+TEST(Errors, ASampleOfALayerIsCountedInPairs) {
+  Judged judged("gated_delta_layer:heads=1/2,dim=4x4,seq=5x3,gates=mid");
+  EXPECT_EQ(judged.report().checked_pairs, 10);
+  EvaluationOptions sample;
+  sample.pairs = {{4, 1}, {0, 0}};
+  judged.reference = evaluate<double>(judged.inputs, sample);
+  const ErrorReport report = compare(judged.inputs, judged.reference, judged.outputs, sample);
+  EXPECT_EQ(violation(report, report.limits), "");
+  EXPECT_EQ(report.checked_pairs, 2);
+  EXPECT_EQ(report.total_pairs, 10);
+  EXPECT_EQ(report["output"].units.size(), 2u);
+  EXPECT_EQ(report["conv_output"].units.size(), 5u);
 }
 
 // Two sequences of one token, o = beta (q.k) v: q.k = 2 in the first, 0.01 in the second.
 TEST(Errors, AReadoutThatCancelsWidensTheLimitOfItsOwnPairAlone) {
   Judged judged("gated_delta:heads=1/1,dim=2x4,seq=2x1");
-  judged.inputs.query = {1, 1, 3, -2.99f};
-  judged.inputs.key = {1, 1, 1, 1};
-  judged.reference = evaluate<double>(judged.inputs);
+  judged.inputs["q"] = {1, 1, 3, -2.99f};
+  judged.inputs["k"] = {1, 1, 1, 1};
+  judged.evaluate_again();
   const auto wrong_in = [&](std::size_t sequence) {
-    judged.outputs.output = rounded(DType::float32, judged.reference.output);
-    judged.outputs.state_pool = rounded(DType::float32, judged.reference.state_pool);
+    Judged wrong = judged;
     for (std::size_t i = 4 * sequence; i < 4 * (sequence + 1); ++i) {
-      judged.outputs.output[i] *= 1.0001f;
+      wrong.outputs["output"][i] *= 1.0001f;
     }
-    return judged.violation();
+    return wrong.violation();
   };
   EXPECT_EQ(wrong_in(1), "");
   EXPECT_NE(wrong_in(0).find("output of sequence 0, head 0"), std::string::npos) << wrong_in(0);
@@ -306,9 +371,10 @@ TEST(Errors, AReadoutThatCancelsWidensTheLimitOfItsOwnPairAlone) {
 
 TEST(Errors, SixteenBitLimitsSeeAWrongHeadButNotRounding) {
   Judged judged("gated_delta:heads=2/4,dim=32x32,seq=1x80,gates=mid,dtype=bf16");
-  for (float& x : judged.outputs.output) x = round_to(DType::bfloat16, x * (1 + 0x1p-8f));
+  std::vector<float>& output = judged.outputs["output"];
+  for (float& x : output) x = round_to(DType::bfloat16, x * (1 + 0x1p-8f));
   EXPECT_EQ(judged.violation(), "");  // one more rounding
-  for (std::size_t t = 0; t < 80; ++t) judged.outputs.output[(t * 4 + 3) * 32] = 0;
+  for (std::size_t t = 0; t < 80; ++t) output[(t * 4 + 3) * 32] = 0;
   EXPECT_NE(judged.violation().find("head 3"), std::string::npos);
 }
 
@@ -317,22 +383,30 @@ TEST(Errors, ConvolutionOutputsAndWindows) {
       "causal_conv1d:heads=1/1,dim=4x4,seq=1x9+1x2+1x4,slots=padding,dtype=bf16,state=bf16";
   Judged judged(problem);
   EXPECT_EQ(judged.violation(), "");
-  EXPECT_EQ(judged.report().checked_pairs, 3);
-  EXPECT_DOUBLE_EQ(judged.report().conv_output.floor_ratio, 1);
-  EXPECT_EQ(judged.report().conv_state.relative_l2, 0);  // copies of bfloat16 values
+  const ErrorReport clean = judged.report();
+  EXPECT_EQ(clean.checked_pairs, 3);
+  EXPECT_EQ(clean.total_pairs, 3);
+  ASSERT_EQ(clean["conv_output"].units.size(), 3u);
+  for (const std::size_t n : {0, 1}) {
+    EXPECT_EQ(clean["conv_output"].units[n].where, (BatchPart{static_cast<std::int64_t>(n)}));
+    EXPECT_DOUBLE_EQ(clean["conv_output"].units[n].error.floor_ratio, 1);
+  }
+  EXPECT_EQ(clean["conv_output"].units[2].error.relative_l2, 0);  // padding: zeros
+  EXPECT_EQ(clean["conv_state"].worst().error.relative_l2, 0);    // copies of bfloat16 values
 
   Judged wrong = judged;
-  wrong.outputs.conv_output[9 * 12 + 5] += 0.5f;
-  EXPECT_EQ(wrong.report().worst_output.where, (SequenceHead{1, 0}));
-  EXPECT_NE(wrong.violation().find("sequence 1"), std::string::npos);
+  wrong.outputs["conv_output"][9 * 12 + 5] += 0.5f;
+  EXPECT_EQ(wrong.report()["conv_output"].worst().where, (BatchPart{1}));
+  EXPECT_NE(wrong.violation().find("conv_output of sequence 1:"), std::string::npos)
+      << wrong.violation();
 
   Judged padding = judged;
-  padding.outputs.conv_output[11 * 12] = 1;
+  padding.outputs["conv_output"][11 * 12] = 1;
   EXPECT_EQ(padding.report().padding_nonzero, 1);
 
   for (std::int64_t row = 0; row < 6; ++row) {
     Judged window = judged;
-    float& element = window.outputs.conv_state[static_cast<std::size_t>(row * 36 + 7)];
+    float& element = window.outputs["conv_state"][static_cast<std::size_t>(row * 36 + 7)];
     element = round_to(DType::bfloat16, element * 1.01f);
     EXPECT_NE(window.violation(), "") << "row " << row;
     const bool owned = row == window.inputs.slot_index[0] || row == window.inputs.slot_index[1];
@@ -340,34 +414,76 @@ TEST(Errors, ConvolutionOutputsAndWindows) {
   }
 }
 
+// A short sequence wrong by five times its limit, beside a long one that would hide it in a mean.
+TEST(Errors, ConvolutionsAreJudgedBySequence) {
+  for (const char* options : {"causal_conv1d:", "gated_delta_layer:gates=mid,"}) {
+    for (const char* layout : {"channels", "time"}) {
+      Judged judged(std::string(options) +
+                    "heads=1/1,dim=4x4,seq=1x2000+1x2,conv_layout=" + layout);
+      SCOPED_TRACE(judged.inputs.problem.to_string());
+      const Operand& output = *judged.inputs.problem.operation->find_output("conv_output");
+      const double limit = limit_of(judged.report().limits, "conv_output").relative_l2;
+      strips_of(output, judged.inputs, {1}).for_each([&](std::int64_t i) {
+        const auto at = static_cast<std::size_t>(i);
+        judged.outputs["conv_output"][at] =
+            static_cast<float>(judged.reference["conv_output"][at] * (1 + 5 * limit));
+      });
+      EXPECT_NE(judged.violation().find("conv_output of sequence 1:"), std::string::npos)
+          << judged.violation();
+    }
+  }
+}
+
 TEST(Errors, TimeLayoutPadsTheRightTokens) {
   Judged judged("causal_conv1d:heads=1/1,dim=4x4,seq=1x9+1x2+1x4,slots=padding,conv_layout=time");
   EXPECT_EQ(judged.violation(), "");
-  judged.outputs.conv_output[11] = 1;  // channel 0, the first token of the padding sequence
+  judged.outputs["conv_output"][11] = 1;  // channel 0, the first token of the padding sequence
   EXPECT_EQ(judged.report().padding_nonzero, 1);
 }
 
 TEST(Errors, LayersAreJudgedOnTheirConvolutionOnlyWhereTheyShowIt) {
   Judged judged("gated_delta_layer:heads=1/2,dim=8x4,seq=1x20,gates=mid,gate=logits,beta=logit");
   EXPECT_EQ(judged.violation(), "");
-  const float right = judged.outputs.conv_output[3];
+  const float right = judged.outputs["conv_output"][3];
   for (float wrong : {kNan, right + 0.1f}) {
-    judged.outputs.conv_output[3] = wrong;
+    judged.outputs["conv_output"][3] = wrong;
     EXPECT_NE(judged.violation().find("conv_output"), std::string::npos) << wrong;
   }
-  judged.outputs.conv_output.clear();
+  judged.outputs["conv_output"].clear();
   EXPECT_EQ(judged.violation(), "");
-  judged.outputs.conv_state[3] += 1;
+  judged.outputs.erase("conv_output");
+  EXPECT_EQ(judged.violation(), "");
+  EXPECT_EQ(judged.report().find("conv_output"), nullptr);
+  judged.outputs["conv_state"][3] += 1;
   EXPECT_NE(judged.violation().find("conv_state"), std::string::npos);
 }
 
 TEST(Errors, OutputsOfTheWrongSizeAreBadInput) {
-  Judged judged(kRagged);
-  judged.outputs.output.pop_back();
-  EXPECT_THROW(judged.report(), Error);
-  Judged state(kRagged);
-  state.outputs.state_pool.clear();
-  EXPECT_THROW(state.report(), Error);
+  const auto refusal = [](const std::string& problem, const auto& damage) -> std::string {
+    Judged judged(problem);
+    damage(judged.outputs);
+    try {
+      judged.report();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+      return error.what();
+    }
+    return "accepted";
+  };
+  for (const char* problem :
+       {kRagged, "causal_conv1d:heads=1/1,dim=4x4,seq=1x9+1x2",
+        "gated_delta_layer:heads=1/2,dim=8x4,seq=1x20,gates=mid,gate=logits,beta=logit"}) {
+    for (const Operand& operand : Problem::parse(problem).operation->operands) {
+      if (!operand.is_output() || operand.between_steps) continue;
+      const std::string& name = operand.output_name();
+      SCOPED_TRACE(std::string(problem) + " " + name);
+      // One element too few, and none at all, or no array.
+      EXPECT_EQ(refusal(problem, [&](Outputs& o) { o[name].pop_back(); }).find(name + ":"), 0u);
+      if (operand.on_request) continue;
+      EXPECT_EQ(refusal(problem, [&](Outputs& o) { o[name].clear(); }).find(name + ":"), 0u);
+      EXPECT_EQ(refusal(problem, [&](Outputs& o) { o.erase(name); }).find(name + ":"), 0u);
+    }
+  }
 }
 
 // The limits hold for what they were made from: a float32 evaluation of the recurrence itself.
@@ -377,8 +493,7 @@ TEST(Errors, Float32RecurrenceIsWithinTheLimits) {
         "gates=near_one,betas=wide,keys=correlated,h0=large", "gates=strong,betas=one"}) {
     Judged judged(std::string("gated_delta:heads=1/2,dim=32x16,seq=1x512,") + options);
     const auto result = evaluate<float>(judged.inputs);
-    judged.outputs.output = result.output;
-    judged.outputs.state_pool = result.state_pool;
+    judged.outputs = result;
     EXPECT_EQ(judged.violation(), "") << options;
   }
 }

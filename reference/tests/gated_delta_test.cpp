@@ -2,7 +2,7 @@
 // formulation of dense_formulation.h.
 #include <gtest/gtest.h>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
 #include "interface/error.h"
 #include "reference/reference.h"
 #include "reference/tests/dense_formulation.h"
@@ -19,13 +19,13 @@ void expect_agrees_with_dense_form(const Case& c) {
   SCOPED_TRACE(c.problem.to_string());
   const auto actual = evaluate<double>(c);
   const auto expected = dense_gated_delta(c);
-  const double output = relative_difference(actual.output, expected.output);
-  const double state = relative_difference(actual.state_pool, expected.state_pool);
+  const double output = relative_difference(actual["output"], expected["output"]);
+  const double state = relative_difference(actual["final_state"], expected["final_state"]);
   EXPECT_TRUE(output <= 1e-13) << output;
   EXPECT_TRUE(state <= 1e-13) << state;
 }
 
-WideOutputs<double> expect_agrees_with_dense_form(const std::string& problem) {
+Arrays<double> expect_agrees_with_dense_form(const std::string& problem) {
   const Case c = generate(problem);
   expect_agrees_with_dense_form(c);
   return evaluate<double>(c);
@@ -41,21 +41,21 @@ Case hand_case() {
   Case c;
   c.problem = Problem::parse("gated_delta:heads=1/1,dim=2x1,seq=1x2,gate=decay,h0=normal,scale=2");
   c.sequence_offsets = {0, 2};
-  c.query = {1, 1, 0, 1};
-  c.key = {1, 0, 0.6f, 0.8f};
-  c.value = {3, 1};
-  c.gate = {GateEncoding::decay, {0.5f, 0.25f}, {}, {}};
-  c.beta = {BetaEncoding::beta, {0.5f, 1.0f}};
-  c.state_pool = {1, 2};
+  c["q"] = {1, 1, 0, 1};
+  c["k"] = {1, 0, 0.6f, 0.8f};
+  c["v"] = {3, 1};
+  c["decay"] = {0.5f, 0.25f};
+  c["beta"] = {0.5f, 1.0f};
+  c["initial_state"] = {1, 2};
   return c;
 }
 
 TEST(GatedDelta, MatchesValuesWorkedOutByHand) {
   const auto result = evaluate<double>(hand_case());
-  EXPECT_DOUBLE_EQ(result.output[0], 5.5);
-  EXPECT_NEAR(result.output[1], 1.36, 1e-7);  // 0.6f and 0.8f are rounded
-  EXPECT_NEAR(result.state_pool[0], 0.76, 1e-7);
-  EXPECT_NEAR(result.state_pool[1], 0.68, 1e-7);
+  EXPECT_DOUBLE_EQ(result["output"][0], 5.5);
+  EXPECT_NEAR(result["output"][1], 1.36, 1e-7);  // 0.6f and 0.8f are rounded
+  EXPECT_NEAR(result["final_state"][0], 0.76, 1e-7);
+  EXPECT_NEAR(result["final_state"][1], 0.68, 1e-7);
 }
 
 TEST(GatedDelta, ReadsTheUpdatedStateAndDecaysBeforeTheUpdate) {
@@ -64,13 +64,13 @@ TEST(GatedDelta, ReadsTheUpdatedStateAndDecaysBeforeTheUpdate) {
   Case c = hand_case();
   c.problem = Problem::parse("gated_delta:heads=1/1,dim=2x1,seq=1x1,gate=decay,scale=1");
   c.sequence_offsets = {0, 1};
-  c.query.resize(2);
-  c.key.resize(2);
-  c.value.resize(1);
-  c.gate.values = {0.25f};
-  c.beta.values = {0.5f};
-  c.state_pool = {kNan, kNan};
-  EXPECT_DOUBLE_EQ(evaluate<double>(c).output[0], 0.5 * 1 * 3);
+  c["q"].resize(2);
+  c["k"].resize(2);
+  c["v"].resize(1);
+  c["decay"] = {0.25f};
+  c["beta"] = {0.5f};
+  c["initial_state"] = {kNan, kNan};
+  EXPECT_DOUBLE_EQ(evaluate<double>(c)["output"][0], 0.5 * 1 * 3);
 }
 
 TEST(GatedDelta, AgreesWithTheDenseForm) {
@@ -80,9 +80,9 @@ TEST(GatedDelta, AgreesWithTheDenseForm) {
 TEST(GatedDelta, EveryScalarIsTheSameRecurrence) {
   const Case c = generate("gated_delta:heads=1/2,dim=16x8,seq=1x40,gates=mid,h0=normal");
   const auto reference = evaluate<long double>(c);
-  EXPECT_LE(relative_difference(evaluate<double>(c).output, reference.output), 1e-15);
-  EXPECT_LE(relative_difference(evaluate<float>(c).output, reference.output), 1e-6);
-  EXPECT_GT(relative_difference(evaluate<float>(c).output, reference.output), 1e-9);
+  EXPECT_LE(relative_difference(evaluate<double>(c)["output"], reference["output"]), 1e-15);
+  EXPECT_LE(relative_difference(evaluate<float>(c)["output"], reference["output"]), 1e-6);
+  EXPECT_GT(relative_difference(evaluate<float>(c)["output"], reference["output"]), 1e-9);
 }
 
 TEST(GatedDelta, GroupedHeadMap) {
@@ -90,22 +90,21 @@ TEST(GatedDelta, GroupedHeadMap) {
 }
 
 TEST(GatedDelta, SequencesAreIndependent) {
-  const auto batch = evaluate<double>(generate("gated_delta:heads=1/2,dim=8x4,seq=3x7,gates=mid"));
-  Case second = generate("gated_delta:heads=1/2,dim=8x4,seq=3x7,gates=mid");
-  Case alone = second;
+  const Case three = generate("gated_delta:heads=1/2,dim=8x4,seq=3x7,gates=mid");
+  const std::vector<double> batch = evaluate<double>(three)["output"];
+  Case alone = three;
   alone.problem.sequences = SequenceLengths::parse("1x7");
   alone.sequence_offsets = {0, 7};
   const auto cut = [](std::vector<float>& v, std::size_t per_token) {
     v = std::vector<float>(v.begin() + 7 * per_token, v.begin() + 14 * per_token);
   };
-  cut(alone.query, 8);
-  cut(alone.key, 8);
-  cut(alone.value, 8);
-  cut(alone.gate.values, 2);
-  cut(alone.beta.values, 2);
-  const auto single = evaluate<double>(alone);
-  EXPECT_EQ(single.output,
-            std::vector<double>(batch.output.begin() + 7 * 8, batch.output.begin() + 14 * 8));
+  cut(alone["q"], 8);
+  cut(alone["k"], 8);
+  cut(alone["v"], 8);
+  cut(alone["log_decay"], 2);
+  cut(alone["beta"], 2);
+  const std::vector<double> single = evaluate<double>(alone)["output"];
+  EXPECT_EQ(single, std::vector<double>(batch.begin() + 7 * 8, batch.begin() + 14 * 8));
 }
 
 TEST(GatedDelta, StateLayoutVkIsTheTransposeOfKv) {
@@ -120,14 +119,15 @@ TEST(GatedDelta, StateLayoutVkIsTheTransposeOfKv) {
   };
   for (std::size_t x = 0; x < 2 * 2 * 6 * 4; ++x) {
     const std::size_t j = x % 4, i = x / 4 % 6, head = x / 24 % 2, row = x / 48;
-    vk.state_pool[transposed_at(row, head, i, j)] = kv.state_pool[at(row, head, i, j)];
+    vk["initial_state"][transposed_at(row, head, i, j)] = kv["initial_state"][at(row, head, i, j)];
   }
   const auto a = evaluate<double>(kv);
   const auto b = evaluate<double>(vk);
-  EXPECT_EQ(a.output, b.output);
+  EXPECT_EQ(a["output"], b["output"]);
   for (std::size_t x = 0; x < 2 * 2 * 6 * 4; ++x) {
     const std::size_t j = x % 4, i = x / 4 % 6, head = x / 24 % 2, row = x / 48;
-    ASSERT_EQ(b.state_pool[transposed_at(row, head, i, j)], a.state_pool[at(row, head, i, j)]);
+    ASSERT_EQ(b["final_state"][transposed_at(row, head, i, j)],
+              a["final_state"][at(row, head, i, j)]);
   }
   expect_agrees_with_dense_form("gated_delta:heads=1/2,dim=6x4,seq=1x9,layout=vk,h0=normal");
 }
@@ -138,16 +138,16 @@ TEST(GatedDelta, SlotsReadAndWriteTheirOwnPoolRowsOnly) {
   expect_agrees_with_dense_form(c);
   const auto result = evaluate<double>(c);
   const auto stride = static_cast<std::size_t>(c.problem.state_row_stride());
-  for (std::size_t i = 0; i < c.state_pool.size(); ++i) {
+  for (std::size_t i = 0; i < c["initial_state"].size(); ++i) {
     const auto row = static_cast<std::int64_t>(i / stride);
     const bool owned =
         std::find(c.slot_index.begin(), c.slot_index.end(), row) != c.slot_index.end();
     if (owned && i % stride < stride - 3) {
-      EXPECT_NE(result.state_pool[i], static_cast<double>(c.state_pool[i])) << i;
-    } else if (std::isnan(c.state_pool[i])) {
-      EXPECT_TRUE(std::isnan(result.state_pool[i])) << i;
+      EXPECT_NE(result["final_state"][i], static_cast<double>(c["initial_state"][i])) << i;
+    } else if (std::isnan(c["initial_state"][i])) {
+      EXPECT_TRUE(std::isnan(result["final_state"][i])) << i;
     } else {
-      EXPECT_EQ(result.state_pool[i], static_cast<double>(c.state_pool[i])) << i;
+      EXPECT_EQ(result["final_state"][i], static_cast<double>(c["initial_state"][i])) << i;
     }
   }
 }
@@ -158,7 +158,7 @@ TEST(GatedDelta, PaddingSlotGivesZerosAndTouchesNoState) {
   ASSERT_EQ(c.slot_index[2], -1);
   expect_agrees_with_dense_form(c);
   const auto result = evaluate<double>(c);
-  for (std::size_t i = 2 * 5 * 8; i < 3 * 5 * 8; ++i) EXPECT_EQ(result.output[i], 0.0);
+  for (std::size_t i = 2 * 5 * 8; i < 3 * 5 * 8; ++i) EXPECT_EQ(result["output"][i], 0.0);
 }
 
 TEST(GatedDelta, EmptySequenceLeavesItsRowAlone) {
@@ -166,38 +166,38 @@ TEST(GatedDelta, EmptySequenceLeavesItsRowAlone) {
   expect_agrees_with_dense_form(c);
   const auto result = evaluate<double>(c);
   for (std::size_t i = 16; i < 32; ++i) {
-    EXPECT_EQ(result.state_pool[i], static_cast<double>(c.state_pool[i]));
+    EXPECT_EQ(result["final_state"][i], static_cast<double>(c["initial_state"][i]));
   }
   // ... even where the initial state is absent, so that the row was never read.
   const auto absent =
       evaluate<double>(generate("gated_delta:heads=1/1,dim=4x4,seq=1x3+1x0,gates=mid"));
-  EXPECT_FALSE(std::isnan(absent.state_pool[0]));
-  EXPECT_TRUE(std::isnan(absent.state_pool[16]));
+  EXPECT_FALSE(std::isnan(absent["final_state"][0]));
+  EXPECT_TRUE(std::isnan(absent["final_state"][16]));
 }
 
 TEST(GatedDelta, AbsentInitialStateIsZerosAndThePoolIsNotRead) {
   const Case absent = generate("gated_delta:heads=1/1,dim=4x4,seq=1x6,gates=mid");
-  ASSERT_TRUE(std::isnan(absent.state_pool[0]));
+  ASSERT_TRUE(std::isnan(absent["initial_state"][0]));
   Case zeros = absent;
   zeros.problem.initial_state = InitialState::normal;
-  std::fill(zeros.state_pool.begin(), zeros.state_pool.end(), 0.0f);
-  EXPECT_EQ(evaluate<double>(absent).output, evaluate<double>(zeros).output);
-  EXPECT_EQ(evaluate<double>(absent).state_pool, evaluate<double>(zeros).state_pool);
+  std::fill(zeros["initial_state"].begin(), zeros["initial_state"].end(), 0.0f);
+  EXPECT_EQ(evaluate<double>(absent)["output"], evaluate<double>(zeros)["output"]);
+  EXPECT_EQ(evaluate<double>(absent)["final_state"], evaluate<double>(zeros)["final_state"]);
 }
 
 TEST(GatedDelta, NoFinalStateLeavesThePoolAlone) {
   const Case c = generate("gated_delta:heads=1/2,dim=4x4,seq=2x6,gates=mid,h0=normal,ht=0");
   expect_agrees_with_dense_form(c);
-  EXPECT_EQ(evaluate<double>(c).state_pool,
-            std::vector<double>(c.state_pool.begin(), c.state_pool.end()));
+  EXPECT_EQ(evaluate<double>(c)["final_state"],
+            std::vector<double>(c["initial_state"].begin(), c["initial_state"].end()));
 }
 
 TEST(GatedDelta, Scale) {
   expect_agrees_with_dense_form("gated_delta:heads=1/1,dim=8x4,seq=1x9,gates=mid,scale=0.7");
   const auto one = evaluate<double>(generate("gated_delta:heads=1/1,dim=4x4,seq=1x9,scale=1"));
   const auto by_default = evaluate<double>(generate("gated_delta:heads=1/1,dim=4x4,seq=1x9"));
-  for (std::size_t i = 0; i < one.output.size(); ++i) {
-    EXPECT_DOUBLE_EQ(by_default.output[i], one.output[i] / 2);  // 1/sqrt(4)
+  for (std::size_t i = 0; i < one["output"].size(); ++i) {
+    EXPECT_DOUBLE_EQ(by_default["output"][i], one["output"][i] / 2);  // 1/sqrt(4)
   }
 }
 
@@ -207,7 +207,7 @@ TEST(GatedDelta, NormaliseQAndK) {
   // The 1e-6 under the root keeps a zero key at zero.
   const auto zero = evaluate<double>(
       generate("gated_delta:heads=1/1,dim=8x4,seq=1x40,gates=mid,keys=zero,norm=1"));
-  for (double x : zero.output) ASSERT_TRUE(std::isfinite(x));
+  for (double x : zero["output"]) ASSERT_TRUE(std::isfinite(x));
 }
 
 TEST(GatedDelta, EveryGateEncoding) {
@@ -231,24 +231,24 @@ TEST(GatedDelta, InitialStateInSixteenBits) {
 TEST(GatedDelta, MinusInfinityResetsTheStateExactly) {
   // What came before the reset, infinities of an overflowed state included, leaves no trace.
   Case c = generate("gated_delta:heads=1/1,dim=4x4,seq=1x6,gates=mid,h0=normal");
-  c.gate.values[3] = -kInfinity;
+  c["log_decay"][3] = -kInfinity;
   Case fresh = c;
-  for (std::size_t i = 0; i < 3 * 4; ++i) fresh.value[i] = 100.0f;
+  for (std::size_t i = 0; i < 3 * 4; ++i) fresh["v"][i] = 100.0f;
   const auto a = evaluate<double>(c);
   const auto b = evaluate<double>(fresh);
-  EXPECT_EQ(a.state_pool, b.state_pool);
-  EXPECT_EQ(std::vector<double>(a.output.begin() + 12, a.output.end()),
-            std::vector<double>(b.output.begin() + 12, b.output.end()));
-  EXPECT_NE(a.output[0], b.output[0]);
+  EXPECT_EQ(a["final_state"], b["final_state"]);
+  EXPECT_EQ(std::vector<double>(a["output"].begin() + 12, a["output"].end()),
+            std::vector<double>(b["output"].begin() + 12, b["output"].end()));
+  EXPECT_NE(a["output"][0], b["output"][0]);
   expect_agrees_with_dense_form("gated_delta:heads=1/2,dim=8x4,seq=1x200,gates=reset,h0=large");
 }
 
 TEST(GatedDelta, ResetForgetsAnOverflowedState) {
   Case c = generate("gated_delta:heads=1/1,dim=4x4,seq=1x3,gates=mid");
-  std::fill(c.value.begin(), c.value.begin() + 4, std::numeric_limits<float>::max());
-  std::fill(c.value.begin() + 4, c.value.begin() + 8, -std::numeric_limits<float>::max());
-  c.gate.values[2] = -kInfinity;
-  for (float x : evaluate<float>(c).state_pool) EXPECT_TRUE(std::isfinite(x));
+  std::fill(c["v"].begin(), c["v"].begin() + 4, std::numeric_limits<float>::max());
+  std::fill(c["v"].begin() + 4, c["v"].begin() + 8, -std::numeric_limits<float>::max());
+  c["log_decay"][2] = -kInfinity;
+  for (float x : evaluate<float>(c)["final_state"]) EXPECT_TRUE(std::isfinite(x));
 }
 
 TEST(GatedDelta, PairsEvaluatedAreThoseOfTheWholeAndTheOthersAreNaN) {
@@ -257,22 +257,22 @@ TEST(GatedDelta, PairsEvaluatedAreThoseOfTheWholeAndTheOthersAreNaN) {
   EvaluationOptions some;
   some.pairs = {{0, 1}, {2, 2}};
   const auto part = evaluate<double>(c, some);
-  for (std::size_t i = 0; i < whole.output.size(); ++i) {
+  for (std::size_t i = 0; i < whole["output"].size(); ++i) {
     const std::size_t head = i / 2 % 3;
     const bool evaluated = i < 3 * 6 ? head == 1 : head == 2;
     if (evaluated) {
-      EXPECT_EQ(part.output[i], whole.output[i]) << i;
+      EXPECT_EQ(part["output"][i], whole["output"][i]) << i;
     } else {
-      EXPECT_TRUE(std::isnan(part.output[i])) << i;
+      EXPECT_TRUE(std::isnan(part["output"][i])) << i;
     }
   }
-  for (std::size_t i = 0; i < whole.state_pool.size(); ++i) {
+  for (std::size_t i = 0; i < whole["final_state"].size(); ++i) {
     const std::size_t head = i / 8 % 3;
     const std::size_t row = i / 24;
     const bool kept = row == 1 || (row == 0 && head == 1) || (row == 2 && head == 2);
-    EXPECT_EQ(std::isnan(part.state_pool[i]), !kept) << i;
+    EXPECT_EQ(std::isnan(part["final_state"][i]), !kept) << i;
     if (kept) {
-      EXPECT_EQ(part.state_pool[i], whole.state_pool[i]) << i;
+      EXPECT_EQ(part["final_state"][i], whole["final_state"][i]) << i;
     }
   }
   some.pairs = {{3, 0}};
@@ -285,13 +285,13 @@ TEST(GatedDelta, ThreadsDoNotChangeABit) {
   one.threads = 1;
   EvaluationOptions seven;
   seven.threads = 7;
-  EXPECT_EQ(evaluate<double>(c, one).output, evaluate<double>(c, seven).output);
-  EXPECT_EQ(evaluate<double>(c, one).state_pool, evaluate<double>(c, seven).state_pool);
+  EXPECT_EQ(evaluate<double>(c, one)["output"], evaluate<double>(c, seven)["output"]);
+  EXPECT_EQ(evaluate<double>(c, one)["final_state"], evaluate<double>(c, seven)["final_state"]);
 }
 
 TEST(GatedDelta, RejectsWhatIsNoCase) {
   Case c = hand_case();
-  c.gate.values[0] = 1.5f;
+  c["decay"][0] = 1.5f;
   EXPECT_THROW(evaluate<double>(c), Error);
 }
 

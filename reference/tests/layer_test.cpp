@@ -1,7 +1,10 @@
 // gated_delta_layer: the chain of contract 1.3, assembled here from its parts.
 #include <gtest/gtest.h>
 
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_layer.h"
 #include "reference/tests/dense_formulation.h"
 
 namespace gdn::reference::testing {
@@ -15,30 +18,31 @@ void expect_is_conv_then_gated_delta(const std::string& problem) {
   const Problem& p = layer.problem;
   const auto whole = evaluate<double>(layer);
 
+  const Operation convolution = causal_conv1d_operation();
   Case conv = layer;
-  conv.problem.operation = Operation::causal_conv1d;
-  conv.gate = {};
-  conv.beta = {};
-  conv.state_pool.clear();
+  conv.problem = step_of_layer(p, convolution);
+  for (const auto& [name, values] : layer.arrays) {
+    if (convolution->find(name) == nullptr) conv.arrays.erase(name);
+  }
   const auto first = evaluate<double>(conv);
-  EXPECT_EQ(whole.conv_output, first.conv_output);
-  EXPECT_EQ(whole.conv_state, first.conv_state);
+  EXPECT_EQ(whole["conv_output"], first["conv_output"]);
+  EXPECT_EQ(whole["conv_state"], first["conv_state"]);
 
   Case delta = layer;
-  delta.problem.operation = Operation::gated_delta;
+  delta.problem = step_of_layer(p, gated_delta_operation());
   delta.problem.normalize_qk = true;
   const std::int64_t channels = p.conv_channels();
   const std::int64_t key_dims = p.num_key_heads * p.key_head_dim;
   for (std::int64_t t = 0; t < p.total_tokens(); ++t) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      const float x = static_cast<float>(first.conv_output.at(
+      const float x = static_cast<float>(first["conv_output"].at(
           p.conv_layout == ConvLayout::channels ? t * channels + c : c * p.total_tokens() + t));
-      (c < key_dims ? delta.query : c < 2 * key_dims ? delta.key : delta.value).push_back(x);
+      (c < key_dims ? delta["q"] : c < 2 * key_dims ? delta["k"] : delta["v"]).push_back(x);
     }
   }
   const auto second = dense_gated_delta(delta);
-  const double output = relative_difference(whole.output, second.output);
-  const double state = relative_difference(whole.state_pool, second.state_pool);
+  const double output = relative_difference(whole["output"], second["output"]);
+  const double state = relative_difference(whole["final_state"], second["final_state"]);
   EXPECT_TRUE(output <= 5e-7) << output;
   EXPECT_TRUE(state <= 5e-7) << state;
   EXPECT_GT(output, 1e-9) << "the convolution's output was rounded to float32 in between";
@@ -58,11 +62,14 @@ TEST(GatedDeltaLayer, EveryOptionOfItsParts) {
 }
 
 TEST(GatedDeltaLayer, WritesItsWindowsEvenWithoutAFinalState) {
-  Case c = generate_case(
+  const Case c = generate_case(
       Problem::parse("gated_delta_layer:heads=1/1,dim=4x4,seq=1x9,gates=mid,h0=normal,ht=0"));
   const auto result = evaluate<double>(c);
-  EXPECT_EQ(result.state_pool, std::vector<double>(c.state_pool.begin(), c.state_pool.end()));
-  EXPECT_NE(result.conv_state, std::vector<double>(c.conv_state.begin(), c.conv_state.end()));
+  const auto widened = [&](const char* array) {
+    return std::vector<double>(c[array].begin(), c[array].end());
+  };
+  EXPECT_EQ(result["final_state"], widened("initial_state"));
+  EXPECT_NE(result["conv_state"], widened("conv_state"));
 }
 
 TEST(GatedDeltaLayer, SampledPairsStillFillTheConvolution) {
@@ -71,9 +78,9 @@ TEST(GatedDeltaLayer, SampledPairsStillFillTheConvolution) {
   EvaluationOptions one;
   one.pairs = {{1, 1}};
   const auto part = evaluate<double>(c, one);
-  EXPECT_EQ(part.conv_output, evaluate<double>(c).conv_output);
-  EXPECT_TRUE(std::isnan(part.output.front()));
-  EXPECT_FALSE(std::isnan(part.output.back()));
+  EXPECT_EQ(part["conv_output"], evaluate<double>(c)["conv_output"]);
+  EXPECT_TRUE(std::isnan(part["output"].front()));
+  EXPECT_FALSE(std::isnan(part["output"].back()));
 }
 
 }  // namespace

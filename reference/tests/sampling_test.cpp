@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "interface/operations/gated_delta_layer.h"
 #include "reference/reference.h"
 
 namespace gdn::reference {
@@ -55,7 +56,7 @@ TEST(EvaluationFlops, CountsThreeMultiplyAddsPerStateElementAndToken) {
   const Problem delta = Problem::parse("gated_delta:heads=2/4,dim=8x16,seq=1x10");
   EXPECT_EQ(evaluation_flops(delta), 10.0 * 4 * 8 * 16 * 3 * 2);
   Problem layer = delta;
-  layer.operation = Operation::gated_delta_layer;
+  layer.operation = gated_delta_layer_operation();
   EXPECT_EQ(evaluation_flops(layer), evaluation_flops(delta) + 10.0 * 96 * 4 * 2);
 }
 

@@ -2,8 +2,8 @@
 // each other where one is a special case of another.
 #include <gtest/gtest.h>
 
-#include "harness/inputs.h"
-#include "harness/steps_to_tokens.h"
+#include "harness/operations/generate_case.h"
+#include "harness/operations/steps_to_tokens.h"
 #include "reference/tests/dense_formulation.h"
 
 namespace gdn::reference::testing {
@@ -29,15 +29,15 @@ TEST(Variants, AdditiveUpdateByHand) {
   c.problem = Problem::parse(
       "gated_delta:heads=1/1,dim=2x1,seq=1x1,gate=decay,h0=normal,scale=2,update=additive");
   c.sequence_offsets = {0, 1};
-  c.query = {1, 1};
-  c.key = {1, 3};
-  c.value = {3};
-  c.gate = {GateEncoding::decay, {0.5f}, {}, {}};
-  c.beta = {BetaEncoding::beta, {0.5f}};
-  c.state_pool = {1, 2};
+  c["q"] = {1, 1};
+  c["k"] = {1, 3};
+  c["v"] = {3};
+  c["decay"] = {0.5f};
+  c["beta"] = {0.5f};
+  c["initial_state"] = {1, 2};
   const auto result = evaluate<double>(c);
-  EXPECT_EQ(result.output, (std::vector<double>{15}));
-  EXPECT_EQ(result.state_pool, (std::vector<double>{2, 5.5}));
+  EXPECT_EQ(result["output"], (std::vector<double>{15}));
+  EXPECT_EQ(result["final_state"], (std::vector<double>{2, 5.5}));
 }
 
 TEST(Variants, TwoStepsAndADecayPerChannelByHand) {
@@ -47,15 +47,15 @@ TEST(Variants, TwoStepsAndADecayPerChannelByHand) {
   c.problem = Problem::parse(
       "gated_delta:heads=1/1,dim=2x1,seq=1x1,gate=decay,h0=normal,scale=1,steps=2,decay=channel");
   c.sequence_offsets = {0, 1};
-  c.query = {1, 2};
-  c.key = {1, 0, 0, 1};
-  c.value = {3, 6};
-  c.gate = {GateEncoding::decay, {0.5f, 0.25f}, {}, {}};
-  c.beta = {BetaEncoding::beta, {1.0f, 0.5f}};
-  c.state_pool = {4, 8};
+  c["q"] = {1, 2};
+  c["k"] = {1, 0, 0, 1};
+  c["v"] = {3, 6};
+  c["decay"] = {0.5f, 0.25f};
+  c["beta"] = {1.0f, 0.5f};
+  c["initial_state"] = {4, 8};
   const auto result = evaluate<double>(c);
-  EXPECT_EQ(result.output, (std::vector<double>{11}));
-  EXPECT_EQ(result.state_pool, (std::vector<double>{3, 4}));
+  EXPECT_EQ(result["output"], (std::vector<double>{11}));
+  EXPECT_EQ(result["final_state"], (std::vector<double>{3, 4}));
 }
 
 TEST(Variants, AgreeWithTheDenseFormWithEveryOption) {
@@ -70,8 +70,8 @@ TEST(Variants, AgreeWithTheDenseFormWithEveryOption) {
       const Case c = generate(text);
       const auto actual = evaluate<double>(c);
       const auto expected = dense_gated_delta(c);
-      const double output = relative_difference(actual.output, expected.output);
-      const double state = relative_difference(actual.state_pool, expected.state_pool);
+      const double output = relative_difference(actual["output"], expected["output"]);
+      const double state = relative_difference(actual["final_state"], expected["final_state"]);
       EXPECT_TRUE(output <= 1e-13) << output;
       EXPECT_TRUE(state <= 1e-13) << state;
     }
@@ -84,9 +84,9 @@ TEST(Variants, EveryScalarIsTheSameRecurrence) {
     const Case c = generate("gated_delta:heads=1/2,dim=16x8,seq=1x40,gates=mid,h0=normal," +
                             std::string(variant));
     const auto wide = evaluate<long double>(c);
-    EXPECT_LE(relative_difference(evaluate<double>(c).output, wide.output), 1e-15);
-    EXPECT_LE(relative_difference(evaluate<float>(c).output, wide.output), 1e-6);
-    EXPECT_GT(relative_difference(evaluate<float>(c).output, wide.output), 1e-9);
+    EXPECT_LE(relative_difference(evaluate<double>(c)["output"], wide["output"]), 1e-15);
+    EXPECT_LE(relative_difference(evaluate<float>(c)["output"], wide["output"]), 1e-6);
+    EXPECT_GT(relative_difference(evaluate<float>(c)["output"], wide["output"]), 1e-9);
   }
 }
 
@@ -96,7 +96,7 @@ TEST(Variants, DifferFromTheGatedDeltaRule) {
   const auto gated_delta = evaluate<double>(generate(base));
   for (const char* variant : {"update=additive", "decay=channel"}) {
     const auto other = evaluate<double>(generate(base + "," + variant));
-    EXPECT_GT(relative_difference(other.output, gated_delta.output), 0.1) << variant;
+    EXPECT_GT(relative_difference(other["output"], gated_delta["output"]), 0.1) << variant;
   }
 }
 
@@ -106,11 +106,13 @@ TEST(Variants, EqualChannelDecaysAreOneDecayPerHead) {
         "gated_delta:heads=1/2,dim=8x4,seq=1x30,gates=mid,h0=normal,update=" + std::string(update);
     const Case per_head = generate(base);
     Case per_channel = generate(base + ",decay=channel");
-    for (std::size_t i = 0; i < per_channel.gate.values.size(); ++i) {
-      per_channel.gate.values[i] = per_head.gate.values[i / 8];
+    for (std::size_t i = 0; i < per_channel["log_decay"].size(); ++i) {
+      per_channel["log_decay"][i] = per_head["log_decay"][i / 8];
     }
-    EXPECT_EQ(evaluate<double>(per_channel).output, evaluate<double>(per_head).output);
-    EXPECT_EQ(evaluate<double>(per_channel).state_pool, evaluate<double>(per_head).state_pool);
+    const auto by_channel = evaluate<double>(per_channel);
+    const auto by_head = evaluate<double>(per_head);
+    EXPECT_EQ(by_channel["output"], by_head["output"]);
+    EXPECT_EQ(by_channel["final_state"], by_head["final_state"]);
   }
 }
 
@@ -125,10 +127,11 @@ TEST(Variants, StepsAreTokensWithoutDecayOrReading) {
       const auto native = evaluate<double>(product);
       const auto tokens = evaluate<double>(steps_as_tokens(product));
       Outputs narrow;
-      narrow.output.assign(tokens.output.begin(), tokens.output.end());
+      narrow["output"].assign(tokens["output"].begin(), tokens["output"].end());
       const Outputs read = outputs_of_last_steps(product.problem, narrow);
-      EXPECT_EQ(std::vector<float>(native.output.begin(), native.output.end()), read.output);
-      EXPECT_EQ(native.state_pool, tokens.state_pool);
+      EXPECT_EQ(std::vector<float>(native["output"].begin(), native["output"].end()),
+                read["output"]);
+      EXPECT_EQ(native["final_state"], tokens["final_state"]);
     }
   }
 }
@@ -137,22 +140,22 @@ TEST(Variants, AStepWithBetaZeroChangesNothing) {
   const Case one = generate("gated_delta:heads=1/1,dim=8x4,seq=1x12,gates=mid,h0=normal");
   Case two = generate("gated_delta:heads=1/1,dim=8x4,seq=1x12,gates=mid,h0=normal,steps=2");
   for (std::size_t t = 0; t < 12; ++t) {
-    std::copy_n(one.key.begin() + t * 8, 8, two.key.begin() + (2 * t + t % 2) * 8);
-    std::copy_n(one.value.begin() + t * 4, 4, two.value.begin() + (2 * t + t % 2) * 4);
-    two.beta.values[2 * t + t % 2] = one.beta.values[t];
-    two.beta.values[2 * t + 1 - t % 2] = 0;
+    std::copy_n(one["k"].begin() + t * 8, 8, two["k"].begin() + (2 * t + t % 2) * 8);
+    std::copy_n(one["v"].begin() + t * 4, 4, two["v"].begin() + (2 * t + t % 2) * 4);
+    two["beta"][2 * t + t % 2] = one["beta"][t];
+    two["beta"][2 * t + 1 - t % 2] = 0;
   }
-  EXPECT_EQ(evaluate<double>(two).output, evaluate<double>(one).output);
+  EXPECT_EQ(evaluate<double>(two)["output"], evaluate<double>(one)["output"]);
 }
 
 TEST(Variants, AResetOfOneChannelForgetsThatRowAlone) {
   Case c = generate(
       "gated_delta:heads=1/1,dim=4x3,seq=1x1,gates=mid,betas=zero,h0=normal,decay=channel");
-  c.gate.values = {0, -std::numeric_limits<float>::infinity(), 0, 0};
-  c.state_pool[3] = std::numeric_limits<float>::max();
-  const auto after = evaluate<double>(c).state_pool;
+  c["log_decay"] = {0, -std::numeric_limits<float>::infinity(), 0, 0};
+  c["initial_state"][3] = std::numeric_limits<float>::max();
+  const auto after = evaluate<double>(c)["final_state"];
   for (std::size_t i = 0; i < 12; ++i) {
-    EXPECT_EQ(after[i], i / 3 == 1 ? 0.0 : static_cast<double>(c.state_pool[i])) << i;
+    EXPECT_EQ(after[i], i / 3 == 1 ? 0.0 : static_cast<double>(c["initial_state"][i])) << i;
   }
 }
 
@@ -163,11 +166,12 @@ TEST(Variants, TheLayerTakesThem) {
     Case plain = c;
     plain.problem.update = UpdateRule::delta;
     plain.problem.decay = DecayPer::head;
-    plain.gate.values.resize(40);
-    plain.gate.dt_bias.resize(2);
-    EXPECT_GT(relative_difference(evaluate<double>(c).output, evaluate<double>(plain).output),
-              0.01);
-    EXPECT_EQ(evaluate<double>(c).conv_output, evaluate<double>(plain).conv_output);
+    plain["decay_logit"].resize(40);
+    plain["dt_bias"].resize(2);
+    const auto variant_of_it = evaluate<double>(c);
+    const auto gated_delta = evaluate<double>(plain);
+    EXPECT_GT(relative_difference(variant_of_it["output"], gated_delta["output"]), 0.01);
+    EXPECT_EQ(variant_of_it["conv_output"], gated_delta["conv_output"]);
   }
 }
 

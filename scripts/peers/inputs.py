@@ -1,5 +1,5 @@
-"""What every contender of a row is given: the same tensors, made once on the GPU, as harness/inputs.h describes the
-distributions (unit queries and keys, N(0,1) values, beta = sigmoid(N(0,1)), initial state N(0,1)/sqrt(Dk))."""
+"""What every contender of a row is given: the same tensors, made once on the GPU, as harness/inputs/draw_recurrence.h
+describes the distributions (unit queries and keys, N(0,1) values, beta = sigmoid(N(0,1)), initial state N(0,1)/sqrt(Dk))."""
 import dataclasses
 import zlib
 

@@ -5,7 +5,7 @@ import random
 import struct
 import unittest
 
-from gdnbench_library import GdnbenchError, Library
+from gdnbench_library import Array, GdnbenchError, Library
 
 HK, HV, DK, DV = 1, 2, 16, 16
 LENGTHS = (5, 0, 9, 70)
@@ -33,9 +33,13 @@ class Inputs:
 
     def arguments(self):
         address = ctypes.addressof
-        return dict(query=address(self.query), key=address(self.key), value=address(self.value),
-                    gate=address(self.gate), beta=address(self.beta), sequence_offsets=address(self.device_offsets),
-                    state_pool=address(self.state), output=address(self.output))
+        return dict(q=address(self.query), k=address(self.key), v=address(self.value),
+                    log_decay=address(self.gate), beta=address(self.beta),
+                    sequence_offsets=address(self.device_offsets), initial_state=address(self.state),
+                    output=address(self.output))
+
+    def inputs(self):
+        return {name: given for name, given in self.arguments().items() if name != "output"}
 
     def expected(self):
         """S <- exp(g) S; S <- S + beta k (v - S^T k)^T; o = S^T q / sqrt(Dk), in Python's double."""
@@ -80,8 +84,8 @@ class CLibrary(unittest.TestCase):
                 inputs = Inputs()
                 try:
                     # The lengths come from the offsets, not from the problem.
-                    plan = library.plan(name, f"gated_delta:{SHAPE},seq=1x1", inputs.arguments(), device,
-                                        sequence_offsets=inputs.offsets)
+                    plan = library.plan(f"gated_delta:{SHAPE},seq=1x1", inputs.arguments(), device,
+                                        sequence_offsets=inputs.offsets, implementation=name)
                 except GdnbenchError as error:
                     if error.status == "device unavailable" and device != "cpu":
                         continue
@@ -94,7 +98,8 @@ class CLibrary(unittest.TestCase):
     def test_a_plan_reads_lengths_and_values_at_every_run(self):
         inputs = Inputs()
         before = list(inputs.state)
-        with library.plan("cpu/recurrent", f"gated_delta:{SHAPE},seq=5+0+9+70", inputs.arguments(), "cpu") as plan:
+        with library.plan(f"gated_delta:{SHAPE},seq=5+0+9+70", inputs.arguments(), "cpu",
+                          implementation="cpu/recurrent") as plan:
             plan.run()
             first = list(inputs.output)
             inputs.offsets[:] = [0, 40, 41, 60, 84]
@@ -107,21 +112,55 @@ class CLibrary(unittest.TestCase):
         self.assert_close(inputs.state, expected_state, 1e-6)
 
     def test_the_float64_reference_agrees_with_the_recurrence(self):
+        def transposed(states):
+            return [states[at + k * DV + v] for at in range(0, len(states), DK * DV)
+                    for v in range(DV) for k in range(DK)]
+
         for layout in ("", ",layout=vk"):
             inputs = Inputs()
             expected_output, expected_state = inputs.expected()
             output, state = (ctypes.c_double * len(inputs.output))(), (ctypes.c_double * len(inputs.state))()
-            if layout:  # the same states, transposed: the result is not
-                kept = list(inputs.state)
-                for at in range(0, len(kept), DK * DV):
-                    for k in range(DK):
-                        for v in range(DV):
-                            inputs.state[at + v * DK + k] = kept[at + k * DV + v]
-            library.reference_float64(f"gated_delta:{SHAPE},seq=1x1{layout}", inputs.arguments(), "cpu",
-                                      ctypes.addressof(output), ctypes.addressof(state),
-                                      sequence_offsets=inputs.offsets)
+            if layout:
+                inputs.state[:], expected_state = transposed(list(inputs.state)), transposed(expected_state)
+            library.reference_float64(f"gated_delta:{SHAPE},seq=1x1{layout}", inputs.inputs(),
+                                      {"output": ctypes.addressof(output), "final_state": ctypes.addressof(state)},
+                                      "cpu", sequence_offsets=inputs.offsets)
             self.assert_close(output, expected_output, 1e-13)
             self.assert_close(state, expected_state, 1e-13)
+
+    def test_every_operation_runs_as_its_operands_are_described(self):
+        """No operand is named here: arrays are made as the library describes them, drawn small, and what is written
+        is compared with the float64 reference."""
+        draw = random.Random(11)
+        self.assertGreaterEqual(len(library.operations()), 3)
+        for operation in library.operations():
+            problem = f"{operation}:heads=1/2,dim=16,seq=5+3,dtype=f32"
+            name, reason = library.select(problem, "cpu")
+            with self.subTest(problem=problem, implementation=name, reason=reason):
+                arrays, kept, exact = {}, {}, {}
+                for operand in library.operands(problem):
+                    if operand.is_optional:
+                        continue
+                    count = math.prod(operand.extents)
+                    if operand.dtype == "int64":
+                        kept[operand.name] = (ctypes.c_int64 * count)(0, 5, 8)
+                    else:
+                        self.assertEqual(operand.dtype, "f32")
+                        kept[operand.name] = array([-draw.random() for _ in range(count)]
+                                                   if operand.name == "log_decay" else
+                                                   [draw.random() for _ in range(count)])
+                    if operand.is_written:
+                        exact[operand] = (ctypes.c_double * count)()
+                    arrays[operand.name] = ctypes.addressof(kept[operand.name])
+                library.reference_float64(
+                    problem, {x: a for x, a in arrays.items() if x not in [o.name for o in exact if not o.is_read]},
+                    {operand.name_after: ctypes.addressof(values) for operand, values in exact.items()}, "cpu")
+                with library.plan(problem, arrays, "cpu") as plan:
+                    self.assertEqual(plan.implementation, name)
+                    plan.run()
+                self.assertTrue(exact)
+                for operand, values in exact.items():
+                    self.assert_close(kept[operand.name], values, 1e-5)
 
     def test_the_hopper_kernel_takes_bfloat16(self):
         """On the emulator, against the reference: the path a PyTorch caller takes on a card."""
@@ -134,12 +173,14 @@ class CLibrary(unittest.TestCase):
         state = array([draw.gauss(0, dim ** -0.5) for _ in range(dim * dim)])
         offsets, output = (ctypes.c_int64 * 2)(0, tokens), (ctypes.c_uint16 * (tokens * dim))()
         arguments = {name: ctypes.addressof(values) for name, values in (
-            ("query", query), ("key", key), ("value", value), ("gate", gate), ("beta", beta),
-            ("sequence_offsets", offsets), ("state_pool", state), ("output", output))}
+            ("q", query), ("k", key), ("v", value), ("log_decay", gate), ("beta", beta),
+            ("sequence_offsets", offsets), ("initial_state", state), ("output", output))}
         exact, exact_state = (ctypes.c_double * (tokens * dim))(), (ctypes.c_double * (dim * dim))()
-        library.reference_float64(problem, arguments, "cpu", ctypes.addressof(exact), ctypes.addressof(exact_state))
+        library.reference_float64(problem, {name: at for name, at in arguments.items() if name != "output"},
+                                  {"output": ctypes.addressof(exact), "final_state": ctypes.addressof(exact_state)},
+                                  "cpu")
         try:
-            plan = library.plan("cuda/fused_sm90", problem, arguments, "cuda-emulated")
+            plan = library.plan(problem, arguments, "cuda-emulated", implementation="cuda/fused_sm90")
         except GdnbenchError as error:
             if error.status in ("bad input", "device unavailable"):  # a build without the emulator
                 self.skipTest(str(error))
@@ -159,13 +200,13 @@ class CLibrary(unittest.TestCase):
         wide = array([math.nan] * (tokens * (width + 8)))
         for t in range(tokens):
             wide[t * (width + 8):t * (width + 8) + width] = inputs.value[t * width:(t + 1) * width]
-        arguments = inputs.arguments() | dict(value=ctypes.addressof(wide), value_token_stride=width + 8)
+        strided = {"v": Array(read=ctypes.addressof(wide), token_stride=width + 8)}
         output = (ctypes.c_double * len(inputs.output))()
-        library.reference_float64(f"gated_delta:{SHAPE},seq=1x1", arguments, "cpu", ctypes.addressof(output),
-                                  sequence_offsets=inputs.offsets)
+        library.reference_float64(f"gated_delta:{SHAPE},seq=1x1", inputs.inputs() | strided,
+                                  {"output": ctypes.addressof(output)}, "cpu", sequence_offsets=inputs.offsets)
         self.assert_close(output, expected_output, 1e-13)
-        with library.plan("cpu/naive", f"gated_delta:{SHAPE},seq=1x1", arguments, "cpu",
-                          sequence_offsets=inputs.offsets) as plan:
+        with library.plan(f"gated_delta:{SHAPE},seq=1x1", inputs.arguments() | strided, "cpu",
+                          sequence_offsets=inputs.offsets, implementation="cpu/naive") as plan:
             plan.run()
         self.assert_close(inputs.output, expected_output, 1e-6)
 
@@ -182,11 +223,16 @@ class CLibrary(unittest.TestCase):
         arguments = inputs.arguments()
 
         def plan(name="cpu/naive", text=problem, device="cpu", offsets=None, **changed):
-            return lambda: library.plan(name, text, arguments | changed, device, sequence_offsets=offsets)
+            return lambda: library.plan(text, arguments | changed, device, sequence_offsets=offsets,
+                                        implementation=name)
 
         self.refused("bad input", "did you mean 'cpu/naive'", plan(name="cpu/nave"))
         self.refused("bad input", "did you mean 'dtype'", plan(text="gated_delta:heads=1/1,dtyp=f32"))
-        self.refused("bad input", "causal_conv1d", plan(text="causal_conv1d:heads=1/1,dim=16,seq=1x8,dtype=f32"))
+        self.refused("bad input", "did you mean 'gated_delta'", plan(text="gated_dela:heads=1/1,dim=16,seq=1x8"))
+        self.refused("bad input", "q is no operand of causal_conv1d",
+                     plan(name=None, text="causal_conv1d:heads=1/1,dim=16,seq=1x8,dtype=f32"))
+        self.refused("bad input", "log_decay: the problem has no such operand; its gate is decay_logit",
+                     plan(text=problem + ",gate=logits"))
         self.refused("unsupported", "chunk=512",
                      lambda: library.require_supported("cpu/chunkwise", problem + ",chunk=512"))
         self.refused("unsupported", "chunk=512", plan(name="cpu/chunkwise", text=problem + ",chunk=512"))
@@ -195,8 +241,8 @@ class CLibrary(unittest.TestCase):
         self.refused("bad input", "output", plan(output=None))
         self.refused("bad input", "offsets", plan(offsets=[0, 5, 4]))
         self.refused("bad input", "offsets", plan(offsets=[]))
-        self.refused("unsupported", "slots", lambda: library.reference_float64(
-            problem + ",slots=permuted", arguments, "cpu", ctypes.addressof(inputs.output)))
+        self.refused("bad input", "slot_index", lambda: library.reference_float64(
+            problem + ",slots=permuted", inputs.inputs(), {"output": ctypes.addressof(inputs.output)}, "cpu"))
 
 
 if __name__ == "__main__":

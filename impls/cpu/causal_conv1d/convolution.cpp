@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cpu/arguments.h"
+#include "cpu/element.h"
 
 namespace gdn::cpu {
 namespace {
@@ -22,26 +22,7 @@ Convolution::Convolution(const Problem& problem, const CausalConv1dArguments& ar
       outputs_(std::move(outputs)),
       channels_(problem.conv_channels()),
       num_blocks_((channels_ + kBlockChannels - 1) / kBlockChannels),
-      convolve_rows_(version_for(instruction_set(), GDN_CPU_VERSIONS(convolve_rows))) {
-  const std::size_t token_size = size_of(problem.token_dtype);
-  require_pointer("conv input", arguments.input, token_size);
-  require_pointer("conv weight", arguments.weight, token_size);
-  if (problem.conv_bias) require_pointer("conv bias", arguments.bias, token_size);
-  require_pointer("conv sequence_offsets", arguments.sequence_offsets, sizeof(std::int64_t));
-  if (problem.slots != SlotMap::identity) {
-    require_pointer("conv slot_index", arguments.slot_index, sizeof(std::int64_t));
-  }
-  require_pointer("conv state_in", arguments.state_in, size_of(problem.state_dtype));
-  require_pointer("conv state_out", arguments.state_out, size_of(problem.state_dtype));
-  if ((arguments.state_in == arguments.state_out) != problem.conv_state_in_place) {
-    throw_bad_input(problem.conv_state_in_place
-                        ? "conv state_out: expected state_in, as the window is updated in place"
-                        : "conv state_out: is state_in, but the window is updated out of place");
-  }
-  for (const ConvolutionOutput& output : outputs_) {
-    require_pointer("conv output", output.data, size_of(output.dtype));
-  }
-}
+      convolve_rows_(version_for(instruction_set(), GDN_CPU_VERSIONS(convolve_rows))) {}
 
 std::int64_t Convolution::workspace_floats(const Problem& problem) {
   const std::int64_t width = problem.conv_width;

@@ -1,12 +1,13 @@
-// The causal convolution of one block of channels of one sequence (contract section 1.2): it reads
-// token and window dtypes, layouts and slots, computes in float32, and writes one or two outputs.
+// The causal convolution of one block of channels of one sequence (docs/contract.md, section 1.2):
+// it reads token and window dtypes, layouts and slots, computes in float32, and writes one or two
+// outputs.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "cpu/instruction_set.h"
-#include "interface/implementation.h"
+#include "interface/operations/causal_conv1d.h"
 #include "interface/problem.h"
 
 namespace gdn::cpu {

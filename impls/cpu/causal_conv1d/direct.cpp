@@ -7,6 +7,8 @@
 #include "cpu/causal_conv1d/convolution.h"
 #include "cpu/parallel.h"
 #include "interface/error.h"
+#include "interface/implementation.h"
+#include "interface/operations/causal_conv1d.h"
 
 namespace gdn {
 namespace {
@@ -59,21 +61,19 @@ class Direct final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cpu/direct",
-        .operation = Operation::causal_conv1d,
+        .operation = causal_conv1d_operation(),
         .backend = "cpu",
         .form = "direct",
         .summary =
             "width products per channel and token, vectorised over channels; bound by "
             "memory, with SiLU by exp",
-        .resources = "any CPU"};
+        .resources = "any CPU",
+        .rank = 10,
+        .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1"}};
     return description;
   }
-  Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::causal_conv1d) {
-      return Support::no("does causal_conv1d, not " + to_string(problem.operation));
-    }
-    return Support::yes();
-  }
+  Support supports(const Problem&) const override { return Support::yes(); }
   std::int64_t workspace_bytes(const Problem& problem) const override {
     return Convolution::workspace_floats(problem) * cpu::thread_count() *
            static_cast<std::int64_t>(sizeof(float));
@@ -84,11 +84,8 @@ class Direct final : public Implementation {
     if (const Support support = runs_on(*this, device.info()); !support) {
       throw Error(ErrorKind::device_unavailable, support.reason);
     }
-    const auto* conv = std::get_if<CausalConv1dArguments>(&arguments);
-    if (conv == nullptr) {
-      throw_bad_input("cpu/direct: the arguments are not those of causal_conv1d");
-    }
-    return std::make_unique<DirectPlan>(problem, *conv, device);
+    return std::make_unique<DirectPlan>(problem, causal_conv1d_arguments(problem, arguments),
+                                        device);
   }
 };
 

@@ -12,6 +12,7 @@
 // with AVX2 2.1 us, with neither 5.0, slower than recurrent).
 #include "cpu/gated_delta/headwise.h"
 #include "cpu/gated_delta/kernels.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace {
@@ -55,14 +56,18 @@ std::int64_t cpu::chunkwise_channel_workspace_floats(const Problem& problem, std
 
 const Implementation& cpu_gated_delta_chunkwise() {
   static const cpu::HeadwiseImplementation implementation({
-      .description = {.name = "cpu/chunkwise",
-                      .operation = Operation::gated_delta,
-                      .backend = "cpu",
-                      .form = "chunkwise",
-                      .summary = "chunkwise-WY (V' form), Eigen products per chunk of any size in "
-                                 "16..256; bound by the float32 matrix rate",
-                      .resources = "any CPU",
-                      .variants = Variants::all()},
+      .description =
+          {.name = "cpu/chunkwise",
+           .operation = gated_delta_operation(),
+           .backend = "cpu",
+           .form = "chunkwise",
+           .summary = "chunkwise-WY (V' form), Eigen products per chunk of any size in "
+                      "16..256; bound by the float32 matrix rate",
+           .resources = "any CPU",
+           .variants = Variants::all(),
+           .rank = 30,
+           .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+                        "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=bf16,chunk=32"}},
       .supports = supports,
       .chunk = chunk_of,
       .workspace_floats = workspace_floats,

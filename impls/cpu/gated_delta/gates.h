@@ -1,5 +1,5 @@
-// Typed gates and betas to log_decay and beta, in float32 (contract section 1.1): the one decoder
-// of the CPU backend.
+// Typed gates and betas to log_decay and beta, in float32 (docs/contract.md, section 1.1): the one
+// decoder of the CPU backend.
 #pragma once
 
 #include <cmath>

@@ -68,10 +68,6 @@ class HeadwisePlan final : public Plan {
 }  // namespace
 
 Support HeadwiseImplementation::supports(const Problem& problem) const {
-  if (problem.operation != form_.description.operation) {
-    return Support::no("does " + to_string(form_.description.operation) + ", not " +
-                       to_string(problem.operation));
-  }
   return form_.supports(problem);
 }
 
@@ -88,11 +84,8 @@ std::unique_ptr<Plan> HeadwiseImplementation::plan(const Problem& problem,
   if (const Support support = runs_on(*this, device.info()); !support) {
     throw Error(ErrorKind::device_unavailable, support.reason);
   }
-  const auto* delta = std::get_if<GatedDeltaArguments>(&arguments);
-  if (delta == nullptr) {
-    throw_bad_input(form_.description.name + ": the arguments are not those of gated_delta");
-  }
-  return std::make_unique<HeadwisePlan>(form_, problem, *delta, device);
+  return std::make_unique<HeadwisePlan>(form_, problem, gated_delta_arguments(problem, arguments),
+                                        device);
 }
 
 }  // namespace gdn::cpu

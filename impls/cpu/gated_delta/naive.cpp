@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "cpu/gated_delta/headwise.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace {
@@ -85,14 +86,18 @@ void run_head(const GatedDeltaOperands& operands, const HeadTask& task, std::int
 
 const Implementation& cpu_gated_delta_naive() {
   static const cpu::HeadwiseImplementation implementation({
-      .description = {.name = "cpu/naive",
-                      .operation = Operation::gated_delta,
-                      .backend = "cpu",
-                      .form = "naive",
-                      .summary = "the equations as plain float32 loops; bound by four passes over "
-                                 "the state per token",
-                      .resources = "any CPU",
-                      .variants = Variants::all()},
+      .description =
+          {.name = "cpu/naive",
+           .operation = gated_delta_operation(),
+           .backend = "cpu",
+           .form = "naive",
+           .summary = "the equations as plain float32 loops; bound by four passes over "
+                      "the state per token",
+           .resources = "any CPU",
+           .variants = Variants::all(),
+           .rank = 10,
+           .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+                        "gated_delta:heads=1/2,dim=16x24,seq=9,dtype=bf16,steps=2,decay=channel"}},
       .supports = [](const Problem&) { return Support::yes(); },
       .chunk = [](const Problem&) -> std::int64_t { return 0; },
       .workspace_floats = workspace_floats,

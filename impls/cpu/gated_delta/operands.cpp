@@ -3,53 +3,15 @@
 #include <Eigen/Core>
 #include <cmath>
 #include <cstring>
-#include <string>
 
-#include "cpu/arguments.h"
+#include "cpu/element.h"
 #include "cpu/gated_delta/gates.h"
-#include "interface/error.h"
 
 namespace gdn::cpu {
 namespace {
 
-/// Added to the sum of squares before the root (contract section 1.1).
+/// Added to the sum of squares before the root (docs/contract.md, section 1.1).
 constexpr float kNormEpsilon = 1e-6f;
-
-std::int64_t require_stride(const char* name, std::int64_t stride, std::int64_t dense) {
-  if (stride == 0) return dense;
-  if (stride < dense) {
-    throw_bad_input(std::string(name) + ": token stride " + std::to_string(stride) +
-                    " is less than the " + std::to_string(dense) + " elements of a token");
-  }
-  return stride;
-}
-
-GateEncoding encoding_of(const Gate& gate) {
-  constexpr GateEncoding kEncodings[] = {GateEncoding::log_decay, GateEncoding::decay,
-                                         GateEncoding::neg_log_decay, GateEncoding::logits};
-  return kEncodings[gate.index()];
-}
-
-void require_gates(const Problem& problem, const GatedDeltaArguments& arguments) {
-  if (encoding_of(arguments.gate) != problem.gate_encoding) {
-    throw_bad_input("gate: the type of the argument is not the problem's gate encoding");
-  }
-  std::visit(
-      [](const auto& gate) {
-        require_pointer("gate", gate.values, sizeof(float));
-        if constexpr (std::is_same_v<std::decay_t<decltype(gate)>, DecayLogits>) {
-          require_pointer("A_log", gate.A_log, sizeof(float));
-          require_pointer("dt_bias", gate.dt_bias, sizeof(float));
-        }
-      },
-      arguments.gate);
-  if (std::holds_alternative<BetaLogit>(arguments.beta) !=
-      (problem.beta_encoding == BetaEncoding::logit)) {
-    throw_bad_input("beta: the type of the argument is not the problem's beta encoding");
-  }
-  std::visit([](const auto& beta) { require_pointer("beta", beta.values, sizeof(float)); },
-             arguments.beta);
-}
 
 void normalise_rows(float* rows, std::int64_t count, std::int64_t head_dim) {
   for (std::int64_t t = 0; t < count; ++t) {
@@ -61,27 +23,7 @@ void normalise_rows(float* rows, std::int64_t count, std::int64_t head_dim) {
 }  // namespace
 
 GatedDeltaOperands::GatedDeltaOperands(const Problem& problem, const GatedDeltaArguments& arguments)
-    : problem_(problem), arguments_(arguments) {
-  const std::size_t token_size = size_of(problem.token_dtype);
-  require_pointer("q", arguments.query, token_size);
-  require_pointer("k", arguments.key, token_size);
-  require_pointer("v", arguments.value, token_size);
-  require_gates(problem, arguments);
-  require_pointer("sequence_offsets", arguments.sequence_offsets, sizeof(std::int64_t));
-  if (problem.slots != SlotMap::identity) {
-    require_pointer("slot_index", arguments.slot_index, sizeof(std::int64_t));
-  }
-  if (problem.initial_state != InitialState::absent || problem.final_state) {
-    require_pointer("state_pool", arguments.state_pool, size_of(problem.state_dtype));
-  }
-  require_pointer("output", arguments.output, size_of(problem.effective_output_dtype()));
-  arguments_.query_token_stride = require_stride("q", arguments.query_token_stride,
-                                                 problem.num_key_heads * problem.key_head_dim);
-  arguments_.key_token_stride =
-      require_stride("k", arguments.key_token_stride, problem.keys_per_token());
-  arguments_.value_token_stride =
-      require_stride("v", arguments.value_token_stride, problem.values_per_token());
-}
+    : problem_(problem), arguments_(arguments) {}
 
 HeadTask GatedDeltaOperands::locate(std::int64_t sequence, std::int64_t value_head) const {
   HeadTask task;
@@ -139,17 +81,18 @@ void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t firs
       for (std::int64_t i = 0; i < width; ++i) log_decay[t * width + i] = decoded(token[i], i);
     }
   };
-  if (const auto* direct = std::get_if<LogDecay>(&arguments_.gate)) {
-    load(direct->values, [](float g, std::int64_t) { return g; });
-  } else if (const auto* decay = std::get_if<Decay>(&arguments_.gate)) {
-    load(decay->values, [](float alpha, std::int64_t) { return std::log(alpha); });
-  } else if (const auto* negated = std::get_if<NegLogDecay>(&arguments_.gate)) {
-    load(negated->values, [](float x, std::int64_t) { return -x; });
-  } else {
-    const auto& logits = std::get<DecayLogits>(arguments_.gate);
-    load(logits.values, [&](float a, std::int64_t i) {
-      return log_decay_of_logit(a, logits.A_log[task.value_head], logits.dt_bias[of_head + i]);
-    });
+  switch (problem_.gate_encoding) {
+    case GateEncoding::log_decay:
+      return load(arguments_.gate, [](float g, std::int64_t) { return g; });
+    case GateEncoding::decay:
+      return load(arguments_.gate, [](float alpha, std::int64_t) { return std::log(alpha); });
+    case GateEncoding::neg_log_decay:
+      return load(arguments_.gate, [](float x, std::int64_t) { return -x; });
+    case GateEncoding::logits:
+      return load(arguments_.gate, [&](float a, std::int64_t i) {
+        return log_decay_of_logit(a, arguments_.A_log[task.value_head],
+                                  arguments_.dt_bias[of_head + i]);
+      });
   }
 }
 
@@ -157,11 +100,10 @@ void GatedDeltaOperands::load_betas(const HeadTask& task, std::int64_t first, st
                                     float* beta) const {
   const std::int64_t heads = problem_.num_value_heads;
   const std::int64_t start = (task.first_token * problem_.steps + first) * heads + task.value_head;
-  if (const auto* direct = std::get_if<BetaDirect>(&arguments_.beta)) {
-    for (std::int64_t i = 0; i < count; ++i) beta[i] = direct->values[start + i * heads];
-  } else {
-    const auto& logit = std::get<BetaLogit>(arguments_.beta);
-    for (std::int64_t i = 0; i < count; ++i) beta[i] = sigmoid(logit.values[start + i * heads]);
+  const bool is_logit = problem_.beta_encoding == BetaEncoding::logit;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float x = arguments_.beta[start + i * heads];
+    beta[i] = is_logit ? sigmoid(x) : x;
   }
 }
 

@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "interface/implementation.h"
-#include "interface/problem.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::cpu {
 
@@ -20,7 +19,6 @@ struct HeadTask {
 
 class GatedDeltaOperands {
  public:
-  /// Throws Error(bad_input) for null or misaligned pointers and strides shorter than a token.
   GatedDeltaOperands(const Problem& problem, const GatedDeltaArguments& arguments);
 
   const Problem& problem() const { return problem_; }

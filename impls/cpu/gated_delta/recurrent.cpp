@@ -8,6 +8,7 @@
 // float32, T = 4096, 16/32 heads, on a 2-core Intel Xeon with AVX-512; 4.2 us without).
 #include "cpu/gated_delta/headwise.h"
 #include "cpu/gated_delta/kernels.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace {
@@ -23,13 +24,16 @@ std::int64_t workspace_floats(const Problem& problem, std::int64_t /*chunk*/) {
 const Implementation& cpu_gated_delta_recurrent() {
   static const cpu::HeadwiseImplementation implementation({
       .description = {.name = "cpu/recurrent",
-                      .operation = Operation::gated_delta,
+                      .operation = gated_delta_operation(),
                       .backend = "cpu",
                       .form = "recurrent",
                       .summary = "token recurrence over column blocks of the state in vector "
                                  "registers; bound by streaming the state through cache",
                       .resources = "any CPU",
-                      .variants = Variants::all()},
+                      .variants = Variants::all(),
+                      .rank = 20,
+                      .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+                                   "gated_delta:heads=1/2,dim=24x40,seq=5x1,h0=normal,dtype=bf16"}},
       .supports = [](const Problem&) { return Support::yes(); },
       .chunk = [](const Problem&) -> std::int64_t { return 0; },
       .workspace_floats = workspace_floats,

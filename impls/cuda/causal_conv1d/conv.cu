@@ -339,15 +339,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
 
-  const auto token_bytes = static_cast<std::int64_t>(size_of(p.token_dtype));
   const auto window_bytes = static_cast<std::int64_t>(size_of(p.window_dtype));
-  if (p.token_capacity > 0) require_pointer(p.input, token_bytes, "input (qkv)");
-  require_pointer(p.weight, token_bytes, "weight");
-  if (problem.conv_bias) require_pointer(p.bias, token_bytes, "bias");
-  require_pointer(p.sequence_offsets, 8, "sequence_offsets");
-  if (problem.slots != SlotMap::identity) require_pointer(p.slot_index, 8, "slot_index");
-  require_pointer(p.window_in, window_bytes, "conv_state (read)");
-  require_pointer(p.window_out, window_bytes, "conv_state (written)");
   const auto in = reinterpret_cast<std::uintptr_t>(p.window_in);
   const auto out = reinterpret_cast<std::uintptr_t>(p.window_out);
   const auto pool = static_cast<std::uintptr_t>(problem.num_pool_rows() * p.channels *

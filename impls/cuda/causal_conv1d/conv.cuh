@@ -1,11 +1,11 @@
-// The convolution of contract section 1.2 as a stage other implementations can enqueue.
+// The convolution of docs/contract.md, section 1.2, as a stage other implementations can enqueue.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "interface/implementation.h"
+#include "interface/operations/causal_conv1d.h"
 
 namespace gdn::cuda {
 

@@ -3,7 +3,7 @@
 
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/launch_plan.h"
-#include "cuda/require.h"
+#include "interface/operations/causal_conv1d.h"
 
 namespace gdn {
 namespace cuda {
@@ -19,19 +19,19 @@ class Direct final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/direct",
-        .operation = Operation::causal_conv1d,
+        .operation = causal_conv1d_operation(),
         .backend = "cuda",
         .form = "direct",
         .summary = "tokens in tiles, four channels per thread; bound by device memory",
         .resources = "",
-        .min_compute_capability = 80};
+        .min_compute_capability = 80,
+        .rank = 10,
+        .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1"}};
     return description;
   }
 
-  Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::causal_conv1d) return Support::no("only causal_conv1d");
-    return Support::yes();
-  }
+  Support supports(const Problem&) const override { return Support::yes(); }
 
   /// Of a plan with both an output and an intermediate; none otherwise.
   std::int64_t workspace_bytes(const Problem& problem) const override {
@@ -41,26 +41,21 @@ class Direct final : public Implementation {
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
     require_runnable(*this, problem, device);
-    const auto* given = std::get_if<CausalConv1dArguments>(&arguments);
-    if (given == nullptr) throw_bad_input("arguments: those of causal_conv1d are expected");
-    const ConvParams rounded = make_conv_params(problem, *given);
-    if (rounded.token_capacity > 0 && given->intermediate == nullptr) {
-      require_pointer(rounded.output, static_cast<std::int64_t>(size_of(rounded.output_dtype)),
-                      "conv_output");
-    }
+    const CausalConv1dArguments given = causal_conv1d_arguments(problem, arguments);
+    const ConvParams rounded = make_conv_params(problem, given);
     PlanInfo info;
     info.choice = problem.conv_layout == ConvLayout::time ? "time fastest" : "channels fastest";
     std::vector<DeviceBuffer> workspaces;
     std::vector<ConvParams> launches;
-    if (given->intermediate == nullptr || rounded.output != nullptr) launches.push_back(rounded);
-    if (given->intermediate != nullptr) {
+    if (given.intermediate == nullptr || rounded.output != nullptr) launches.push_back(rounded);
+    if (given.intermediate != nullptr) {
       // Only the last of two launches may move the window: the first writes windows nothing reads.
       if (!launches.empty()) {
         workspaces.push_back(device.allocate(window_bytes(problem)));
         launches.front().window_out = workspaces.back().data();
       }
       ConvParams wide = rounded;
-      wide.output = given->intermediate;
+      wide.output = given.intermediate;
       wide.output_dtype = DType::float32;
       wide.output_layout = ConvLayout::channels;
       launches.push_back(wide);

@@ -19,13 +19,14 @@ class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(int index) {
     info_.backend = kBackend;
+    info_.runs = "cuda";
+    info_.emulated = info_.flush_is_certain = true;
     info_.index = index;
     info_.name = "CUDA kernels on the CPU";
     info_.compute_capability = 90;  // Hopper's instructions have their stand-ins too
     info_.multiprocessors = 16;     // enough for planners that split work to split it
     info_.memory_bytes =
         static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    info_.modelled_time = true;
     info_.has_time = false;
   }
 

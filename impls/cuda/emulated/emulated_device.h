@@ -26,6 +26,7 @@ class Twin final : public Implementation {
       : gpu_(gpu), emulated_(emulated) {}
   const Description& description() const override { return gpu_.description(); }
   Support supports(const Problem& problem) const override { return gpu_.supports(problem); }
+  int rank(const Problem& problem) const override { return gpu_.rank(problem); }
   std::int64_t workspace_bytes(const Problem& problem) const override {
     return gpu_.workspace_bytes(problem);
   }

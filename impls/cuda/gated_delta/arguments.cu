@@ -7,16 +7,6 @@
 namespace gdn::cuda {
 namespace {
 
-/// The stride to use: dense where the caller gives 0.
-std::int64_t token_stride(std::int64_t given, std::int64_t dense, const char* name) {
-  if (given == 0) return dense;
-  if (given < dense) {
-    throw_bad_input(std::string(name) + ": token stride " + std::to_string(given) +
-                    " is smaller than a token's " + std::to_string(dense) + " elements");
-  }
-  return given;
-}
-
 void require_vectors(const void* pointer, std::int64_t stride, std::int64_t head_dim,
                      std::int64_t element, std::int64_t bytes, const char* name) {
   require_pointer(pointer, bytes, name);
@@ -30,33 +20,21 @@ void require_vectors(const void* pointer, std::int64_t stride, std::int64_t head
 }  // namespace
 
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments) {
-  const auto* given = std::get_if<GatedDeltaArguments>(&arguments);
-  if (given == nullptr) throw_bad_input("arguments: those of gated_delta are expected");
-  const auto token_bytes = static_cast<std::int64_t>(size_of(problem.token_dtype));
-  const std::int64_t query_elements = problem.num_key_heads * problem.key_head_dim;
-
+  const GatedDeltaArguments given = gated_delta_arguments(problem, arguments);
   GatedDeltaParams p;
-  p.query = given->query;
-  p.key = given->key;
-  p.value = given->value;
-  p.output = given->output;
+  p.query = given.query;
+  p.key = given.key;
+  p.value = given.value;
+  p.output = given.output;
   p.output_dtype = problem.effective_output_dtype();
-  p.query_token_stride = token_stride(given->query_token_stride, query_elements, "q");
-  p.key_token_stride = token_stride(given->key_token_stride, problem.keys_per_token(), "k");
-  p.value_token_stride = token_stride(given->value_token_stride, problem.values_per_token(), "v");
-  if (problem.total_tokens() > 0) {
-    require_pointer(p.query, token_bytes, "q");
-    require_pointer(p.key, token_bytes, "k");
-    require_pointer(p.value, token_bytes, "v");
-    require_pointer(p.output, static_cast<std::int64_t>(size_of(p.output_dtype)), "output");
-  }
-  p.gates = make_gate_params(problem, given->gate, given->beta);
-  p.sequence_offsets = given->sequence_offsets;
-  require_pointer(p.sequence_offsets, 8, "sequence_offsets");
-  p.slot_index = given->slot_index;
-  if (problem.slots != SlotMap::identity) require_pointer(p.slot_index, 8, "slot_index");
+  p.query_token_stride = given.query_token_stride;
+  p.key_token_stride = given.key_token_stride;
+  p.value_token_stride = given.value_token_stride;
+  p.gates = make_gate_params(problem, given);
+  p.sequence_offsets = given.sequence_offsets;
+  p.slot_index = given.slot_index;
 
-  p.pool.data = given->state_pool;
+  p.pool.data = given.state_pool;
   p.pool.dtype = problem.state_dtype;
   p.pool.layout = problem.state_layout;
   p.pool.key_head_dim = static_cast<std::int32_t>(problem.key_head_dim);
@@ -64,9 +42,6 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.pool.row_stride = problem.state_row_stride();
   p.pool.read = problem.initial_state != InitialState::absent;
   p.pool.write = problem.final_state;
-  if (p.pool.read || p.pool.write) {
-    require_pointer(p.pool.data, static_cast<std::int64_t>(size_of(p.pool.dtype)), "state_pool");
-  }
 
   p.num_sequences = static_cast<std::int32_t>(problem.num_sequences());
   p.num_key_heads = static_cast<std::int32_t>(problem.num_key_heads);

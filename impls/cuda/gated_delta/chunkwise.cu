@@ -1,5 +1,5 @@
-// cuda/chunkwise: the chunkwise WY form of contract section 2 in separate kernels, for reading:
-// each stage is one file of chunk/, complete in itself.
+// cuda/chunkwise: the chunkwise WY form of docs/contract.md, section 2, in separate kernels, for
+// reading: each stage is one file of chunk/, complete in itself.
 //
 //   chunk_map      chunk -> sequence, from the sequence offsets on the device
 //   stage_gates    (norms of q and k,) decays, their sums in a chunk, beta
@@ -42,6 +42,7 @@
 #include "cuda/gated_delta/chunk/fragment_support.h"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace cuda {
@@ -154,7 +155,7 @@ class Chunkwise final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/chunkwise",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "cuda",
         .form = "chunkwise",
         .summary = "WY form in separate kernels on tensor cores; bound by what they hand over",
@@ -162,12 +163,14 @@ class Chunkwise final : public Implementation {
         .min_compute_capability = 80,
         .variants = {.additive_update = true,
                      .most_steps = Variants::all().most_steps,
-                     .decay_per_channel = false}};
+                     .decay_per_channel = false},
+        .rank = 30,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
+                     "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=f32,chunk=32"}};
     return description;
   }
 
   Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
     const std::int64_t C = chunk_of(problem);
     if (C != 16 && C != 32 && C != 64 && C != 128) {
       return Support::no("chunk=" + std::to_string(C) + " is not 16, 32, 64 or 128");

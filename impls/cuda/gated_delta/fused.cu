@@ -31,6 +31,7 @@
 #include "cuda/gated_delta/chunk/fused_launch.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace cuda {
@@ -115,18 +116,20 @@ class Fused final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/fused",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "cuda",
         .form = "fused",
         .summary =
             "one kernel, state in registers, mma.sync; bound by tensor cores or a chunk's latency",
         .resources = "up to 227 KB of shared memory (fewer at small Dk and chunks)",
-        .min_compute_capability = 80};
+        .min_compute_capability = 80,
+        .rank = 40,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
+                     "gated_delta:heads=1/2,dim=128,seq=70,h0=normal,dtype=f16,chunk=32"}};
     return description;
   }
 
   Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
     const std::int64_t C = chunk_of(problem);
     const Support chunk = chunk_support(problem.token_dtype, C);
     if (!chunk) return chunk;

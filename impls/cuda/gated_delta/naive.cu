@@ -1,5 +1,5 @@
-// cuda/naive: the token recurrence of contract section 1.1 as it is written, and its variants, for
-// reading.
+// cuda/naive: the token recurrence of docs/contract.md, section 1.1, as it is written, and its
+// variants, for reading.
 //
 // One thread owns one column v of one head's state: Dk floats in a global-memory workspace, rows Dv
 // apart, so that a warp's accesses are contiguous. For every token it sweeps the column twice:
@@ -16,6 +16,7 @@
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace cuda {
@@ -115,20 +116,20 @@ class Naive final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/naive",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "cuda",
         .form = "naive",
         .summary = "one thread per state column, state in global memory; bound by state traffic",
         .resources = "",
         .min_compute_capability = 80,
-        .variants = Variants::all()};
+        .variants = Variants::all(),
+        .rank = 10,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+                     "gated_delta:heads=1/2,dim=16x24,seq=9,dtype=bf16,steps=2,decay=channel"}};
     return description;
   }
 
-  Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
-    return Support::yes();
-  }
+  Support supports(const Problem& problem) const override { return Support::yes(); }
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
     return problem.num_sequences() * problem.num_value_heads * problem.key_head_dim *

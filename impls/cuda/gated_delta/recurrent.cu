@@ -18,6 +18,7 @@
 #include "cuda/gated_delta/recurrent_variants.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace cuda {
@@ -172,18 +173,20 @@ class Recurrent final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/recurrent",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "cuda",
         .form = "recurrent",
         .summary = "one state column per thread in registers; bound by arithmetic of few warps",
         .resources = "",
         .min_compute_capability = 80,
-        .variants = Variants::all()};
+        .variants = Variants::all(),
+        .rank = 20,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+                     "gated_delta:heads=1/2,dim=128,seq=5x1,h0=normal,dtype=bf16"}};
     return description;
   }
 
   Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
     const std::int64_t Dk = problem.key_head_dim;
     if (Dk != 64 && Dk != 96 && Dk != 128) {
       return Support::no("Dk=" + std::to_string(Dk) +

@@ -30,6 +30,7 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/ptx.cuh"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace cuda {
@@ -496,7 +497,7 @@ class RecurrentStaged final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/recurrent_staged",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "cuda",
         .form = "recurrent",
         .summary =
@@ -504,12 +505,15 @@ class RecurrentStaged final : public Implementation {
             "by float32 arithmetic",
         .resources = "up to 93 KB shared memory",
         .min_compute_capability = 80,
-        .batch_invariant = false};  // 8 or 16 lanes by the size of the batch where 96 < Dk <= 128
+        // 8 or 16 lanes by the size of the batch where 96 < Dk <= 128
+        .batch_invariant = false,
+        .rank = 25,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+                     "gated_delta:heads=1/2,dim=128,seq=5x1,h0=normal,dtype=bf16"}};
     return description;
   }
 
   Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
     const std::int64_t Dk = problem.key_head_dim;
     const std::int64_t Dv = problem.value_head_dim;
     if (Dk > 256) return Support::no("Dk=" + std::to_string(Dk) + " is over 256");

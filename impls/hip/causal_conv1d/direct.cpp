@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "hip/causal_conv1d/params.h"
+#include "hip/dtype.h"
 #include "hip/kernel_launcher.h"
-#include "hip/require.h"
-#include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
 
 namespace gdn {
 namespace hip {
@@ -12,28 +12,7 @@ namespace {
 
 constexpr int kLaunches = 2;  // outputs, then windows
 
-// Throws Error(bad_input) naming the argument.
 LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArguments& arguments) {
-  const std::size_t token_bytes = size_of(problem.token_dtype);
-  if (problem.total_tokens() > 0) {
-    require_pointer(arguments.input, token_bytes, "conv input");
-    if (arguments.intermediate == nullptr) {
-      require_pointer(arguments.output, token_bytes, "conv output");
-    }
-  }
-  require_pointer(arguments.weight, token_bytes, "conv weight");
-  if (problem.conv_bias) require_pointer(arguments.bias, token_bytes, "conv bias");
-  require_pointer(arguments.sequence_offsets, 8, "conv sequence_offsets");
-  if (problem.slots != SlotMap::identity) {
-    require_pointer(arguments.slot_index, 8, "conv slot_index");
-  }
-  require_pointer(arguments.state_in, size_of(problem.state_dtype), "conv state_in");
-  require_pointer(arguments.state_out, size_of(problem.state_dtype), "conv state_out");
-  if ((arguments.state_in == arguments.state_out) != problem.conv_state_in_place) {
-    throw_bad_input(problem.conv_state_in_place
-                        ? "conv state_out: expected state_in, as the window is updated in place"
-                        : "conv state_out: is state_in, but the window is updated out of place");
-  }
   ConvParams params{};
   params.input = arguments.input;
   params.weight = arguments.weight;
@@ -74,28 +53,27 @@ class Direct final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "hip/direct",
-        .operation = Operation::causal_conv1d,
+        .operation = causal_conv1d_operation(),
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
-        .resources = "gfx906"};
+        .resources = "gfx906",
+        .rank = 10,
+        .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1"}};
     return description;
   }
-  Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::causal_conv1d) return Support::no("only causal_conv1d");
-    return Support::yes();
-  }
+  Support supports(const Problem&) const override { return Support::yes(); }
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
     require_runnable(*this, problem, device);
-    const auto* given = std::get_if<CausalConv1dArguments>(&arguments);
-    if (given == nullptr) throw_bad_input("arguments: those of causal_conv1d are expected");
+    const CausalConv1dArguments given = causal_conv1d_arguments(problem, arguments);
     PlanInfo info;
     info.launches = kLaunches;
     info.choice = "tile=64x64";
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        launches_of(problem, *given));
+                                        launches_of(problem, given));
   }
 };
 

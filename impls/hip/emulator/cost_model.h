@@ -26,7 +26,7 @@
 // MHz, memory, dispatch) and skyne98/wiki-gfx906, gfx906-latency-hiding-ops.md (lane exchanges).
 // Latencies, of an MI308X for want of this card's: tingqli/pyhip, mem_latency.md.
 // What it makes of kernels that ask for one thing each, beside those figures:
-// ../analysis/README.md.
+// harness/gfx906/analysis/README.md.
 //   - 60 CUs at the peak engine clock of 1725 MHz throughout. A card held to its power limit runs
 //     slower.
 //   - VALU 4 cycles per wave instruction (16 lanes a SIMD), float64 8, transcendental functions and

@@ -8,8 +8,7 @@
 
 namespace gdn::hip {
 
-/// Throws Error(bad_input) naming the argument that is null, misaligned or of another encoding than
-/// the problem's.
+/// Throws what require_operands() throws.
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments);
 
 /// "f32", "bf16", "f16": the end of a kernel's name.

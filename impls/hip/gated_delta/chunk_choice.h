@@ -19,7 +19,6 @@ struct ChunkChoice {
 
 /// Dk up to 256; chunk 16 or 32 (16 only above Dk = 128, where 32 does not fit in LDS).
 inline Support chunk_support(const Problem& problem) {
-  if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
   if (problem.key_head_dim > 256) {
     return Support::no("Dk=" + std::to_string(problem.key_head_dim) +
                        " is more than the 256 rows a workgroup holds");

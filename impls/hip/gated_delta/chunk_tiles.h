@@ -1,6 +1,6 @@
-// The pieces of the chunkwise form (contract section 2) that the fused and the chunkwise kernels
-// are made of. A workgroup of 4 waves works on one chunk of C tokens of one value head and on 128
-// state columns.
+// The pieces of the chunkwise form (docs/contract.md, section 2) that the fused and the chunkwise
+// kernels are made of. A workgroup of 4 waves works on one chunk of C tokens of one value head and
+// on 128 state columns.
 //
 //     L = I + strict_lower(diag(beta) (K K^T * D));   V' = L^-1 diag(beta) (V - diag(gamma) K S)
 //     O = diag(gamma) Q S + lower(Q K^T * D) V';      S <- gamma_C S + (diag(gamma_C/gamma) K)^T V'

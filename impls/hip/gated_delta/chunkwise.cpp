@@ -2,6 +2,7 @@
 #include "hip/gated_delta/arguments.h"
 #include "hip/gated_delta/chunk_choice.h"
 #include "hip/kernel_launcher.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace hip {
@@ -35,13 +36,15 @@ class Chunkwise final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "hip/chunkwise",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "hip",
         .form = "chunkwise",
         .summary =
             "three kernels, two of them parallel over chunks; bound by what lies in memory "
             "between them",
-        .resources = "gfx906, up to 55 KB of LDS"};
+        .resources = "gfx906, up to 55 KB of LDS",
+        .rank = 30,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32"}};
     return description;
   }
 

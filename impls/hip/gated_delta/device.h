@@ -10,7 +10,7 @@ namespace gdn::hip {
 
 constexpr float kNormEpsilon = 1e-6f;
 
-// ---- gates (contract section 1.1) ----
+// ---- gates (docs/contract.md, section 1.1) ----
 
 /// ln(1 + e^x) without overflow.
 __device__ __forceinline__ float softplus(float x) {

@@ -2,6 +2,7 @@
 #include "hip/gated_delta/arguments.h"
 #include "hip/gated_delta/chunk_choice.h"
 #include "hip/kernel_launcher.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace hip {
@@ -12,11 +13,13 @@ class Fused final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "hip/fused",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "hip",
         .form = "fused",
         .summary = "one workgroup walks a head's chunks, state in registers; bound by VALU issue",
-        .resources = "gfx906, up to 39 KB of LDS"};
+        .resources = "gfx906, up to 39 KB of LDS",
+        .rank = 40,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32"}};
     return description;
   }
 

@@ -1,6 +1,7 @@
 // Plans hip/naive (naive.hip): one wave per 64 state columns.
 #include "hip/gated_delta/arguments.h"
 #include "hip/kernel_launcher.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn {
 namespace hip {
@@ -11,18 +12,17 @@ class Naive final : public Implementation {
   const Description& description() const override {
     static const Description description = {
         .name = "hip/naive",
-        .operation = Operation::gated_delta,
+        .operation = gated_delta_operation(),
         .backend = "hip",
         .form = "naive",
         .summary = "one lane per state column, state in global memory; bound by state traffic",
-        .resources = "gfx906"};
+        .resources = "gfx906",
+        .rank = 10,
+        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32"}};
     return description;
   }
 
-  Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
-    return Support::yes();
-  }
+  Support supports(const Problem&) const override { return Support::yes(); }
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
     return problem.num_sequences() * problem.num_value_heads * problem.key_head_dim *

@@ -1,4 +1,4 @@
-// hip/naive: the token recurrence of contract section 1.1 as it is written, for reading.
+// hip/naive: the token recurrence of docs/contract.md, section 1.1, as it is written, for reading.
 //
 // One lane owns one column v of one head's state: Dk floats in a global-memory workspace, rows Dv
 // apart, so that a wave's accesses are contiguous. For every token it sweeps the column twice:

@@ -6,7 +6,7 @@ namespace gdn {
 const Implementation& hip_gated_delta_recurrent_dpp() {
   static const hip::Recurrent implementation(
       "hip/recurrent_dpp", hip::Recurrent::dpp_version(),
-      "one state column per wave, sums by DPP inside the VALU; bound by the latency of a sum");
+      "one state column per wave, sums by DPP inside the VALU; bound by the latency of a sum", 21);
   return implementation;
 }
 

@@ -7,6 +7,7 @@
 
 #include "hip/gated_delta/arguments.h"
 #include "hip/kernel_launcher.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::hip {
 
@@ -22,19 +23,21 @@ class Recurrent final : public Implementation {
   static Version dpp_version() { return {"dpp", 4, 1}; }
   static Version columns_version() { return {"columns", 1, 32}; }
 
-  Recurrent(std::string name, Version version, std::string summary) : version_(std::move(version)) {
+  Recurrent(std::string name, Version version, std::string summary, int rank)
+      : version_(std::move(version)) {
     description_.name = std::move(name);
-    description_.operation = Operation::gated_delta;
+    description_.operation = gated_delta_operation();
     description_.backend = "hip";
     description_.form = "recurrent";
     description_.summary = std::move(summary);
     description_.resources = "gfx906";
+    description_.rank = rank;
+    description_.examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32"};
   }
 
   const Description& description() const override { return description_; }
 
   Support supports(const Problem& problem) const override {
-    if (problem.operation != Operation::gated_delta) return Support::no("only gated_delta");
     if (problem.key_head_dim > 256) {
       return Support::no("Dk=" + std::to_string(problem.key_head_dim) +
                          " is more than the 256 rows a wave holds");

@@ -7,7 +7,8 @@ const Implementation& hip_gated_delta_recurrent_shuffle() {
   static const hip::Recurrent implementation("hip/recurrent_shuffle",
                                              hip::Recurrent::shuffle_version(),
                                              "one state column per wave, sums by shuffles through "
-                                             "the LDS crossbar; bound by their latency");
+                                             "the LDS crossbar; bound by their latency",
+                                             20);
   return implementation;
 }
 

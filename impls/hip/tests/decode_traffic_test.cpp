@@ -5,14 +5,15 @@
 #include <string>
 
 #include "emulated_run.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::hip {
 namespace {
 
 EmulatedRun decode(const std::string& implementation, const std::string& problem) {
   const EmulatedRun run =
-      emulate(find_implementation(Operation::gated_delta, implementation), problem);
-  EXPECT_EQ(reference::first_violation(run.report, run.report.limits), "") << problem;
+      emulate(find_implementation(gated_delta_operation(), implementation), problem);
+  EXPECT_EQ(reference::violation(run.report, run.report.limits), "") << problem;
   EXPECT_EQ(run.report.untouched_changed, 0) << problem;
   return run;
 }

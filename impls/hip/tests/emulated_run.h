@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "hip/emulator_device.h"
 #include "interface/implementation.h"
 #include "reference/errors.h"

@@ -5,11 +5,12 @@
 
 #include <vector>
 
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "hip/kernel_launcher.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::hip {
 namespace {
@@ -50,12 +51,13 @@ TEST(EmulatorDevice, RefusesPlansOfOtherBackendsAndOthersRefuseIt) {
   const Problem problem = Problem::parse("gated_delta:heads=1,dim=32,seq=4,dtype=f32");
   const Case inputs = generate_case(problem);
   EXPECT_THROW(
-      (void)execute(find_implementation(Operation::gated_delta, "hip/naive"), inputs, *cpu), Error);
+      (void)execute(find_implementation(gated_delta_operation(), "hip/naive"), inputs, *cpu),
+      Error);
 }
 
 /// A kernel's modelled time is positive and the same on every run; more work takes longer.
 TEST(EmulatorDevice, ModelledTimesAreRepeatableAndGrowWithTheWork) {
-  const Implementation& fused = find_implementation(Operation::gated_delta, "hip/fused");
+  const Implementation& fused = find_implementation(gated_delta_operation(), "hip/fused");
   const auto time_of = [&](const std::string& lengths) {
     const auto device = open_emulator();
     const Case inputs =
@@ -76,7 +78,7 @@ TEST(EmulatorDevice, CountsWhatWasExecuted) {
   const auto device = open_emulator(options);
   const Case inputs =
       generate_case(Problem::parse("gated_delta:heads=1,dim=64,dtype=f32,seq=33,gates=mid"));
-  (void)execute(find_implementation(Operation::gated_delta, "hip/fused"), inputs, *device);
+  (void)execute(find_implementation(gated_delta_operation(), "hip/fused"), inputs, *device);
   const gfx906::Counters& counters = emulator_counters(*device);
   EXPECT_EQ(counters.workgroups, 1u);
   EXPECT_EQ(counters.waves, 4u);

@@ -8,6 +8,7 @@
 
 #include "emulated_run.h"
 #include "hip/code_objects.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::hip {
 namespace {
@@ -52,7 +53,7 @@ std::uint64_t vector_instructions(const gfx906::Counters& counters) {
 
 gfx906::Counters counters_of(const std::string& implementation, const std::string& dtype) {
   gfx906::Counters counters =
-      emulate(find_implementation(Operation::gated_delta, implementation),
+      emulate(find_implementation(gated_delta_operation(), implementation),
               "gated_delta:heads=1,dim=128,seq=64,gates=mid,chunk=32,dtype=" + dtype)
           .counters;
   std::printf(

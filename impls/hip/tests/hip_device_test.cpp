@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "fake_hip_runtime.h"
-#include "harness/execute.h"
-#include "harness/inputs.h"
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
 #include "hip/gated_delta/params.h"
 #include "hip/kernel_launcher.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::hip {
 namespace {
@@ -111,7 +112,7 @@ TEST_F(FakeHip, LaunchesWhatThePlanSaysInsideTheEventsOfATimedRun) {
   const Case inputs =
       generate_case(Problem::parse("gated_delta:heads=1/2,dim=64x150,seq=40+3,dtype=f32"));
   DeviceCase on_device(inputs, *device);
-  const auto plan = find_implementation(Operation::gated_delta, "hip/fused")
+  const auto plan = find_implementation(gated_delta_operation(), "hip/fused")
                         .plan(inputs.problem, on_device.arguments(), *device);
   asked();
   const TimeSample sample = device->time_launch({}, [&] { plan->run(); });
@@ -156,7 +157,7 @@ TEST_F(FakeHip, MemoryGoesThereAndBackAndRunsOut) {
 
 TEST_F(FakeHip, EveryCallThatFailsIsNamed) {
   const Case inputs = generate_case(Problem::parse("gated_delta:heads=1,dim=64,seq=4,dtype=f32"));
-  const Implementation& naive = find_implementation(Operation::gated_delta, "hip/naive");
+  const Implementation& naive = find_implementation(gated_delta_operation(), "hip/naive");
   const auto work = [&] {
     const auto device = open_fake();
     DeviceCase on_device(inputs, *device);

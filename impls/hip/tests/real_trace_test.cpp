@@ -5,9 +5,11 @@
 
 #include <cstdio>
 
-#include "harness/case_file.h"
-#include "harness/execute.h"
+#include "harness/files/case_file.h"
+#include "harness/run/execute.h"
 #include "hip/emulator_device.h"
+#include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -21,9 +23,11 @@ constexpr double kFloat32Bound = 2e-6;
 /// The case's first `tokens` tokens, which must be one sequence.
 Case first_tokens(Case whole, std::int64_t tokens) {
   const Problem& problem = whole.problem;
-  whole.qkv.resize(static_cast<std::size_t>(tokens * problem.conv_channels()));
-  whole.gate.values.resize(static_cast<std::size_t>(tokens * problem.num_value_heads));
-  whole.beta.values.resize(static_cast<std::size_t>(tokens * problem.num_value_heads));
+  whole["qkv"].resize(static_cast<std::size_t>(tokens * problem.conv_channels()));
+  whole[gate_name(whole.problem)].resize(
+      static_cast<std::size_t>(tokens * problem.num_value_heads));
+  whole[beta_name(whole.problem)].resize(
+      static_cast<std::size_t>(tokens * problem.num_value_heads));
   whole.problem.sequences.lengths = {tokens};
   whole.sequence_offsets = {0, tokens};
   validate(whole);
@@ -43,7 +47,7 @@ TEST_P(RealTrace, AThousandTokensOfALayerStayWithinTheLimits) {
   const Case inputs = first_tokens(read_case_as(path, run.token_dtype, DType::float32), kTokens);
   ASSERT_EQ(inputs.problem.num_value_heads, 4);
   const Implementation& layer =
-      find_implementation(Operation::gated_delta_layer, run.implementation);
+      find_implementation(gated_delta_layer_operation(), run.implementation);
   const Support support = layer.supports(inputs.problem);
   ASSERT_TRUE(support) << support.reason;
   const auto device = open_emulator();
@@ -51,19 +55,18 @@ TEST_P(RealTrace, AThousandTokensOfALayerStayWithinTheLimits) {
       inputs, reference::evaluate<double>(inputs), execute(layer, inputs, *device));
   SCOPED_TRACE(run.implementation + " on " + inputs.problem.to_string());
   EXPECT_EQ(report.checked_pairs, 4);
-  EXPECT_EQ(reference::first_violation(report, report.limits), "");
+  EXPECT_EQ(reference::violation(report, report.limits), "");
+  const reference::TensorError& state = report["final_state"].worst().error;
+  const reference::TensorError& output = report["output"].worst().error;
   // The state is float32 in every run, and so is everything between qkv and the output's rounding.
-  EXPECT_FALSE(!(report.worst_state.state.relative_l2 <= kFloat32Bound))
-      << report.worst_state.state.relative_l2;
+  EXPECT_FALSE(!(state.relative_l2 <= kFloat32Bound)) << state.relative_l2;
   if (run.token_dtype == DType::float32) {
-    EXPECT_FALSE(!(report.worst_output.output.relative_l2 <= kFloat32Bound))
-        << report.worst_output.output.relative_l2;
+    EXPECT_FALSE(!(output.relative_l2 <= kFloat32Bound)) << output.relative_l2;
   } else {
-    EXPECT_FALSE(!(report.worst_output.output.floor_ratio <= 2))
-        << report.worst_output.output.floor_ratio;
+    EXPECT_FALSE(!(output.floor_ratio <= 2)) << output.floor_ratio;
   }
-  std::printf("output %.2e (%.2f floors), state %.2e\n", report.worst_output.output.relative_l2,
-              report.worst_output.output.floor_ratio, report.worst_state.state.relative_l2);
+  std::printf("output %.2e (%.2f floors), state %.2e\n", output.relative_l2, output.floor_ratio,
+              state.relative_l2);
 }
 
 INSTANTIATE_TEST_SUITE_P(TwoPassLayer, RealTrace,

@@ -1,10 +1,11 @@
 // Stage 4 of cuda/chunkwise: the WY form of a chunk,
 //
-//     U = T diag(beta) V,   W = T diag(beta gamma) K   (gamma: the gated T needs it, contract 2)
+//     U = T diag(beta) V,   W = T diag(beta gamma) K
 //
-// so that V' = U - W S. One block per (chunk, value head, slab of 128 columns of V or of K); a warp
-// does 32 of the columns. beta, gamma and the key norms are factors of T's columns, applied in
-// float32 before T is rounded to an operand; V and K are operands as they are given.
+// so that V' = U - W S (gamma in W: the gated T needs it, docs/contract.md, section 2). One block
+// per (chunk, value head, slab of 128 columns of V or of K); a warp does 32 of the columns. beta,
+// gamma and the key norms are factors of T's columns, applied in float32 before T is rounded to an
+// operand; V and K are operands as they are given.
 //
 // Bound by: memory. Per token and head it reads V, K and T (Dv + Dk elements and about 2 C bytes)
 // and writes as much as it read of V and K.

@@ -1,0 +1,129 @@
+#include "harness/cli/verdict_text.h"
+
+#include <fmt/format.h>
+
+namespace gdn::cli {
+
+using reference::OutputErrors;
+using reference::UnitError;
+
+namespace {
+
+// An exact copy is 0 of whatever it may be.
+double of_the_limit(const UnitError& unit, double limit) {
+  return unit.error.relative_l2 == 0 ? 0 : unit.error.relative_l2 / limit;
+}
+
+std::string units_table(const OutputErrors& output, const reference::ErrorLimits& limits) {
+  std::string text =
+      fmt::format("       {:<12} {:>8} {:>5}  {:>10} {:>10} {:>10} {:>8} {:>10}\n", output.name(),
+                  "sequence", "head", "error", "limit", "floor", "x floor", "max");
+  for (const UnitError& unit : output.units) {
+    const std::string head =
+        unit.where.head == BatchPart::kEveryHead ? "-" : std::to_string(unit.where.head);
+    const std::string floors =
+        output.is_measured_in_floors ? fmt::format("{:.2f}", unit.error.floor_ratio) : "-";
+    text += fmt::format(
+        "       {:<12} {:>8} {:>5}  {:>10.2e} {:>10.2e} {:>10.2e} {:>8} {:>10.2e}\n", "",
+        unit.where.sequence, head, unit.error.relative_l2, reference::allowed(output, unit, limits),
+        unit.error.floor, floors, unit.error.scaled_max);
+  }
+  for (const reference::PositionError& window : output.positions) {
+    text += fmt::format("       tokens {:>6} .. {:<6} {:.2e}\n", window.first_token,
+                        window.first_token + window.num_tokens - 1, window.relative_l2);
+  }
+  return text;
+}
+
+}  // namespace
+
+const char* verdict_label(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::passed:
+      return "PASS";
+    case Verdict::failed:
+      return "FAIL";
+    case Verdict::unsupported:
+    case Verdict::too_large:
+      return "skip";
+    case Verdict::known_limit:
+      return "LIMIT";
+  }
+  return "?";
+}
+
+std::string unit_error_text(const OutputErrors& output, const UnitError& unit,
+                            const reference::ErrorLimits& limits) {
+  const std::string floors =
+      output.is_measured_in_floors ? fmt::format("{:.1f}x floor, ", unit.error.floor_ratio) : "";
+  return fmt::format("{:.2e} ({}{:.2g} of the limit)", unit.error.relative_l2, floors,
+                     of_the_limit(unit, reference::allowed(output, unit, limits)));
+}
+
+std::string errors_text(const reference::ErrorReport& report) {
+  std::string text;
+  for (const OutputErrors& output : report.outputs) {
+    text += (text.empty() ? "" : ", ") + output.name() + " " +
+            unit_error_text(output, output.worst(), report.limits);
+  }
+  return text;
+}
+
+std::string verification_detail(const VerifyResult& result) {
+  std::string text;
+  for (const Check& check : result.checks) {
+    const bool failed = check.result == Check::Result::failed;
+    const bool passed = check.result == Check::Result::passed;
+    text += fmt::format("       {:<13} {}{}\n", check.name,
+                        passed   ? "passed"
+                        : failed ? "FAILED: "
+                                 : "not applicable: ",
+                        check.detail);
+  }
+  const reference::ErrorReport& report = result.report;
+  if (report.outputs.empty()) return text;
+  text += fmt::format(
+      "       conditioning: growth of the chunk inverse {:.1f}, cancellation {:.1f}, memory {:.0f} "
+      "tokens\n",
+      report.conditioning.inverse_growth, report.conditioning.cancellation,
+      report.conditioning.memory_tokens);
+  for (const OutputErrors& output : report.outputs) text += units_table(output, report.limits);
+  return text;
+}
+
+std::string unit_error_json(const OutputErrors& output, const UnitError& unit,
+                            const reference::ErrorLimits& limits) {
+  const double limit = reference::allowed(output, unit, limits);
+  return json_object(
+      {{"relative_l2", json_number(unit.error.relative_l2)},
+       {"floor", json_number(unit.error.floor)},
+       {"floor_ratio", output.is_measured_in_floors ? json_number(unit.error.floor_ratio) : "null"},
+       {"scaled_max", json_number(unit.error.scaled_max)},
+       {"non_finite", std::to_string(unit.error.non_finite)},
+       {"limit", json_number(limit)},
+       {"limit_ratio", json_number(of_the_limit(unit, limit))}});
+}
+
+std::string result_json(const std::string& problem, const std::string& implementation,
+                        const VerifyResult& result) {
+  std::string checks;
+  for (const Check& check : result.checks) {
+    checks += (checks.empty() ? "" : ", ") + json_string(check.name) + ": " +
+              json_string(name_of(check.result));
+  }
+  const reference::ErrorReport& report = result.report;
+  std::vector<std::pair<std::string, std::string>> errors;
+  for (const OutputErrors& output : report.outputs) {
+    errors.emplace_back(output.name(), unit_error_json(output, output.worst(), report.limits));
+  }
+  return json_object({{"problem", json_string(problem)},
+                      {"implementation", json_string(implementation)},
+                      {"verdict", json_string(name_of(result.verdict))},
+                      {"reason", json_string(result.reason)},
+                      {"errors", json_object(errors)},
+                      {"checked_pairs", std::to_string(report.checked_pairs)},
+                      {"total_pairs", std::to_string(report.total_pairs)},
+                      {"checks", "{" + checks + "}"}});
+}
+
+}  // namespace gdn::cli

@@ -1,0 +1,27 @@
+// What verification found, as text and as JSON.
+#pragma once
+
+#include <string>
+
+#include "harness/files/json.h"
+#include "harness/verify/verify.h"
+
+namespace gdn::cli {
+
+/// "PASS", "FAIL", "skip" or "LIMIT".
+const char* verdict_label(Verdict verdict);
+
+/// "2.1e-03 (1.3x floor, 0.21 of the limit)"; without floors where errors are not measured in them.
+std::string unit_error_text(const reference::OutputErrors& output, const reference::UnitError& unit,
+                            const reference::ErrorLimits& limits);
+/// Every output's worst unit: "output 2.1e-03 (...), final_state 1.9e-03 (...)".
+std::string errors_text(const reference::ErrorReport& report);
+/// The detail of -v: each check, each unit of each output, error by position. Ends in a new line.
+std::string verification_detail(const VerifyResult& result);
+
+std::string unit_error_json(const reference::OutputErrors& output, const reference::UnitError& unit,
+                            const reference::ErrorLimits& limits);
+std::string result_json(const std::string& problem, const std::string& implementation,
+                        const VerifyResult& result);
+
+}  // namespace gdn::cli

@@ -1,0 +1,117 @@
+#include "harness/inputs/draw.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace gdn {
+
+void fill_normal(const CounterStream& stream, std::uint64_t first_counter, float* destination,
+                 std::int64_t count) {
+  constexpr std::int64_t kBlock = 256;
+  std::uint64_t words[kBlock];
+  float first[kBlock];
+  float second[kBlock];
+  const std::int64_t pairs = (count + 1) / 2;
+  for (std::int64_t begin = 0; begin < pairs; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, pairs - begin);
+    for (std::int64_t i = 0; i < n; ++i) {
+      words[i] = stream.bits(first_counter + static_cast<std::uint64_t>(begin + i));
+    }
+    for (std::int64_t i = 0; i < n; ++i) normal_pair(words[i], &first[i], &second[i]);
+    float* out = destination + 2 * begin;
+    const std::int64_t whole = std::min(n, (count - 2 * begin) / 2);
+    for (std::int64_t i = 0; i < whole; ++i) {
+      out[2 * i] = first[i];
+      out[2 * i + 1] = second[i];
+    }
+    if (whole < n) out[2 * whole] = first[whole];
+  }
+}
+
+void round_in_place(DType dtype, float* values, std::int64_t count) {
+  if (dtype == DType::float32) return;
+  constexpr std::int64_t kBlock = 4096;
+  std::uint16_t encoded[kBlock];
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - begin);
+    encode(dtype, values + begin, encoded, n);
+    decode(dtype, encoded, values + begin, n);
+  }
+}
+
+std::vector<float> normal_rows(const CounterStream& stream, std::int64_t rows, std::int64_t width,
+                               std::int64_t stride, double factor, DType dtype) {
+  std::vector<float> values(static_cast<std::size_t>(rows * stride),
+                            std::numeric_limits<float>::quiet_NaN());
+  // Work is cut into fixed pieces of a row, so that one long row is shared by the threads too.
+  constexpr std::int64_t kPiece = 4096;
+  const std::int64_t pieces = (width + kPiece - 1) / kPiece;
+  const std::uint64_t counters_per_row = static_cast<std::uint64_t>(width + 1) / 2;
+  const float scale = static_cast<float>(factor);
+  parallel_ranges(rows * pieces, std::min(width, kPiece),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t item = begin; item < end; ++item) {
+                      const std::int64_t row = item / pieces;
+                      const std::int64_t at = item % pieces * kPiece;
+                      const std::int64_t count = std::min(kPiece, width - at);
+                      float* out = values.data() + row * stride + at;
+                      fill_normal(stream,
+                                  static_cast<std::uint64_t>(row) * counters_per_row +
+                                      static_cast<std::uint64_t>(at / 2),
+                                  out, count);
+                      if (scale != 1.0f) {
+                        for (std::int64_t i = 0; i < count; ++i) out[i] *= scale;
+                      }
+                      round_in_place(dtype, out, count);
+                    }
+                  });
+  return values;
+}
+
+void normalise(float* row, std::int64_t width) {
+  // Four partial sums: a fixed order, and short dependency chains.
+  double sums[4] = {0, 0, 0, 0};
+  std::int64_t i = 0;
+  for (; i + 4 <= width; i += 4) {
+    for (int lane = 0; lane < 4; ++lane) {
+      sums[lane] += static_cast<double>(row[i + lane]) * static_cast<double>(row[i + lane]);
+    }
+  }
+  for (; i < width; ++i) sums[0] += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+  const double length = std::sqrt((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  const float scale = static_cast<float>(1.0 / length);
+  for (i = 0; i < width; ++i) row[i] *= scale;
+}
+
+void fill_unit(const CounterStream& stream, std::uint64_t row, float* out, std::int64_t width) {
+  fill_normal(stream, row * (static_cast<std::uint64_t>(width + 1) / 2), out, width);
+  normalise(out, width);
+}
+
+double standard_normal(const CounterStream& stream, std::uint64_t counter) {
+  float first = 0;
+  float second = 0;
+  normal_pair(stream.bits(counter), &first, &second);
+  return static_cast<double>(first);
+}
+
+double draw_uniform(const ValueRange& range, double u) {
+  return range.low == range.high ? range.low : range.low + (range.high - range.low) * u;
+}
+
+std::vector<std::int64_t> draw_slot_index(const Problem& p) {
+  if (p.slots == SlotMap::identity) return {};
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(p.num_pool_rows()));
+  std::iota(rows.begin(), rows.end(), std::int64_t{0});
+  const CounterStream stream(p.seed, "slots");
+  for (std::size_t i = rows.size() - 1; i > 0; --i)
+    std::swap(rows[i], rows[stream.below(i, i + 1)]);
+  rows.resize(static_cast<std::size_t>(p.num_sequences()));
+  if (p.slots == SlotMap::padding) {
+    for (std::size_t n = 2; n < rows.size(); n += 3) rows[n] = -1;
+  }
+  return rows;
+}
+
+}  // namespace gdn

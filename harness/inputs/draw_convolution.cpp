@@ -1,0 +1,27 @@
+#include "harness/inputs/draw_convolution.h"
+
+#include <cmath>
+
+#include "harness/inputs/draw.h"
+
+namespace gdn {
+
+void draw_convolution(Case& c) {
+  const Problem& p = c.problem;
+  const std::int64_t channels = p.conv_channels();
+  const std::int64_t taps = p.conv_width - 1;
+  const bool by_time = p.conv_layout == ConvLayout::time;
+  const std::int64_t rows = by_time ? channels : p.total_tokens();
+  const std::int64_t width = by_time ? p.total_tokens() : channels;
+  const auto normal = [&](const char* name, std::int64_t n, std::int64_t m, double factor,
+                          DType dtype) {
+    return normal_rows(CounterStream(p.seed, name), n, m, m, factor, dtype);
+  };
+  c["qkv"] = normal("qkv", rows, width, 1, p.token_dtype);
+  c["conv_weight"] = normal("conv_weight", channels, p.conv_width,
+                            1 / std::sqrt(static_cast<double>(p.conv_width)), p.token_dtype);
+  if (p.conv_bias) c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.token_dtype);
+  c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * taps, 1, p.state_dtype);
+}
+
+}  // namespace gdn

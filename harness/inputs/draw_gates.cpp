@@ -1,0 +1,231 @@
+// Gates and betas: float64, then each encoding of the same numbers.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "harness/inputs/draw.h"
+#include "harness/inputs/draw_recurrence.h"
+#include "interface/operations/recurrence_operands.h"
+
+namespace gdn {
+namespace {
+
+constexpr double kSaturatedLogit = 128;  // exp(-128) is 0 in float32; -128 is finite everywhere
+
+double softplus(double x) { return std::max(x, 0.0) + portable_log1p(portable_exp(-std::fabs(x))); }
+
+// The logit a with softplus(a) = x; saturated where there is none (x = 0 or infinite).
+double inverse_softplus(double x) {
+  if (!(x > 0)) return -kSaturatedLogit;
+  if (std::isinf(x)) return kSaturatedLogit;
+  // ln(exp(x) - 1) = x + ln(1 - exp(-x))
+  const double logit =
+      x > 1 ? x + portable_log1p(-portable_exp(-x)) : portable_ln(portable_expm1(x));
+  return std::clamp(logit, -kSaturatedLogit, kSaturatedLogit);
+}
+
+// Token and head a gate belongs to: the token counted from its sequence's start.
+struct GatePlace {
+  std::int64_t token = 0;
+  std::int64_t head = 0;
+};
+
+bool is_edge(const GatePlace& at) {
+  if (at.head % 2 == 0) return at.token == 0 || at.token == 63 || at.token == 128;
+  return at.token == 37 || at.token == 64 || at.token == 127;
+}
+
+// log_decay of every distribution that is not made from logits.
+double draw_log_decay(const Problem& p, GateDistribution gates, const GatePlace& at,
+                      const CounterStream& stream, std::uint64_t i) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto log_sigmoid_normal = [&](double mean) {
+    return -softplus(-(standard_normal(stream, 2 * i) + mean));
+  };
+  const double mid = portable_ln(0.8 + 0.2 * stream.uniform(2 * i));
+  switch (gates) {
+    case GateDistribution::real:  // made from logits in make_gate
+    case GateDistribution::far:
+    case GateDistribution::none:
+      return 0;
+    case GateDistribution::weak:
+      return log_sigmoid_normal(3);
+    case GateDistribution::near_one:
+      return log_sigmoid_normal(8);
+    case GateDistribution::strong:
+      return log_sigmoid_normal(-1);
+    case GateDistribution::mid:
+      return mid;
+    case GateDistribution::reset:
+      return stream.below(2 * i + 1, 50) == 0 ? -kInfinity : mid;
+    case GateDistribution::tiny:
+      return stream.below(2 * i + 1, 10) == 0 ? portable_ln(1e-12) : mid;
+    case GateDistribution::masked:
+      return stream.below(2 * i + 1, 2) == 0 ? 0
+                                             : draw_uniform({-0.69, -0.31}, stream.uniform(2 * i));
+    case GateDistribution::decay_uniform:
+      return portable_ln(stream.uniform(2 * i));
+    case GateDistribution::edges:
+      return is_edge(at) ? -kInfinity : mid;
+    case GateDistribution::step:
+      return at.token % 32 < 9 ? 0 : -5;
+    case GateDistribution::mixture: {
+      constexpr GateDistribution kTurn[] = {GateDistribution::none,     GateDistribution::mid,
+                                            GateDistribution::strong,   GateDistribution::tiny,
+                                            GateDistribution::near_one, GateDistribution::reset};
+      const std::int64_t turn = at.head % 7;
+      return turn == 6 ? -20 : draw_log_decay(p, kTurn[turn], at, stream, i);
+    }
+    case GateDistribution::uniform:
+      return draw_uniform(p.gate_range, stream.uniform(2 * i));
+  }
+  return 0;
+}
+
+// Logits whose exponential or softplus is out of float32's range though log_decay may not be.
+constexpr float kFarRates[] = {-8, 100, 0, 5, 88};
+constexpr float kFarLogits[] = {300, -300, -200, 100, -100, 89, -89, 20, -20, 0};
+
+// A double beyond float's range is an infinity.
+float to_float(double x) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (x < -kLargest) return -std::numeric_limits<float>::infinity();
+  if (x > kLargest) return std::numeric_limits<float>::infinity();
+  return static_cast<float>(x);
+}
+
+// The token of each position, counted from its sequence's start.
+std::vector<std::int64_t> tokens_in_sequence(const SequenceLengths& sequences) {
+  std::vector<std::int64_t> tokens;
+  tokens.reserve(static_cast<std::size_t>(sequences.total_tokens()));
+  for (const std::int64_t length : sequences.lengths) {
+    for (std::int64_t t = 0; t < length; ++t) tokens.push_back(t);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+void draw_gates(Case& c) {
+  const Problem& p = c.problem;
+  const std::int64_t heads = p.num_value_heads;
+  const std::int64_t per_token = p.gates_per_token();
+  std::vector<float>& gate = c[gate_name(p)];
+  std::vector<float> A_log(static_cast<std::size_t>(heads), 0.0f);
+  std::vector<float> dt_bias(static_cast<std::size_t>(per_token), 0.0f);
+  const bool far = p.gates == GateDistribution::far;
+  const bool from_logits = far || p.gates == GateDistribution::real;
+  for (std::int64_t h = 0; far && h < heads; ++h) A_log[h] = kFarRates[h % 5];
+  if (p.gates == GateDistribution::real) {
+    const CounterStream head_stream(p.seed, "gate head");
+    const CounterStream channel_stream(p.seed, "gate channel");
+    const bool per_head = p.decay == DecayPer::head;
+    const double log_low = portable_ln(1e-3);
+    const double log_high = portable_ln(0.1);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      A_log[h] = static_cast<float>(
+          portable_ln(16 * head_stream.uniform(static_cast<std::uint64_t>(2 * h))));
+    }
+    for (std::int64_t i = 0; i < per_token; ++i) {
+      const auto counter = static_cast<std::uint64_t>(i);
+      const double u =
+          per_head ? head_stream.uniform(2 * counter + 1) : channel_stream.uniform(counter);
+      const double dt = std::max(1e-4, portable_exp(log_low + (log_high - log_low) * u));
+      dt_bias[i] = static_cast<float>(inverse_softplus(dt));
+    }
+  }
+  gate.resize(static_cast<std::size_t>(p.total_tokens() * per_token));
+  const CounterStream stream(p.seed, "gate");
+  const std::vector<std::int64_t> token_in_sequence = tokens_in_sequence(p.sequences);
+  parallel_ranges(p.total_tokens(), 16 * per_token, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * per_token; i < end * per_token; ++i) {
+      const auto counter = static_cast<std::uint64_t>(i);
+      const auto of_token = static_cast<std::size_t>(i % per_token);
+      const auto h = of_token / static_cast<std::size_t>(p.gates_per_head());
+      double log_decay = 0;
+      float logit = 0;
+      if (from_logits) {
+        logit = far ? kFarLogits[stream.below(2 * counter, 10)]
+                    : static_cast<float>(0.1 * standard_normal(stream, 2 * counter));
+        log_decay = -portable_exp(static_cast<double>(A_log[h])) *
+                    softplus(static_cast<double>(logit) + static_cast<double>(dt_bias[of_token]));
+      } else {
+        const GatePlace at{token_in_sequence[static_cast<std::size_t>(i / per_token)],
+                           static_cast<std::int64_t>(h)};
+        log_decay = draw_log_decay(p, p.gates, at, stream, counter);
+        logit = static_cast<float>(inverse_softplus(-log_decay));
+      }
+      float& out = gate[static_cast<std::size_t>(i)];
+      switch (p.gate_encoding) {
+        case GateEncoding::log_decay:
+          out = to_float(log_decay);
+          break;
+        case GateEncoding::decay:
+          out = static_cast<float>(portable_exp(log_decay));
+          break;
+        case GateEncoding::neg_log_decay:
+          out = log_decay == 0 ? 0.0f : to_float(-log_decay);
+          break;
+        case GateEncoding::logits:
+          out = logit;
+          break;
+      }
+    }
+  });
+  if (p.gate_encoding == GateEncoding::logits) {
+    c["A_log"] = std::move(A_log);
+    c["dt_bias"] = std::move(dt_bias);
+  }
+}
+
+namespace {
+
+// The logit b with sigmoid(b) = x, saturated at 0 and 1.
+float inverse_sigmoid(double x) {
+  if (x <= 0) return -static_cast<float>(kSaturatedLogit);
+  if (x >= 1) return static_cast<float>(kSaturatedLogit);
+  return static_cast<float>(portable_ln(x) - portable_log1p(-x));
+}
+
+}  // namespace
+
+void draw_betas(Case& c) {
+  const Problem& p = c.problem;
+  const bool logit = p.beta_encoding == BetaEncoding::logit;
+  std::vector<float>& beta = c[beta_name(p)];
+  beta.resize(static_cast<std::size_t>(p.total_tokens() * p.betas_per_token()));
+  const CounterStream stream(p.seed, "beta");
+  for (std::size_t i = 0; i < beta.size(); ++i) {
+    float& out = beta[i];
+    switch (p.betas) {
+      case BetaDistribution::sigmoid: {
+        const float b = static_cast<float>(standard_normal(stream, i));
+        out = logit ? b : static_cast<float>(1 / (1 + portable_exp(-static_cast<double>(b))));
+        break;
+      }
+      case BetaDistribution::zero:
+        out = logit ? -static_cast<float>(kSaturatedLogit) : 0.0f;
+        break;
+      case BetaDistribution::one:
+        out = logit ? static_cast<float>(kSaturatedLogit) : 1.0f;
+        break;
+      case BetaDistribution::two:
+        out = 2.0f;
+        break;
+      case BetaDistribution::wide:
+        out = static_cast<float>(2 * stream.uniform(i));
+        break;
+      case BetaDistribution::mixture:
+        out = static_cast<float>(stream.below(i, 3));
+        break;
+      case BetaDistribution::uniform: {
+        const double x = draw_uniform(p.beta_range, stream.uniform(i));
+        out = logit ? inverse_sigmoid(x) : static_cast<float>(x);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace gdn

@@ -1,0 +1,31 @@
+// The generated operands of the recurrence.
+//
+//   q            unit length, uniform direction
+//   k            KeyDistribution
+//   v            N(0, 1) entries
+//   gate, beta   GateDistribution and BetaDistribution, made in float64, then encoded. With "real"
+//                the logits come first (A ~ U(0, 16) and dt ~ logU(1e-3, 0.1), at least 1e-4, per
+//                head; with decay=channel dt per channel; dt_bias = ln(exp(dt) - 1); decay_logit ~
+//                N(0, 1) * 0.1) and are rounded to float32 before the other encodings are computed
+//                from them. Otherwise the logits are made from log_decay with A_log = 0, dt_bias =
+//                0. Every gate (with decay=channel every channel's) and every step's beta is drawn
+//                by itself.
+//   state        InitialState; rows are NaN where the initial state is absent, and the padding
+//                after each row is NaN always: neither may be read
+#pragma once
+
+#include <vector>
+
+#include "interface/case.h"
+
+namespace gdn {
+
+std::vector<float> draw_query(const Problem& problem);
+std::vector<float> draw_key(const Problem& problem);
+std::vector<float> draw_value(const Problem& problem);
+/// The gates in the problem's encoding, with A_log and dt_bias where it is logits; and the betas.
+void draw_gates(Case& c);
+void draw_betas(Case& c);
+std::vector<float> draw_state_pool(const Problem& problem);
+
+}  // namespace gdn

@@ -1,0 +1,58 @@
+// causal_conv1d in the harness: its inputs, its work, its problems.
+#include "interface/operations/causal_conv1d.h"
+
+#include "harness/inputs/draw_convolution.h"
+#include "harness/operations/convolution_flops.h"
+#include "harness/operations/operation_harness.h"
+#include "harness/operations/problem_texts.h"
+
+namespace gdn {
+namespace {
+
+Texts every_option(const std::string& seq, const std::string& dim) {
+  Texts texts;
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const std::string conv =
+        "causal_conv1d:heads=1/2,dim=" + dim + ",seq=" + seq + ",dtype=" + dtype;
+    texts.push_back(conv);
+    texts.push_back(conv + ",width=2,act=none,slots=padding");
+    texts.push_back(conv + ",width=3,bias=1,slots=permuted,conv_in_place=0");
+    texts.push_back(conv + ",conv_layout=time,state=bf16");
+  }
+  return texts;
+}
+
+Texts suite(std::string_view name) {
+  if (name == "quick") return every_option("1x70+1x2+1x0", "64");
+  if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");
+  if (name == "gpu") return {"causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16"};
+  if (name == "sanitizer") {
+    return {"causal_conv1d:heads=1/2,dim=64,seq=1x9+1x2+1x0,dtype=bf16,slots=permuted"};
+  }
+  return {};
+}
+
+Texts baseline() {
+  return {"causal_conv1d:heads=2/4,dim=64x64,seq=1x70+1x130,dtype=bf16",
+          "causal_conv1d:heads=2/4,dim=64x64,seq=1x3+1x130,dtype=f32,bias=1,act=none"};
+}
+
+Texts default_sweep(const DeviceInfo& device) {
+  return {device.has_own_memory ? "causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16"
+                                : "causal_conv1d:heads=2/4,dim=128,seq=4x512,dtype=f32"};
+}
+
+}  // namespace
+
+const OperationHarness& causal_conv1d_harness() {
+  static const OperationHarness harness = {.operation = causal_conv1d_operation(),
+                                           .draw = draw_convolution,
+                                           .count_flops = convolution_flop_count,
+                                           .flops_text = convolution_flops_text,
+                                           .suite = suite,
+                                           .baseline = baseline,
+                                           .default_sweep = default_sweep};
+  return harness;
+}
+
+}  // namespace gdn

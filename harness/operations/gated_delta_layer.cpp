@@ -1,0 +1,85 @@
+// gated_delta_layer in the harness: its inputs, its work (the sum of its steps'), its problems.
+#include "interface/operations/gated_delta_layer.h"
+
+#include "harness/inputs/draw_convolution.h"
+#include "harness/inputs/draw_recurrence.h"
+#include "harness/operations/convolution_flops.h"
+#include "harness/operations/operation_harness.h"
+#include "harness/operations/problem_texts.h"
+#include "harness/operations/recurrence_flops.h"
+
+namespace gdn {
+namespace {
+
+void draw(Case& c) {
+  draw_gates(c);
+  draw_betas(c);
+  c["initial_state"] = draw_state_pool(c.problem);
+  draw_convolution(c);
+}
+
+FlopCount count_flops(const Case& inputs, std::int64_t plan_chunk) {
+  const FlopCount convolution = convolution_flop_count(inputs, plan_chunk);
+  FlopCount sum = recurrence_flop_count(inputs, plan_chunk);
+  sum.chunkwise += convolution.chunkwise;
+  sum.recurrent += convolution.recurrent;
+  return sum;
+}
+
+Texts every_option(const std::string& seq, const std::string& dim) {
+  Texts texts;
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const std::string layer =
+        "gated_delta_layer:heads=1/2,dim=" + dim + ",seq=" + seq + ",dtype=" + dtype + ",norm=1";
+    texts.push_back(layer + ",gate=logits,beta=logit");
+    texts.push_back(layer + ",h0=normal,gates=mid,bias=1,slots=permuted");
+    texts.push_back(layer + ",h0=normal,state=bf16,layout=vk,conv_in_place=0,gate=decay");
+  }
+  return texts;
+}
+
+Texts suite(std::string_view name) {
+  if (name == "quick") {
+    Texts texts = every_option("1x70+1x2+1x0", "64");
+    for (const char* variant : {"update=additive", "decay=channel"}) {
+      texts.push_back(
+          "gated_delta_layer:heads=1/"
+          "2,dim=64,seq=1x130+1x0+1x5,dtype=bf16,gate=logits,beta=logit," +
+          std::string(variant));
+    }
+    return texts;
+  }
+  if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");
+  if (name == "gpu") {
+    return {
+        "gated_delta_layer:heads=16/"
+        "32,dim=128,seq=4x2048,dtype=bf16,norm=1,gate=logits,beta=logit"};
+  }
+  if (name == "sanitizer") {
+    return {
+        "gated_delta_layer:heads=1/2,dim=64,seq=1x67+1x2,dtype=bf16,norm=1,gate=logits,beta=logit"};
+  }
+  return {};
+}
+
+Texts baseline() {
+  return {
+      "gated_delta_layer:heads=2/4,dim=64x64,seq=1x70+1x130,dtype=bf16,gates=real,gate=logits,"
+      "beta=logit,norm=1,h0=normal"};
+}
+
+}  // namespace
+
+const OperationHarness& gated_delta_layer_harness() {
+  static const OperationHarness harness = {
+      .operation = gated_delta_layer_operation(),
+      .draw = draw,
+      .count_flops = count_flops,
+      .flops_text = recurrence_flops_text,
+      .suite = suite,
+      .baseline = baseline,
+      .default_sweep = [](const DeviceInfo&) { return Texts{}; }};
+  return harness;
+}
+
+}  // namespace gdn

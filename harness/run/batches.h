@@ -1,0 +1,60 @@
+// Batches made of a batch: some of its sequences as a case of their own, every sequence cut in two
+// calls that the state joins, other lengths, other slots. What verification needs to compare a
+// batch with itself. Each operand goes the way its schema says it is cut.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "interface/case.h"
+
+namespace gdn {
+
+/// The sequences `numbers` of a batch, in that order and as often as they are named, each with its
+/// own copy of its rows, in pools of one row per sequence (slots=identity). They must own a slot.
+Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers);
+
+/// "output differs at flat index 17 (0.5 then 0.25)"; empty if both hold the same bits.
+std::string first_difference(const Outputs& a, const Outputs& b);
+/// The same of what two calls wrote for one sequence each: its tokens' outputs, its rows of pools.
+std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std::int64_t in_a,
+                                         const Case& b, const Outputs& of_b, std::int64_t in_b);
+
+/// How many of a sequence's tokens the first of two calls takes, by its length.
+using CutAt = std::function<std::int64_t(std::int64_t length)>;
+/// Half of every sequence, rounded down.
+std::int64_t in_halves(std::int64_t length);
+/// The first `tokens` tokens of every sequence, or all it has.
+CutAt after(std::int64_t tokens);
+
+/// Whether anything is carried from call to call.
+bool carries_state(const Problem& problem);
+
+/// The tokens before the cut of every sequence; what is carried is written.
+Case first_part(const Case& whole, const CutAt& cut);
+/// The rest of every sequence, from the rows the first call left. Rows that call did not write
+/// start as the first call would have found them (zeros where it would not have read them).
+Case second_part(const Case& whole, const CutAt& cut, const Outputs& first);
+/// Outputs of both calls as if one had made them. Rows that one call would not have written are
+/// those of `whole`.
+Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const Outputs& second);
+
+/// As many sequences over the first tokens of the same arrays, cut elsewhere: the lengths in
+/// reverse order, the longest a third shorter. Slots, states and everything else as they are.
+Case with_other_lengths(const Case& batch);
+/// The same sequences in other rows of the pools: rows in reverse order; slots=identity becomes
+/// permuted, with three rows more.
+Case with_other_slots(const Case& batch);
+/// The same batch with NaN for every token and row of the odd sequences. Not a valid case: only for
+/// PlannedCase::refill.
+Case with_poisoned_odd_sequences(const Case& batch);
+/// Token `t` of every sequence (length 1 each) from `states`; sequences that are over have length
+/// 0. What is carried is written.
+Case single_token(const Case& batch, std::int64_t t, const Outputs* states);
+/// What the call of single_token(whole, t) wrote, in its place in the outputs of the whole; a row
+/// of a pool once its sequence is over.
+void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs* outputs);
+
+}  // namespace gdn

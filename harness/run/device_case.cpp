@@ -1,0 +1,241 @@
+#include "harness/run/device_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "harness/run/encoded_array.h"
+#include "harness/run/guarded_device.h"
+#include "harness/run/memory_needed.h"
+#include "interface/batch_part.h"
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+// The values of an array in room for more tokens, `values` of all the room; throws if anything
+// behind the tokens is not the NaN it was filled with.
+void remove_rest(const std::string& name, const Runs& runs, bool tokens_fastest,
+                 std::int64_t tokens, std::vector<float>& values) {
+  if (values.empty() || runs.held == runs.room) return;
+  const std::int64_t width = tokens_fastest ? 1 : runs.held / std::max<std::int64_t>(1, tokens);
+  for (std::int64_t run = 0; run < runs.count; ++run) {
+    const auto begin = values.begin() + run * runs.room;
+    const auto written = std::find_if(begin + runs.held, begin + runs.room,
+                                      [](float value) { return !std::isnan(value); });
+    if (written != begin + runs.room) {
+      throw Error(ErrorKind::device_failure,
+                  name + ": token " + std::to_string((written - begin) / width) +
+                      " was written, past the " + std::to_string(tokens) + " of the sequences");
+    }
+    if (run > 0) std::copy(begin, begin + runs.held, values.begin() + run * runs.held);
+  }
+  values.resize(static_cast<std::size_t>(runs.count * runs.held));
+}
+
+}  // namespace
+
+struct DeviceCase::State {
+  struct Buffer {
+    const Operand* operand = nullptr;
+    Role role = Role::input;  // of this array: what is updated out of place has an input as well
+    std::string name;
+    GuardedBuffer memory;
+    DeviceBuffer original;                    // in_place: what reset_async() restores
+    std::vector<std::uint64_t> fingerprints;  // input: one per transfer block
+  };
+
+  Device& device;
+  mutable std::mutex copying;  // a device's copies, one thread at a time
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  Arguments arguments;
+  Problem problem;          // whose shapes the buffers have
+  std::int64_t tokens = 0;  // of the case they hold now: the rest is NaN
+
+  explicit State(Device& where) : device(where) {}
+
+  // The buffer of that operand and role, made the first time it is asked for.
+  Buffer& add(const Operand& operand, Role role, const std::string& name, std::int64_t bytes) {
+    for (const auto& made : buffers) {
+      if (made->operand == &operand && made->role == role) return *made;
+    }
+    auto buffer = std::make_unique<Buffer>();
+    buffer->operand = &operand;
+    buffer->role = role;
+    buffer->name = name;
+    buffer->memory = GuardedBuffer(device, bytes);
+    buffers.push_back(std::move(buffer));
+    return *buffers.back();
+  }
+
+  // Where the operand's values lie in the room there is for them.
+  Runs runs_of(const Operand& operand, std::int64_t elements) const {
+    if (cut_of(operand, problem) != Cut::tokens) return whole_array(elements);
+    const std::int64_t capacity = problem.total_tokens();
+    const std::int64_t width = elements_per_token(operand, problem);
+    if (tokens_are_fastest(operand, problem)) return {width, tokens, capacity};
+    return {1, tokens * width, capacity * width};
+  }
+
+  Buffer& input(const Operand& operand, const std::string& name, const std::vector<float>& values) {
+    const DType dtype = operand.dtype(problem);
+    const Runs runs = runs_of(operand, static_cast<std::int64_t>(values.size()));
+    const auto bytes = runs.count * runs.room * static_cast<std::int64_t>(size_of(dtype));
+    Buffer& buffer = add(operand, Role::input, name, bytes);
+    upload_encoded(device, copying, buffer.memory.payload<void>(), dtype, values, runs,
+                   &buffer.fingerprints);
+    return buffer;
+  }
+
+  Buffer& index_input(const Operand& operand, const std::vector<std::int64_t>& values) {
+    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(std::int64_t));
+    Buffer& buffer = add(operand, Role::input, operand.name, bytes);
+    upload_indices(device, buffer.memory.payload<void>(), values, &buffer.fingerprints);
+    return buffer;
+  }
+
+  Buffer& in_place(const Operand& operand, const std::string& name,
+                   const std::vector<float>& values) {
+    const DType dtype = operand.dtype(problem);
+    const auto count = static_cast<std::int64_t>(values.size());
+    Buffer& buffer =
+        add(operand, Role::in_place, name, count * static_cast<std::int64_t>(size_of(dtype)));
+    if (buffer.original.data() == nullptr) {
+      buffer.original = device.allocate(buffer.memory.bytes());
+    }
+    upload_encoded(device, copying, buffer.original.data(), dtype, values, whole_array(count),
+                   nullptr);
+    return buffer;
+  }
+
+  // Rows that a sequence writes start as NaN; the others must stay as they are.
+  static std::vector<float> written_rows_forgotten(const Operand& operand, const Case& c) {
+    std::vector<float> before = c[operand.name];
+    for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+      strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
+        before[static_cast<std::size_t>(i)] = std::numeric_limits<float>::quiet_NaN();
+      });
+    }
+    return before;
+  }
+
+  void fill_in_place(const Operand& operand, const Case& inputs) {
+    const std::vector<float>& values = inputs[operand.name];
+    if (operand.out_of_place == nullptr || !operand.out_of_place(problem)) {
+      arguments.set_in_place(operand.name,
+                             in_place(operand, operand.name, values).memory.payload<void>());
+      return;
+    }
+    const Buffer& read = input(operand, operand.name + " (read)", values);
+    const Buffer& written =
+        in_place(operand, operand.name + " (written)", written_rows_forgotten(operand, inputs));
+    arguments.set(operand.name, {read.memory.payload<void>(), written.memory.payload<void>(), 0});
+  }
+
+  // Buffers for all arrays of the case, or other values in those already made.
+  void fill(const Case& inputs) {
+    for (const Operand& operand : problem.operation->operands) {
+      if (!is_handed_over(operand, problem)) continue;
+      if (operand.is_index()) {
+        arguments.set_input(operand.name,
+                            index_input(operand, inputs.indices(operand)).memory.payload<void>());
+      } else if (operand.role == Role::input) {
+        arguments.set_input(
+            operand.name,
+            input(operand, operand.name, inputs[operand.name]).memory.payload<void>());
+      } else if (operand.role == Role::in_place) {
+        fill_in_place(operand, inputs);
+      } else {
+        const auto bytes = static_cast<std::int64_t>(element_count(operand, problem)) *
+                           static_cast<std::int64_t>(size_of(operand.dtype(problem)));
+        arguments.set_output(
+            operand.name, add(operand, Role::output, operand.name, bytes).memory.payload<void>());
+      }
+    }
+  }
+
+  std::vector<float> read_back(const Buffer& buffer) const {
+    const Operand& operand = *buffer.operand;
+    const DType dtype = operand.dtype(problem);
+    const std::int64_t count = buffer.memory.bytes() / static_cast<std::int64_t>(size_of(dtype));
+    std::vector<float> values =
+        download_decoded(device, copying, buffer.memory.payload<void>(), dtype, count);
+    if (cut_of(operand, problem) == Cut::tokens) {
+      remove_rest(buffer.name, runs_of(operand, count), tokens_are_fastest(operand, problem),
+                  tokens, values);
+    }
+    return values;
+  }
+};
+
+DeviceCase::DeviceCase(const Case& inputs, Device& device)
+    : state_(std::make_unique<State>(device)) {
+  validate(inputs);
+  require_device_memory(inputs.problem, 0, device);
+  state_->problem = inputs.problem;
+  state_->tokens = inputs.problem.total_tokens();
+  state_->fill(inputs);
+  reset_async();
+}
+
+DeviceCase::~DeviceCase() = default;
+
+const Arguments& DeviceCase::arguments() const { return state_->arguments; }
+
+void DeviceCase::refill(const Case& other) {
+  const Problem& p = state_->problem;
+  const std::int64_t capacity = p.total_tokens();
+  const std::int64_t tokens = other.problem.total_tokens();
+  if (other.problem.num_sequences() != p.num_sequences() || tokens > capacity ||
+      (tokens == 0 && capacity > 0)) {
+    throw_bad_input("refill: " + std::to_string(p.num_sequences()) + " sequences of 1 to " +
+                    std::to_string(capacity) + " tokens in all are expected");
+  }
+  state_->tokens = tokens;
+  state_->fill(other);
+  reset_async();
+}
+
+void DeviceCase::reset_async() {
+  for (const auto& buffer : state_->buffers) {
+    if (buffer->role != Role::output) continue;
+    state_->device.fill_async(buffer->memory.payload<void>(), kPoisonByte, buffer->memory.bytes());
+  }
+  restore_state_async();
+}
+
+void DeviceCase::restore_state_async() {
+  for (const auto& buffer : state_->buffers) {
+    if (buffer->role != Role::in_place) continue;
+    state_->device.copy_async(buffer->memory.payload<void>(), buffer->original.data(),
+                              buffer->memory.bytes());
+  }
+}
+
+Outputs DeviceCase::download() const {
+  state_->device.synchronize();
+  Outputs outputs;
+  for (const auto& buffer : state_->buffers) {
+    if (buffer->role == Role::input) continue;
+    outputs[buffer->operand->output_name()] = state_->read_back(*buffer);
+  }
+  return outputs;
+}
+
+void DeviceCase::check_guards(CheckInputs inputs) const {
+  state_->device.synchronize();
+  for (const auto& buffer : state_->buffers) {
+    buffer->memory.check(state_->device, buffer->name);
+    if (inputs == CheckInputs::later || buffer->role != Role::input) continue;
+    const std::string where = where_changed(state_->device, buffer->memory.payload<void>(),
+                                            buffer->memory.bytes(), buffer->fingerprints);
+    if (where.empty()) continue;
+    throw Error(ErrorKind::device_failure,
+                "the input '" + buffer->name + "' was written to (" + where + ")");
+  }
+}
+
+}  // namespace gdn

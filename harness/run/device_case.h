@@ -1,0 +1,46 @@
+// A case on a device: every operand in guarded memory, outputs NaN before each run, inputs checked
+// after it.
+#pragma once
+
+#include <memory>
+
+#include "interface/arguments.h"
+#include "interface/case.h"
+#include "interface/device.h"
+
+namespace gdn {
+
+/// Whether an input was written to is looked at now, or after a later run of the same contents:
+/// they stay as they were uploaded, so that nothing is missed.
+enum class CheckInputs { now, later };
+
+/// A case uploaded to a device, with the arguments a plan takes.
+class DeviceCase {
+ public:
+  DeviceCase(const Case& inputs, Device& device);
+  ~DeviceCase();
+  DeviceCase(const DeviceCase&) = delete;
+  DeviceCase& operator=(const DeviceCase&) = delete;
+
+  const Arguments& arguments() const;
+  /// Another case's values in the same buffers, whose arguments stay valid: as many sequences, no
+  /// more tokens; everything else of the problem as it was. Behind its tokens inputs are NaN, and
+  /// outputs must stay unwritten. `other` is not validated (it may hold NaN).
+  void refill(const Case& other);
+
+  /// Outputs to NaN (all bits set), pools back to their inputs; asynchronous on the stream.
+  void reset_async();
+  /// Pools back to their inputs only: between timed runs of in-place kernels.
+  void restore_state_async();
+  /// Waits, downloads what the operation wrote. Throws Error(device_failure) if outputs behind the
+  /// last token were written.
+  Outputs download() const;
+  /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed.
+  void check_guards(CheckInputs inputs = CheckInputs::now) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gdn

@@ -1,0 +1,44 @@
+// Runs an implementation on a case, on a device, the way every verified run is made: inputs
+// uploaded, outputs and workspaces filled with NaN beforehand, guard bands around every buffer
+// checked after.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "harness/run/device_case.h"
+#include "harness/run/guarded_device.h"
+#include "harness/run/memory_needed.h"
+#include "interface/implementation.h"
+
+namespace gdn {
+
+/// One plan over one case's buffers, with guarded workspaces, run as often as wanted: what a server
+/// does with a plan.
+class PlannedCase {
+ public:
+  /// Throws what require_device_memory and Implementation::plan throw.
+  PlannedCase(const Implementation& implementation, const Case& inputs, Device& device);
+
+  const PlanInfo& info() const { return plan_->info(); }
+  /// As DeviceCase::refill: the plan is not told.
+  void refill(const Case& other) { on_device_->refill(other); }
+  /// From now on run() replays a graph captured here. False where the device has no graphs.
+  bool capture();
+  /// One run on NaN-filled outputs and restored states; guards and inputs checked; downloaded.
+  Outputs run(CheckInputs inputs = CheckInputs::now);
+
+ private:
+  Device& device_;
+  GuardedDevice guarded_;
+  std::unique_ptr<DeviceCase> on_device_;
+  std::unique_ptr<Plan> plan_;
+  std::function<void()> replay_;
+};
+
+/// Plan, run once on NaN-filled outputs and workspaces, check guards, download. What the planner
+/// chose goes to `plan_info` if given.
+Outputs execute(const Implementation& implementation, const Case& inputs, Device& device,
+                PlanInfo* plan_info = nullptr);
+
+}  // namespace gdn

@@ -1,0 +1,15 @@
+// The registered forms of the Hopper kernels; what stands behind them: how_it_works.md.
+#pragma once
+
+#include "interface/implementation.h"
+
+namespace gdn::cuda::fused_sm90 {
+
+enum class Form {
+  planned,     ///< cuda/fused_sm90: the planner chooses
+  invariant,   ///< sequences are never split: the same bits alone and in any batch
+  one_launch,  ///< always the one-launch kernel
+};
+const Implementation& implementation(Form form);
+
+}  // namespace gdn::cuda::fused_sm90

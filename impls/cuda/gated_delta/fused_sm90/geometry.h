@@ -1,0 +1,62 @@
+// How fused_sm90 cuts tokens: into chunks, sequences into pieces, and which slots of the workspace
+// those have. Plain C++ that host and device share (nvcc takes constexpr functions as device code).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gdn::cuda::fused_sm90 {
+
+inline constexpr int kChunk = 64;  ///< tokens of a chunk (C)
+inline constexpr int kDim = 128;   ///< Dk = Dv
+inline constexpr int kPanel = 64;  ///< columns of V that one math warpgroup owns
+
+/// Most sequences that the one-launch kernel takes: a block orders them in shared memory.
+inline constexpr int kMostOrderedSequences = 256;
+
+/// Most chunks before a piece that the chain runs itself, to forget what was before them: where
+/// that does for every piece, and where the pieces kernel has worked, whose states are there then
+/// for the price of loading them.
+inline constexpr int kOwnChunks = 10, kOwnChunksBesideOthers = 3;
+
+/// Blocks of the prepare kernel: their threads, and how many share a multiprocessor.
+inline constexpr int kPrepareThreads = 128, kPrepareBlocksPerMultiprocessor = 4;
+
+/// Blocks of the prepare kernel that save the initial state of one sequence and value head.
+inline constexpr int kSavingBlocks = 4;
+
+/// The M of a piece (S_out = M S_in + its state from zeros): bfloat16 parts high and low, each two
+/// tiles of 64 rows k' as mn_major_128 reads them, M[k][k'] at row k', column k.
+inline constexpr int kTransitionTileBytes = 16384, kTransitionBytes = 4 * kTransitionTileBytes;
+
+constexpr std::int64_t chunks_of(std::int64_t tokens) { return (tokens + kChunk - 1) / kChunk; }
+
+// ---- slots: places in the workspace that need no list, since they are made of the offsets
+
+/// First chunk slot of a sequence. Slots of sequence n start at offsets[n]/64 + n: strictly
+/// increasing in n, and with room for ceil(length/64) chunks whatever the lengths are.
+constexpr std::int64_t first_chunk_slot(std::int64_t offset, std::int64_t sequence) {
+  return offset / kChunk + sequence;
+}
+/// Chunk slots that suffice for any lengths of `sequences` sequences with `tokens` tokens in all.
+constexpr std::int64_t chunk_slots(std::int64_t tokens, std::int64_t sequences) {
+  return tokens / kChunk + sequences;
+}
+
+/// The same for pieces of `chunks` chunks.
+constexpr std::int64_t first_piece_slot(std::int64_t offset, std::int64_t sequence, int chunks) {
+  return static_cast<std::uint32_t>(first_chunk_slot(offset, sequence)) /
+             static_cast<std::uint32_t>(chunks) +
+         sequence;
+}
+constexpr std::int64_t piece_slots(std::int64_t tokens, std::int64_t sequences, int chunks) {
+  return chunk_slots(tokens, sequences) / chunks + sequences;
+}
+
+/// First token of a piece, counted from its sequence's beginning. It computes the tokens from there
+/// on to the next piece's first, or to the sequence's end.
+constexpr std::int64_t piece_begin(const int& piece, const int& chunks) {
+  return static_cast<std::int64_t>(piece) * chunks * kChunk;
+}
+
+}  // namespace gdn::cuda::fused_sm90

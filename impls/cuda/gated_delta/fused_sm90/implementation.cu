@@ -1,0 +1,225 @@
+// The registered implementations: what they support, and from a problem to a plan: the planner
+// chooses (planner.h), the workspace is allocated, and what each kernel takes is made (launches.h).
+#include <cuda_runtime.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cuda/gated_delta/fused_sm90/fused_sm90.h"
+#include "cuda/gated_delta/fused_sm90/launches.h"
+#include "cuda/launch_plan.h"
+#include "cuda/require.h"
+#include "interface/operations/gated_delta.h"
+
+namespace gdn::cuda::fused_sm90 {
+namespace {
+
+constexpr const Costs& kCosts = costs_h200;  // of the one card that these kernels are planned for
+
+/// The one-launch form's whole workspace.
+constexpr std::int64_t kCounterBytes = 16;
+
+Shape shape_of(const Problem& problem) {
+  return {.lengths = problem.sequences.lengths,
+          .key_heads = problem.num_key_heads,
+          .value_heads = problem.num_value_heads,
+          .has_initial_state = problem.initial_state != InitialState::absent};
+}
+
+Choice choice_of(Form form, const Shape& shape, int multiprocessors) {
+  if (form == Form::one_launch) return {.one_launch = true};
+  return choose(shape, kCosts, multiprocessors, /*may_split=*/form == Form::planned);
+}
+
+/// Device memory, kept as long as the plan.
+class Buffers {
+ public:
+  explicit Buffers(Device& device) : device_(device) {}
+  /// Null for no bytes.
+  template <typename T>
+  T* allocate(std::int64_t bytes) {
+    if (bytes == 0) return nullptr;
+    buffers_.push_back(device_.allocate(bytes));
+    return static_cast<T*>(buffers_.back().data());
+  }
+  std::vector<DeviceBuffer> take() { return std::move(buffers_); }
+
+ private:
+  Device& device_;
+  std::vector<DeviceBuffer> buffers_;
+};
+
+Workspace allocate_workspace(Buffers& buffers, const Shape& shape, const Choice& choice) {
+  const WorkspaceBytes bytes =
+      workspace_bytes(shape, choice.in_pieces(), piece_heads(shape, choice.far));
+  Workspace work;
+  work.records = buffers.allocate<std::uint8_t>(bytes.records);
+  work.order = buffers.allocate<int>(bytes.order);
+  work.next_item = work.order + shape.sequences();
+  work.transition_bound = buffers.allocate<float>(bytes.bounds);
+  if (choice.in_pieces()) {
+    work.decision = buffers.allocate<int>(bytes.flags);
+    work.first_state_ready = work.decision + 1;
+    work.needs_transition = work.first_state_ready + 2 * shape.sequences() * shape.value_heads;
+  }
+  work.piece_states = buffers.allocate<float>(bytes.states);
+  work.saved_states = buffers.allocate<float>(bytes.saved);
+  work.transitions = buffers.allocate<std::uint8_t>(bytes.transitions);
+  return work;
+}
+
+/// The launches of a plan with records in memory, in their order.
+struct Launches {
+  PrepareLaunch prepare;
+  std::optional<PiecesLaunch> pieces;  // where sequences are split
+  ChainLaunch near;                    // for all gates, unless there are two
+  std::optional<ChainLaunch> far;
+
+  explicit Launches(const LaunchArgs& args) : prepare(prepare_launch(args)) {
+    const Choice& choice = args.choice;
+    if (choice.in_pieces()) pieces = pieces_launch(args);
+    near = chain_launch(args, choice.near,
+                        choice.two_chains() ? Serves::near_gates : Serves::any_gates);
+    if (choice.two_chains()) far = chain_launch(args, choice.far, Serves::far_gates);
+  }
+  int count() const { return 2 + (pieces ? 1 : 0) + (far ? 1 : 0); }
+  void enqueue_all(DType token_dtype, cudaStream_t stream) const {
+    enqueue(prepare, token_dtype, stream);
+    if (pieces) enqueue(*pieces, token_dtype, stream);
+    enqueue(near, token_dtype, stream);
+    if (far) enqueue(*far, token_dtype, stream);
+  }
+};
+
+std::unique_ptr<Plan> plan_one_launch(const LaunchArgs& args, DType token_dtype, PlanInfo info,
+                                      Device& device) {
+  Buffers buffers(device);
+  int* const next_item = buffers.allocate<int>(kCounterBytes);
+  const OneLaunch launch = one_launch(args, next_item);
+  info.launches = 1;
+  info.choice = describe(args.choice, launch.blocks);
+  auto plan = std::make_unique<LaunchPlan>(
+      device, info, buffers.take(),
+      [launch, token_dtype](cudaStream_t stream) { enqueue(launch, token_dtype, stream); });
+  device.fill_async(next_item, 0, kCounterBytes);  // every run leaves it at 0
+  return plan;
+}
+
+std::unique_ptr<Plan> plan_launches(LaunchArgs& args, DType token_dtype, PlanInfo info,
+                                    Device& device) {
+  Buffers buffers(device);
+  args.work = allocate_workspace(buffers, args.shape, args.choice);
+  const Launches launches(args);
+  info.launches = launches.count();
+  info.choice = describe(args.choice, launches.near.blocks);
+  return std::make_unique<LaunchPlan>(
+      device, info, buffers.take(),
+      [launches, token_dtype](cudaStream_t stream) { launches.enqueue_all(token_dtype, stream); });
+}
+
+class FusedSm90 final : public Implementation {
+ public:
+  explicit FusedSm90(Form form) : form_(form) {
+    description_.operation = gated_delta_operation();
+    description_.backend = "cuda";
+    description_.form = "fused";
+    switch (form) {
+      case Form::planned:
+        description_.name = "cuda/fused_sm90";
+        description_.summary =
+            "wgmma and TMA, state in registers: one persistent launch where there are many heads; "
+            "else chunk operands in parallel, then the chain, long sequences split";
+        break;
+      case Form::invariant:
+        description_.name = "cuda/fused_sm90_invariant";
+        description_.summary =
+            "as cuda/fused_sm90, sequences never split: same bits alone and in a batch";
+        break;
+      case Form::one_launch:
+        description_.name = "cuda/fused_sm90_one_launch";
+        description_.summary = "as cuda/fused_sm90, always in one persistent launch";
+        break;
+    }
+    description_.resources = "sm_90a, 227 KB shared memory";
+    description_.min_compute_capability = 90;
+    description_.rank = form == Form::planned ? 60 : 50;
+    description_.examples = {"gated_delta:heads=1/2,dim=128,seq=20+3,h0=normal,dtype=bf16",
+                             "gated_delta:heads=1/2,dim=128,seq=150,dtype=f16,layout=vk"};
+    description_.exact_compute_capability = 90;
+    // where sequences are split depends on how many there are beside
+    description_.batch_invariant = form != Form::planned;
+  }
+
+  const Description& description() const override { return description_; }
+
+  Support supports(const Problem& problem) const override {
+    if (problem.key_head_dim != kDim || problem.value_head_dim != kDim)
+      return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
+                         std::to_string(problem.value_head_dim) + ": only 128x128");
+    if (problem.token_dtype == DType::float32)
+      return Support::no("float32 tokens: only bfloat16 and float16");
+    if (problem.effective_output_dtype() != problem.token_dtype)
+      return Support::no("output in another dtype than the tokens'");
+    if (problem.chunk != 0 && problem.chunk != kChunk)
+      return Support::no("chunk " + std::to_string(problem.chunk) + ": only 64");
+    if (problem.total_tokens() > 2147483647 - kChunk) return Support::no("more than 2^31 tokens");
+    if (form_ == Form::one_launch && problem.num_sequences() > kMostOrderedSequences)
+      return Support::no(std::to_string(problem.num_sequences()) + " sequences: at most " +
+                         std::to_string(kMostOrderedSequences));
+    return Support::yes();
+  }
+
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    if (problem.total_tokens() == 0) return 0;
+    if (form_ == Form::one_launch) return kCounterBytes;
+    return most_workspace_bytes(shape_of(problem), /*may_split=*/form_ == Form::planned).total();
+  }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    LaunchArgs args;
+    args.operands = make_params(problem, arguments);
+    require_token_alignment(args.operands, problem.token_dtype, 16);
+    PlanInfo info;
+    info.chunk = kChunk;
+    if (problem.total_tokens() == 0) {
+      info.choice = "no tokens";
+      return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
+                                          [](cudaStream_t) {});
+    }
+    require_pointer(args.operands.output, 16, "output");
+
+    args.multiprocessors = device.info().multiprocessors;
+    args.shape = shape_of(problem);
+    args.choice = choice_of(form_, args.shape, args.multiprocessors);
+    args.costs = kCosts;
+    args.maps = make_tensor_maps(args.operands, problem.total_tokens(), problem.token_dtype);
+    args.name = description_.name;
+    return args.choice.one_launch ? plan_one_launch(args, problem.token_dtype, info, device)
+                                  : plan_launches(args, problem.token_dtype, info, device);
+  }
+
+ private:
+  Form form_;
+  Description description_;
+};
+
+}  // namespace
+
+const Implementation& implementation(Form form) {
+  static const FusedSm90 planned(Form::planned), invariant(Form::invariant),
+      one_launch(Form::one_launch);
+  switch (form) {
+    case Form::invariant:
+      return invariant;
+    case Form::one_launch:
+      return one_launch;
+    case Form::planned:
+      break;
+  }
+  return planned;
+}
+
+}  // namespace gdn::cuda::fused_sm90

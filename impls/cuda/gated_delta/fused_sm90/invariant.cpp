@@ -1,0 +1,11 @@
+// cuda/fused_sm90_invariant: cuda/fused_sm90 without splitting sequences, so that a sequence has
+// the same bits alone and in any batch. What that costs where there are few heads: log.md.
+#include "cuda/gated_delta/fused_sm90/fused_sm90.h"
+
+namespace gdn {
+
+const Implementation& cuda_gated_delta_fused_sm90_invariant() {
+  return cuda::fused_sm90::implementation(cuda::fused_sm90::Form::invariant);
+}
+
+}  // namespace gdn

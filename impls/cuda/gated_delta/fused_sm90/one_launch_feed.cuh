@@ -1,0 +1,221 @@
+// What feeds a block of the one-launch kernel: work items, the places of the chunks that will come,
+// loads of K, Q and V, and gates. Chunks are numbered through all work items of a block; buffers
+// and parities are made of those numbers.
+#pragma once
+
+#include "cuda/gated_delta/fused_sm90/gate_factors.cuh"
+#include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
+#include "cuda/gated_delta/fused_sm90/params.cuh"
+#include "cuda/hopper/bulk_copy.cuh"
+
+namespace gdn::cuda::fused_sm90 {
+
+// ---- work items
+
+/// Every thread of the block: the sequences' first tokens and their order, longest first (ties in
+/// order); a thread's sequence has as rank the number of sequences before it. And zeros to this
+/// block's part of the outputs of padding.
+__device__ __forceinline__ void order_sequences(uint32_t sm, const OneLaunchParams& a) {
+  using Layout = OneLaunchLayout;
+  const int n = static_cast<int>(threadIdx.x), sequences = a.p.num_sequences;
+  const uint32_t padding = sm + Layout::kLower;  // of each sequence; not yet in use otherwise
+  const auto offset = [&](int m) { return load_shared<int>(sm + Layout::kOffsets + 4 * m); };
+  if (n <= sequences)
+    store_shared(sm + Layout::kOffsets + 4 * n, static_cast<int>(a.p.sequence_offsets[n]));
+  if (n < sequences)
+    store_shared(padding + 4 * n,
+                 static_cast<int>(a.p.slot_index != nullptr && a.p.slot_index[n] < 0));
+  __syncthreads();
+  if (n < sequences) {
+    const int length = offset(n + 1) - offset(n);
+    int rank = 0, begin = offset(0);
+    for (int m = 0; m < sequences; m++) {
+      const int end = offset(m + 1), other = end - begin;
+      rank += other > length || (other == length && m < n);
+      begin = end;
+    }
+    store_shared(sm + Layout::kOrder + 2 * rank, static_cast<uint16_t>(n));
+  }
+  if (a.p.slot_index != nullptr) {
+    const int64_t token_units = static_cast<int64_t>(a.p.num_value_heads) * kDim / 8;
+    uint4* const output = static_cast<uint4*>(a.p.output);
+    for (int m = 0; m < sequences; m++)
+      if (load_shared<int>(padding + 4 * m) != 0)
+        for (int64_t i = offset(m) * token_units + blockIdx.x * Layout::kThreads + n;
+             i < offset(m + 1) * token_units; i += gridDim.x * Layout::kThreads)
+          output[i] = make_uint4(0, 0, 0, 0);
+  }
+  __syncthreads();
+}
+
+/// The next work item that has tokens and a state; length -1 when there is none. A block's first
+/// candidate has its own number, the others come from a counter, which is back at 0 once every
+/// block has found no more: by then it has been asked once for every work item.
+__device__ __forceinline__ WorkItem take_item(uint32_t sm, const OneLaunchParams& a, bool first) {
+  using Layout = OneLaunchLayout;
+  for (;; first = false) {
+    WorkItem item{};
+    item.length = -1;
+    const unsigned int i = first
+                               ? blockIdx.x
+                               : gridDim.x + atomicInc(reinterpret_cast<unsigned int*>(a.next_item),
+                                                       static_cast<unsigned int>(a.items) - 1);
+    if (i >= static_cast<unsigned int>(a.items)) return item;
+    item.head = static_cast<int>(i) % a.p.num_value_heads;
+    const int n = load_shared<uint16_t>(sm + Layout::kOrder + 2 * (i / a.p.num_value_heads));
+    item.token0 = load_shared<int>(sm + Layout::kOffsets + 4 * n);
+    const int length = load_shared<int>(sm + Layout::kOffsets + 4 * n + 4) - item.token0;
+    if (length == 0) continue;  // the pool row stays as it is
+    item.length = length;
+    item.pool_row = a.p.slot_index != nullptr ? static_cast<int>(__ldg(a.p.slot_index + n)) : n;
+    if (item.pool_row < 0) continue;  // padding: order_sequences has written its outputs
+    item.start = from_pool;
+    item.flags = ends_sequence;
+    return item;
+  }
+}
+
+// ---- feeding the block
+
+/// One thread: where chunk n (of all work items) lies, taking the next work item where it begins
+/// one; token -1 past the last. Announce: and hands it on, which the block's start does later.
+template <bool Announce>
+__device__ __forceinline__ void publish_place(uint32_t sm, const OneLaunchParams& a, int n) {
+  using Layout = OneLaunchLayout;
+  int4 next = load_shared<int4>(sm + Layout::kNext);  // token, left, head, work items handed on
+  if (next.y == 0) {
+    const WorkItem item = take_item(sm, a, n == 0);
+    const int slot = next.w % Layout::kItemSlots;
+    mbarrier_wait(sm + Layout::kItemEmpty + 8 * slot, ring_parity(next.w, Layout::kItemSlots) ^ 1);
+    store_item(sm + Layout::kItems + kItemBytes * slot, item);
+    if constexpr (Announce) mbarrier_arrive(sm + Layout::kItemFull + 8 * slot);
+    next = {item.length < 0 ? -1 : item.token0, item.length, item.head, next.w + 1};
+  }
+  store_shared(sm + Layout::kPlace + 16 * (n % Layout::kPlaces), next);
+  if (next.y > 0) {
+    next.x += kChunk;
+    next.y = max(next.y - kChunk, 0);
+  }
+  store_shared(sm + Layout::kNext, next);
+}
+/// One thread: hands on the work items that were taken and not announced.
+__device__ __forceinline__ void announce_items(uint32_t sm) {
+  using Layout = OneLaunchLayout;
+  const int taken = load_shared<int4>(sm + Layout::kNext).w;
+  for (int slot = 0; slot < taken; slot++) mbarrier_arrive(sm + Layout::kItemFull + 8 * slot);
+}
+__device__ __forceinline__ int4 load_place(uint32_t sm, int n) {
+  return load_shared<int4>(sm + OneLaunchLayout::kPlace + 16 * (n % OneLaunchLayout::kPlaces));
+}
+
+/// One thread: K of a chunk, once the tile before it is read.
+__device__ __forceinline__ void load_key(uint32_t sm, const CUtensorMap* map,
+                                         const OneLaunchParams& a, int4 place,
+                                         RingCursor<OneLaunchLayout::Keys> key) {
+  const uint32_t full = key.full(sm);
+  key.await_empty(sm);
+  mbarrier_arrive_expect(full, OneLaunchLayout::kTileBytes);
+  tensor_load(key.buffer(sm), map, full, 0, place.x, 0, place.z / a.p.value_heads_per_key_head);
+}
+/// The same of Q.
+__device__ __forceinline__ void load_query(uint32_t sm, const CUtensorMap* map,
+                                           const OneLaunchParams& a, int4 place,
+                                           RingCursor<OneLaunchLayout::Queries> query) {
+  const uint32_t full = query.full(sm);
+  query.await_empty(sm);
+  mbarrier_arrive_expect(full, OneLaunchLayout::kTileBytes);
+  tensor_load(query.buffer(sm), map, full, 0, place.x, 0, place.z / a.p.value_heads_per_key_head);
+}
+/// One thread: 64 columns of V to their half of a stage.
+__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int stage,
+                                           int token, int panel, int head) {
+  using Layout = OneLaunchLayout;
+  const uint32_t full = sm + Layout::kValueFull + 8 * stage;
+  mbarrier_arrive_expect(full, Layout::kPanelBytes);
+  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes + panel * Layout::kPanelBytes,
+              value_map, full, 0, token, panel, head);
+}
+
+/// What the leader of math warpgroup `panel` loads (chain_math_role's LoadAhead).
+struct MathLoads {
+  uint32_t sm;
+  const CUtensorMap *query_map, *key_map, *value_map;
+  const OneLaunchParams& a;
+  int panel;
+
+  using Key = RingCursor<OneLaunchLayout::Keys>;
+  using Query = RingCursor<OneLaunchLayout::Queries>;
+  using Value = RingCursor<OneLaunchLayout::Values>;
+
+  __device__ __forceinline__ void begin(const WorkItem& item) const {
+    load_value(sm, value_map, 0, item.token0, panel, item.head);
+  }
+  // In chunk n: V of n + 1, and by the first warpgroup K and Q of n + 3. Their places are published
+  // before the record of n (V's: of n - 1). The tiles before them in their buffers were read long
+  // ago, by the other warpgroup too, which may be half a chunk behind.
+  static_assert(OneLaunchLayout::kLoadAhead == 3 && OneLaunchLayout::kKeyStages == 4 &&
+                OneLaunchLayout::kQueryStages == 3 && OneLaunchLayout::kValueStages == 2 &&
+                OneLaunchLayout::kPlaces == 8);
+  __device__ __forceinline__ static int chunk_modulo_8(Key key) {
+    return static_cast<int>(key.index + 4 * key.round_parity);
+  }
+  __device__ __forceinline__ void value(Key key, Value value) const {
+    const int4 place = load_place(sm, chunk_modulo_8(key) + 1);
+    if (place.x >= 0)
+      load_value(sm, value_map, static_cast<int>(value.index ^ 1), place.x, panel, place.z);
+  }
+  __device__ __forceinline__ void key(Key key) const {
+    if (panel != 0) return;
+    const int n = chunk_modulo_8(key) + 3;
+    const int4 place = load_place(sm, n);
+    key.index = n & 3;
+    key.round_parity = (n >> 2) & 1;
+    if (place.x >= 0) load_key(sm, key_map, a, place, key);
+  }
+  __device__ __forceinline__ void query(Key key, Query query) const {
+    if (panel != 0) return;
+    const int4 place = load_place(sm, chunk_modulo_8(key) + 3);
+    query.round_parity ^= 1;  // the same stage again
+    if (place.x >= 0) load_query(sm, query_map, a, place, query);
+  }
+};
+
+/// One warp: starts to bring the gates of chunk n.
+__device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& a, int n, int l) {
+  const int4 place = load_place(sm, n);
+  if (place.x < 0) return;
+  const int64_t first = static_cast<int64_t>(place.x + 2 * l) * a.p.num_value_heads + place.z;
+  const uint32_t raw = sm + OneLaunchLayout::kRawGates + 512 * (n & 1) + 8 * l;
+#pragma unroll
+  for (int e = 0; e < 2; e++)
+    if (2 * l + e < place.y) {
+      copy_4_async(raw + 4 * e, a.p.gates.gate + first + e * a.p.num_value_heads);
+      copy_4_async(raw + 256 + 4 * e, a.p.gates.beta + first + e * a.p.num_value_heads);
+    }
+}
+/// One warp: the gates of chunk n, which have arrived, scanned.
+__device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchParams& a, int n,
+                                                   int l) {
+  using Layout = OneLaunchLayout;
+  const int4 place = load_place(sm, n);
+  if (place.x < 0) return;
+  const uint32_t raw = sm + Layout::kRawGates + 512 * (n & 1) + 8 * l;
+  float2 x = load_shared<float2>(raw), beta = load_shared<float2>(raw + 256);
+  const GateParams& gates = a.p.gates;
+  if (gates.gate_encoding != GateEncoding::log_decay || gates.beta_encoding != BetaEncoding::beta)
+      [[unlikely]] {
+    x = {decode_log_decay(gates, x.x, place.z), decode_log_decay(gates, x.y, place.z)};
+    beta = {decode_beta(gates, beta.x), decode_beta(gates, beta.y)};
+  }
+  const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
+  x.x = in0 ? fmaxf(x.x * kLog2E, kFullReset) : 0.f;
+  x.y = in1 ? fmaxf(x.y * kLog2E, kFullReset) : 0.f;
+  beta.x = in0 ? beta.x : 0.f;
+  beta.y = in1 ? beta.y : 0.f;
+  const int stage = n % Layout::kGateStages;
+  mbarrier_wait(sm + Layout::kGateEmpty + 8 * stage, ring_parity(n, Layout::kGateStages) ^ 1);
+  scan_gates(sm + Layout::kGate + stage * GateLayout::kBytes, x.x, x.y, beta.x, beta.y, l);
+  mbarrier_arrive(sm + Layout::kGateFull + 8 * stage);  // every lane, for its own writes
+}
+
+}  // namespace gdn::cuda::fused_sm90

@@ -1,0 +1,43 @@
+// The record of one chunk and value head: what the chain needs of it besides K, Q and V. The
+// prepare kernel leaves one in memory for each (chunk slot, value head), the one-launch kernel
+// makes them in shared memory.
+//
+// T [64 x 64] and P [64 x 64], token dtype, lower triangles as four column slices of 16: slice b
+// holds rows 16b..63 of columns 16b..16b+15, 32 bytes a row, 32-byte swizzle, ready for wgmma. Then
+// the factors, float32, 64 tokens each:
+//
+//   of S k      beta_i gamma_i |k_i|^-1
+//   of S q      scale gamma_i |q_i|^-1
+//   of update   (gamma_C / gamma_i) |k_i|^-1
+//   of V        beta_i
+//   gamma_C     one value, repeated to fill its sector of 32 bytes
+//
+// The inverse lengths are 1 unless keys and queries are normalised here.
+//
+// T is X = (I + L)^-1, whose diagonal is 1: beta, with V, costs no rounding of T. In a chunk that
+// forgets T = X - I, and what it multiplies is added in float32.
+#pragma once
+
+#include <cstdint>
+
+namespace gdn::cuda::fused_sm90 {
+
+inline constexpr int kTriangleBytes = 5120;
+/// Byte offsets in the factors.
+inline constexpr std::uint32_t kFactorKey = 0, kFactorQuery = 256, kFactorUpdate = 512,
+                               kFactorBeta = 768, kFactorGammaEnd = 1024;
+inline constexpr int kFactorBytes = 1056;   ///< whole sectors of 32 bytes
+inline constexpr int kRecordBytes = 11392;  ///< T, P and factors, rounded up to 128
+static_assert(kRecordBytes % 128 == 0 && kRecordBytes >= 2 * kTriangleBytes + kFactorBytes &&
+              kRecordBytes < 2 * kTriangleBytes + kFactorBytes + 128);
+
+/// Whether a chunk forgets: so little of what was before is left that a token's own update may go
+/// to the state unrounded. Elsewhere it is rounded once for all its uses, which makes the result
+/// that of slightly different values: with equal keys and gates near 1, where updates cancel, the
+/// state's error is else up to 2.4 times as large (numerics.md).
+constexpr bool forgets(float gamma_end) { return gamma_end <= 0x1p-14f; }
+
+/// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
+constexpr std::uint32_t triangle_slice(int b) { return 1536u * b - 256u * b * (b - 1); }
+
+}  // namespace gdn::cuda::fused_sm90

@@ -1,6 +1,0 @@
-// See lanes_body.h.
-#include "hip/on_cuda/tests/lanes_body.h"
-
-extern "C" __global__ __launch_bounds__(128) void exchange_lanes(const float* in, float* out) {
-  gdn::hip::exchange_lanes(in, out);
-}

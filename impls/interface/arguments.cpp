@@ -1,0 +1,118 @@
+#include "interface/arguments.h"
+
+#include <algorithm>
+
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+void require_pointer(const Operand& operand, const void* pointer) {
+  if (pointer == nullptr) throw_bad_input(operand.name + ": null pointer");
+}
+
+void require_alignment(const Operand& operand, const Problem& problem, const void* pointer) {
+  const std::size_t bytes =
+      operand.is_index() ? sizeof(std::int64_t) : size_of(operand.dtype(problem));
+  if (reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0) return;
+  throw_bad_input(operand.name + ": pointer is not aligned to its element of " +
+                  std::to_string(bytes) + " bytes");
+}
+
+void require_stride(const Operand& operand, const Problem& problem, std::int64_t stride) {
+  if (stride == 0) return;
+  if (cut_of(operand, problem) != Cut::tokens || operand.is_output() ||
+      tokens_are_fastest(operand, problem)) {
+    throw_bad_input(operand.name + ": takes no token stride");
+  }
+  const std::int64_t dense = elements_per_token(operand, problem);
+  if (stride < dense) {
+    throw_bad_input(operand.name + ": token stride " + std::to_string(stride) +
+                    " is smaller than a token's " + std::to_string(dense) + " elements");
+  }
+}
+
+void require_place(const Operand& operand, const Problem& problem, const ArrayPointer& pointer) {
+  const bool apart = operand.out_of_place != nullptr && operand.out_of_place(problem);
+  if ((pointer.read != pointer.written) == apart) return;
+  throw_bad_input(operand.name +
+                  (apart ? ": is updated out of place, but is written where it is read"
+                         : ": is updated in place, but is written elsewhere than it is read"));
+}
+
+// Why the problem has no use for an operand of its operation.
+std::string why_not_present(const Operand& operand, const Problem& problem) {
+  std::string why = operand.name + ": the problem has no such operand";
+  if (operand.alternatives.empty()) return why;
+  for (const Operand& other : problem.operation->operands) {
+    if (other.alternatives == operand.alternatives && is_present(other, problem)) {
+      why += "; its " + operand.alternatives + " is " + other.name;
+    }
+  }
+  return why;
+}
+
+}  // namespace
+
+const Arguments::Entry* Arguments::find(std::string_view operand) const {
+  for (const Entry& entry : entries_) {
+    if (entry.operand == operand) return &entry;
+  }
+  return nullptr;
+}
+
+void Arguments::set(std::string_view operand, const ArrayPointer& pointer) {
+  for (Entry& entry : entries_) {
+    if (entry.operand != operand) continue;
+    entry.pointer = pointer;
+    return;
+  }
+  entries_.push_back({std::string(operand), pointer});
+}
+
+void Arguments::erase(std::string_view operand) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.operand == operand; });
+}
+
+ArrayPointer Arguments::operator[](std::string_view operand) const {
+  const Entry* entry = find(operand);
+  return entry == nullptr ? ArrayPointer{} : entry->pointer;
+}
+
+Arguments Arguments::shared_with(Operation operation) const {
+  Arguments shared;
+  for (const Entry& entry : entries_) {
+    if (operation->find(entry.operand) != nullptr) shared.entries_.push_back(entry);
+  }
+  return shared;
+}
+
+void require_operands(const Problem& problem, const Arguments& arguments) {
+  const OperationSchema& schema = *problem.operation;
+  for (const Arguments::Entry& entry : arguments.entries()) {
+    const Operand* operand = schema.find(entry.operand);
+    if (operand == nullptr) {
+      throw_bad_input("arguments: " + entry.operand + " is no operand of " + schema.name);
+    }
+    const bool given = entry.pointer.read != nullptr || entry.pointer.written != nullptr;
+    if (given && !is_present(*operand, problem))
+      throw_bad_input(why_not_present(*operand, problem));
+  }
+  for (const Operand& operand : schema.operands) {
+    if (!is_present(operand, problem)) continue;
+    const ArrayPointer pointer = arguments[operand.name];
+    const bool reads = operand.role != Role::output && is_read(operand, problem);
+    const bool writes = operand.is_output() && is_written(operand, problem);
+    const bool may_be_null = operand.on_request || operand.between_steps ||
+                             arguments.has(operand.replaced_by) ||
+                             element_count(operand, problem) == 0;
+    if (reads && !may_be_null) require_pointer(operand, pointer.read);
+    if (writes && !may_be_null) require_pointer(operand, pointer.written);
+    require_alignment(operand, problem, pointer.read);
+    require_alignment(operand, problem, pointer.written);
+    require_stride(operand, problem, pointer.token_stride);
+    if (reads && writes) require_place(operand, problem, pointer);
+  }
+}
+
+}  // namespace gdn

@@ -1,0 +1,61 @@
+// Arguments: the arrays of a call, by operand name, as pointers on the plan's device. Row-major,
+// shapes and element types as the operation's schema says. An operation's header has the same as a
+// struct of typed pointers (interface/operations/gated_delta.h), which is what kernels read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "interface/problem.h"
+
+namespace gdn {
+
+struct ArrayPointer {
+  const void* read = nullptr;  ///< where values come from; null for an output
+  void* written = nullptr;     ///< where they go; null for an input; in place: the same as `read`
+  /// tokens: elements from one token to the next (what belongs to a token is contiguous); 0: dense.
+  std::int64_t token_stride = 0;
+};
+
+class Arguments {
+ public:
+  void set(std::string_view operand, const ArrayPointer& pointer);
+  void set_input(std::string_view operand, const void* data, std::int64_t token_stride = 0) {
+    set(operand, {data, nullptr, token_stride});
+  }
+  void set_output(std::string_view operand, void* data) { set(operand, {nullptr, data, 0}); }
+  void set_in_place(std::string_view operand, void* data) { set(operand, {data, data, 0}); }
+  void erase(std::string_view operand);
+
+  bool has(std::string_view operand) const { return find(operand) != nullptr; }
+  /// All null where the operand was not set.
+  ArrayPointer operator[](std::string_view operand) const;
+  const void* input(std::string_view operand) const { return (*this)[operand].read; }
+  void* output(std::string_view operand) const { return (*this)[operand].written; }
+  template <typename T>
+  const T* input_as(std::string_view operand) const {
+    return static_cast<const T*>(input(operand));
+  }
+
+  /// Those of the operands that `operation` has too: what a step of a chain shares with the whole.
+  Arguments shared_with(Operation operation) const;
+
+  struct Entry {
+    std::string operand;
+    ArrayPointer pointer;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  const Entry* find(std::string_view operand) const;
+  std::vector<Entry> entries_;
+};
+
+/// Throws Error(bad_input) naming the operand: one that the problem does not have (a gate of another
+/// encoding), one that is missing or null, one that is not aligned to its element, or a token stride
+/// smaller than a token. Operands without elements may be null.
+void require_operands(const Problem& problem, const Arguments& arguments);
+
+}  // namespace gdn

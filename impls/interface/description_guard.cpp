@@ -1,0 +1,68 @@
+// What an implementation's description does not name, other operations and other variants of the
+// recurrence, is refused here, in one place: a kernel written for the gated delta rule need not know
+// that others exist.
+#include <limits>
+
+#include "interface/error.h"
+#include "interface/implementation.h"
+
+namespace gdn {
+namespace {
+
+class DescriptionGuard final : public Implementation {
+ public:
+  explicit DescriptionGuard(const Implementation& inner) : inner_(inner) {}
+
+  const Description& description() const override { return inner_.description(); }
+  Support supports(const Problem& problem) const override {
+    const Support described = description_support(description(), problem);
+    return described ? inner_.supports(problem) : described;
+  }
+  int rank(const Problem& problem) const override { return inner_.rank(problem); }
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return inner_.workspace_bytes(problem);
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_supported(*this, problem);
+    return inner_.plan(problem, arguments, device);
+  }
+
+ private:
+  const Implementation& inner_;
+};
+
+}  // namespace
+
+Variants Variants::all() { return {true, std::numeric_limits<std::int64_t>::max(), true}; }
+
+Support description_support(const Description& description, const Problem& problem) {
+  if (problem.operation != description.operation) {
+    return Support::no("does " + to_string(description.operation) + ", not " +
+                       to_string(problem.operation));
+  }
+  const Variants& variants = description.variants;
+  if (problem.update == UpdateRule::additive && !variants.additive_update) {
+    return Support::no("does the delta rule only, not update=additive");
+  }
+  if (problem.steps > variants.most_steps) {
+    return Support::no("does at most " + std::to_string(variants.most_steps) + " Householder step" +
+                       (variants.most_steps == 1 ? "" : "s") +
+                       " per token, not steps=" + std::to_string(problem.steps));
+  }
+  if (problem.decay == DecayPer::channel && !variants.decay_per_channel) {
+    return Support::no("does one decay per value head only, not decay=channel");
+  }
+  return Support::yes();
+}
+
+std::vector<std::unique_ptr<const Implementation>> guarded_by_description(
+    const std::vector<const Implementation*>& implementations) {
+  std::vector<std::unique_ptr<const Implementation>> guarded;
+  for (const Implementation* implementation : implementations) {
+    guarded.push_back(std::make_unique<DescriptionGuard>(*implementation));
+  }
+  return guarded;
+}
+
+}  // namespace gdn

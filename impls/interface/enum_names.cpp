@@ -1,0 +1,115 @@
+#include "interface/enum_names.h"
+
+#include "interface/problem.h"
+
+namespace gdn {
+
+template <>
+const EnumNames<UpdateRule>& names_of() {
+  static const EnumNames<UpdateRule> names = {{"delta", UpdateRule::delta},
+                                              {"additive", UpdateRule::additive}};
+  return names;
+}
+
+template <>
+const EnumNames<DecayPer>& names_of() {
+  static const EnumNames<DecayPer> names = {{"head", DecayPer::head},
+                                            {"channel", DecayPer::channel}};
+  return names;
+}
+
+template <>
+const EnumNames<StateLayout>& names_of() {
+  static const EnumNames<StateLayout> names = {{"kv", StateLayout::kv}, {"vk", StateLayout::vk}};
+  return names;
+}
+
+template <>
+const EnumNames<GateEncoding>& names_of() {
+  static const EnumNames<GateEncoding> names = {{"log_decay", GateEncoding::log_decay},
+                                                {"decay", GateEncoding::decay},
+                                                {"neg_log_decay", GateEncoding::neg_log_decay},
+                                                {"logits", GateEncoding::logits}};
+  return names;
+}
+
+template <>
+const EnumNames<BetaEncoding>& names_of() {
+  static const EnumNames<BetaEncoding> names = {{"beta", BetaEncoding::beta},
+                                                {"logit", BetaEncoding::logit}};
+  return names;
+}
+
+template <>
+const EnumNames<GateDistribution>& names_of() {
+  static const EnumNames<GateDistribution> names = {
+      {"real", GateDistribution::real},     {"none", GateDistribution::none},
+      {"weak", GateDistribution::weak},     {"near_one", GateDistribution::near_one},
+      {"strong", GateDistribution::strong}, {"mid", GateDistribution::mid},
+      {"reset", GateDistribution::reset},   {"tiny", GateDistribution::tiny},
+      {"masked", GateDistribution::masked}, {"decay_uniform", GateDistribution::decay_uniform},
+      {"edges", GateDistribution::edges},   {"step", GateDistribution::step},
+      {"far", GateDistribution::far},       {"mixture", GateDistribution::mixture}};
+  return names;
+}
+
+template <>
+const EnumNames<BetaDistribution>& names_of() {
+  static const EnumNames<BetaDistribution> names = {
+      {"sigmoid", BetaDistribution::sigmoid}, {"zero", BetaDistribution::zero},
+      {"one", BetaDistribution::one},         {"two", BetaDistribution::two},
+      {"wide", BetaDistribution::wide},       {"mixture", BetaDistribution::mixture}};
+  return names;
+}
+
+template <>
+const EnumNames<KeyDistribution>& names_of() {
+  static const EnumNames<KeyDistribution> names = {{"unit", KeyDistribution::unit},
+                                                   {"correlated", KeyDistribution::correlated},
+                                                   {"equal", KeyDistribution::equal},
+                                                   {"alternating", KeyDistribution::alternating},
+                                                   {"zero", KeyDistribution::zero},
+                                                   {"unnormalised", KeyDistribution::unnormalised},
+                                                   {"near_equal", KeyDistribution::near_equal},
+                                                   {"lengths", KeyDistribution::lengths}};
+  return names;
+}
+
+template <>
+const EnumNames<InitialState>& names_of() {
+  static const EnumNames<InitialState> names = {{"absent", InitialState::absent},
+                                                {"normal", InitialState::normal},
+                                                {"large", InitialState::large},
+                                                {"huge", InitialState::huge}};
+  return names;
+}
+
+template <>
+const EnumNames<SlotMap>& names_of() {
+  static const EnumNames<SlotMap> names = {{"identity", SlotMap::identity},
+                                           {"permuted", SlotMap::permuted},
+                                           {"padding", SlotMap::padding}};
+  return names;
+}
+
+template <>
+const EnumNames<Activation>& names_of() {
+  static const EnumNames<Activation> names = {{"none", Activation::none},
+                                              {"silu", Activation::silu}};
+  return names;
+}
+
+template <>
+const EnumNames<ConvLayout>& names_of() {
+  static const EnumNames<ConvLayout> names = {{"channels", ConvLayout::channels},
+                                              {"time", ConvLayout::time}};
+  return names;
+}
+
+template <>
+const EnumNames<bool>& names_of() {
+  static const EnumNames<bool> names = {{"0", false}, {"1", true}};
+  return names;
+}
+
+}  // namespace gdn

@@ -1,0 +1,174 @@
+// Operation: what is computed, described as data. Its operands (the arrays that go in and come out),
+// each with its shape and element type as functions of the Problem, the way it is cut along the
+// batch, and the unit it is judged by. Everything general walks this description: case files, the
+// arrays on a device, guard bands, NaN filling, a sequence alone and in a batch, continuation,
+// errors, rows, baselines, the C library and the Python modules. None of them names an operand.
+//
+// A new operation is its own files and one line in impls/operations.cmake (CONTRIBUTING.md, "Add an
+// operation"). What it means is in docs/contract.md; what is its own beside the operands (how inputs
+// are drawn, what counts as work, special checks) in harness/operations/, its reference in reference/.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "interface/dtype.h"
+
+namespace gdn {
+
+struct Problem;
+struct OperationSchema;
+
+/// Which operation: a handle that compares by identity and costs nothing to copy.
+class Operation {
+ public:
+  Operation();                                                    ///< the first of operations()
+  Operation(const OperationSchema& schema) : schema_(&schema) {}  // NOLINT: a schema names itself
+  Operation(const OperationSchema&&) = delete;  // nothing outlives a copy of a schema
+  const OperationSchema& operator*() const { return *schema_; }
+  const OperationSchema* operator->() const { return schema_; }
+  friend bool operator==(const Operation&, const Operation&) = default;
+  friend auto operator<=>(const Operation&, const Operation&) = default;
+
+ private:
+  const OperationSchema* schema_;
+};
+
+enum class Role {
+  input,
+  output,
+  in_place,  ///< read and written; "initial_state" before the call is "final_state" after it
+};
+
+/// How an array is cut along the batch: which of its dimensions follows the sequences.
+enum class Cut {
+  whole,      ///< none: weights, which every sequence shares
+  tokens,     ///< T: sequence n has tokens sequence_offsets[n] .. sequence_offsets[n + 1] - 1
+  sequences,  ///< N or N + 1: one entry per sequence
+  pool_rows,  ///< rows of a pool: sequence n has row slot_index[n] (n itself without slot_index)
+};
+
+/// The part of an output that gets an error of its own; the worst part is what is reported.
+enum class JudgedPer {
+  tensor,    ///< all of it together
+  sequence,  ///< what belongs to one sequence
+  head,      ///< what belongs to one sequence and value head
+};
+
+struct Dimension {
+  const char* name;  ///< as the papers have it: "T", "Hk", "width - 1"
+  std::int64_t (*size)(const Problem&);
+  Cut cut = Cut::whole;
+  bool counts_heads = false;  ///< the dimension JudgedPer::head goes along
+  /// Sets the problem's field from the extent found in a case file; null where other fields say it.
+  void (*infer)(Problem&, std::int64_t) = nullptr;
+};
+
+/// What values an array may hold, and how an error line says so.
+struct ValueRule {
+  bool (*holds)(float) = nullptr;
+  const char* expected = "";  ///< "a log decay of at most 0 (-inf allowed)"
+};
+
+/// What the array holds where a case file leaves an optional operand out.
+enum class WhenAbsent {
+  not_allowed,
+  zeros,
+  unread,  ///< NaN: nobody may read it
+};
+
+struct Operand {
+  /// In case files, in error lines, and what callers name it by.
+  std::string name;
+  Role role = Role::input;
+  std::vector<Dimension> (*shape)(const Problem&) = nullptr;
+  /// Element type; null for indices, which are int64.
+  DType (*dtype)(const Problem&) = nullptr;
+  JudgedPer judged_per = JudgedPer::tensor;
+  /// in_place: its name once the call is over, where that is another.
+  std::string name_after = {};
+  /// Whether the problem has this operand at all; null: always.
+  bool (*present)(const Problem&) = nullptr;
+  /// in_place: whether the call reads it, and writes it; null: always.
+  bool (*read)(const Problem&) = nullptr;
+  bool (*written)(const Problem&) = nullptr;
+  /// in_place: makes the problem one that writes it; null where every problem does.
+  void (*make_written)(Problem&) = nullptr;
+  /// in_place: whether the new values go to an array of their own; null: never.
+  bool (*out_of_place)(const Problem&) = nullptr;
+  /// pool_rows: unused elements after each row; null: none.
+  std::int64_t (*row_padding)(const Problem&) = nullptr;
+  /// pool_rows: whether a sequence without tokens writes its row too (with what it held).
+  bool written_by_empty_sequences = false;
+  /// An output made of values that are copied, never computed: its error limit is its rounding.
+  bool is_copy = false;
+  /// An output nobody must ask for: judged where it is given.
+  bool on_request = false;
+  /// Handed from one step of a chain to the next: never in a case or a file, and in a call only
+  /// where a step asks for it.
+  bool between_steps = false;
+  /// An output that need not be asked for where this other one is.
+  std::string replaced_by = {};
+  WhenAbsent when_absent = WhenAbsent::not_allowed;
+  /// Case files: of several operands with one `alternatives` name exactly one is there ("gate").
+  std::string alternatives = {};
+  /// Case files: makes `present` or `read` of the problem what the file has; null: nothing to set.
+  void (*infer_presence)(Problem&, bool present) = nullptr;
+  ValueRule rule = {};  ///< null: finite values
+
+  bool is_index() const { return dtype == nullptr; }
+  bool is_output() const { return role != Role::input; }
+  const std::string& output_name() const { return name_after.empty() ? name : name_after; }
+};
+
+struct OperationSchema {
+  std::string name;
+  std::string summary;  ///< one line
+  std::vector<Operand> operands;
+  /// Keys of the problem fields it looks at, beside those every operation has (heads, dim, seq,
+  /// dtype, seed, chunk, case). Any other must stay at its default.
+  std::vector<std::string> fields;
+  /// Of these a case file must hold the attribute though it has a default.
+  std::vector<std::string> stated_fields;
+  /// What else a problem of it must fulfil; throws Error(bad_input). Null: nothing.
+  void (*validate)(const Problem&) = nullptr;
+
+  /// The operand, or null.
+  const Operand* find(std::string_view operand) const;
+  const Operand* find_output(std::string_view output_name) const;
+  /// The operand; throws Error(bad_input) with the nearest name.
+  const Operand& at(std::string_view operand) const;
+  bool has_field(std::string_view key) const;
+};
+
+/// Every operation, in the order of impls/operations.cmake.
+const std::vector<Operation>& operations();
+const std::string& to_string(Operation operation);
+/// Throws Error(bad_input) with the nearest name.
+Operation parse_operation(std::string_view text);
+
+// ---- an operand of a problem
+
+bool is_present(const Operand& operand, const Problem& problem);
+bool is_read(const Operand& operand, const Problem& problem);
+bool is_written(const Operand& operand, const Problem& problem);
+Cut cut_of(const Operand& operand, const Problem& problem);
+/// "[T, Hk, Dk]".
+std::string shape_names(const Operand& operand, const Problem& problem);
+/// Extents, outermost first; the rows of a pool as Problem::num_pool_rows() has them, or as given.
+std::vector<std::int64_t> extents(const Operand& operand, const Problem& problem);
+std::vector<std::int64_t> extents(const Operand& operand, const Problem& problem,
+                                  std::int64_t pool_rows);
+/// Elements, padding after pool rows included, in a type that no valid problem overflows.
+long double element_count(const Operand& operand, const Problem& problem);
+/// pool_rows: elements of a row that are used, and from one row to the next.
+std::int64_t row_elements(const Operand& operand, const Problem& problem);
+std::int64_t row_stride(const Operand& operand, const Problem& problem);
+/// tokens: elements per token.
+std::int64_t elements_per_token(const Operand& operand, const Problem& problem);
+/// tokens: whether tokens are the fastest dimension ([channels, T]).
+bool tokens_are_fastest(const Operand& operand, const Problem& problem);
+
+}  // namespace gdn

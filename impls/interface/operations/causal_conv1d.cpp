@@ -1,0 +1,60 @@
+#include "interface/operations/causal_conv1d.h"
+
+#include "interface/error.h"
+#include "interface/operations/batch_operands.h"
+#include "interface/operations/convolution_operands.h"
+#include "interface/operations/dimensions.h"
+
+namespace gdn {
+namespace {
+
+OperationSchema make_schema() {
+  OperationSchema schema;
+  schema.name = "causal_conv1d";
+  schema.summary =
+      "the short causal convolution over channels, with its window carried between calls";
+  schema.operands = convolution_operands();
+  schema.operands.push_back(sequence_offsets_operand());
+  schema.operands.push_back(slot_index_operand());
+  schema.operands.push_back(convolution_output_operand(false));
+  schema.operands.back().replaced_by = "conv_intermediate";
+  // What a layer's first pass hands on: not rounded, tokens outermost.
+  schema.operands.push_back(
+      {.name = "conv_intermediate",
+       .role = Role::output,
+       .shape =
+           [](const Problem&) {
+             return std::vector<Dimension>{
+                 dimension::T, {"channels", [](const Problem& p) { return p.conv_channels(); }}};
+           },
+       .dtype = element_type::float32,
+       .between_steps = true});
+  schema.operands.push_back(convolution_window_operand());
+  schema.fields = convolution_fields();
+  schema.stated_fields = {"act"};
+  return schema;
+}
+
+}  // namespace
+
+const OperationSchema& causal_conv1d_operation() {
+  static const OperationSchema schema = make_schema();
+  return schema;
+}
+
+CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Arguments& arguments) {
+  CausalConv1dArguments a;
+  a.intermediate = static_cast<float*>(arguments.output("conv_intermediate"));
+  a.output = arguments.output("conv_output");
+  require_operands(problem, arguments);
+  a.input = arguments.input("qkv");
+  a.weight = arguments.input("conv_weight");
+  a.bias = arguments.input("conv_bias");
+  a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
+  a.slot_index = arguments.input_as<std::int64_t>("slot_index");
+  a.state_in = arguments["conv_state"].read;
+  a.state_out = arguments["conv_state"].written;
+  return a;
+}
+
+}  // namespace gdn

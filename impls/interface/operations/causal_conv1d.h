@@ -1,0 +1,30 @@
+// causal_conv1d (docs/contract.md, section 1.2): its operands as typed pointers.
+#pragma once
+
+#include <cstdint>
+
+#include "interface/arguments.h"
+#include "interface/operation.h"
+
+namespace gdn {
+
+const OperationSchema& causal_conv1d_operation();
+
+struct CausalConv1dArguments {
+  const void* input = nullptr;   ///< [T, channels] or [channels, T], token dtype
+  const void* weight = nullptr;  ///< [channels, width], token dtype
+  const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
+  const std::int64_t* sequence_offsets = nullptr;
+  const std::int64_t* slot_index = nullptr;
+  const void* state_in = nullptr;  ///< [rows, channels, width - 1], state dtype, oldest first
+  void* state_out = nullptr;       ///< the same pointer as state_in when updated in place
+  void* output = nullptr;          ///< as input; nullptr if `intermediate` is given instead
+  /// Optional: the result before its rounding to the token dtype, [T, channels] in any conv_layout,
+  /// for an operation that goes on from it.
+  float* intermediate = nullptr;
+};
+
+/// Checked by require_operands().
+CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Arguments& arguments);
+
+}  // namespace gdn

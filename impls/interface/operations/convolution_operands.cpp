@@ -1,0 +1,67 @@
+#include "interface/operations/convolution_operands.h"
+
+#include "interface/operations/dimensions.h"
+
+namespace gdn {
+namespace {
+
+using Dimensions = std::vector<Dimension>;
+
+constexpr Dimension kChannels = {"channels", [](const Problem& p) { return p.conv_channels(); }};
+constexpr Dimension kWidth = {"width", [](const Problem& p) { return p.conv_width; }, Cut::whole,
+                              false, [](Problem& p, std::int64_t width) { p.conv_width = width; }};
+constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.conv_width - 1; }};
+
+Dimensions token_shape(const Problem& p) {
+  if (p.conv_layout == ConvLayout::channels) return {dimension::T, kChannels};
+  return {kChannels, dimension::T};
+}
+
+}  // namespace
+
+std::vector<Operand> convolution_operands() {
+  return {
+      {.name = "qkv", .shape = token_shape, .dtype = element_type::token},
+      {.name = "conv_weight",
+       .shape =
+           [](const Problem&) {
+             return Dimensions{kChannels, kWidth};
+           },
+       .dtype = element_type::token},
+      {.name = "conv_bias",
+       .shape = [](const Problem&) { return Dimensions{kChannels}; },
+       .dtype = element_type::token,
+       .present = [](const Problem& p) { return p.conv_bias; },
+       .infer_presence = [](Problem& p, bool present) { p.conv_bias = present; }},
+  };
+}
+
+Operand convolution_window_operand() {
+  return {.name = "conv_state",
+          .role = Role::in_place,
+          .shape =
+              [](const Problem&) {
+                return Dimensions{dimension::slots, kChannels, kWindow};
+              },
+          .dtype = element_type::state,
+          .judged_per = JudgedPer::sequence,
+          .out_of_place = [](const Problem& p) { return !p.conv_state_in_place; },
+          .written_by_empty_sequences = true,
+          .is_copy = true,
+          .when_absent = WhenAbsent::zeros};
+}
+
+Operand convolution_output_operand(bool on_request) {
+  return {.name = "conv_output",
+          .role = Role::output,
+          .shape = token_shape,
+          .dtype = element_type::token,
+          .judged_per = JudgedPer::sequence,
+          .on_request = on_request};
+}
+
+std::vector<std::string> convolution_fields() {
+  return {"slots", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
+}
+
+}  // namespace gdn

@@ -1,0 +1,21 @@
+// The operands of the short causal convolution (docs/contract.md, section 1.2), which causal_conv1d
+// and the layer have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interface/operation.h"
+
+namespace gdn {
+
+/// qkv, conv_weight and conv_bias.
+std::vector<Operand> convolution_operands();
+/// The window of raw inputs conv_state, oldest first, updated in place or out of place.
+Operand convolution_window_operand();
+/// conv_output, of qkv's shape; `on_request`: an operation goes on from it and need not show it.
+Operand convolution_output_operand(bool on_request);
+/// Keys of the problem fields the convolution looks at.
+std::vector<std::string> convolution_fields();
+
+}  // namespace gdn

@@ -1,0 +1,78 @@
+#include "interface/operations/gated_delta.h"
+
+#include "interface/operations/batch_operands.h"
+#include "interface/operations/dimensions.h"
+#include "interface/operations/recurrence_operands.h"
+
+namespace gdn {
+namespace {
+
+using Dimensions = std::vector<Dimension>;
+
+Dimensions key_shape(const Problem& p) {
+  if (p.steps == 1) return {dimension::T, dimension::Hk, dimension::Dk};
+  return {dimension::T, dimension::steps, dimension::Hk, dimension::Dk};
+}
+
+Dimensions value_shape(const Problem& p) {
+  if (p.steps == 1) return {dimension::T, dimension::Hv, dimension::Dv};
+  return {dimension::T, dimension::steps, dimension::Hv, dimension::Dv};
+}
+
+OperationSchema make_schema() {
+  OperationSchema schema;
+  schema.name = "gated_delta";
+  schema.summary = "the gated delta rule: S <- exp(g) S, S <- S + beta k (v - S^T k)^T, o = S^T q";
+  schema.operands = {
+      {.name = "q",
+       .shape =
+           [](const Problem&) {
+             return Dimensions{dimension::T, dimension::Hk, dimension::Dk};
+           },
+       .dtype = element_type::token},
+      {.name = "k", .shape = key_shape, .dtype = element_type::token},
+      {.name = "v", .shape = value_shape, .dtype = element_type::token},
+  };
+  for (Operand& operand : gate_operands()) schema.operands.push_back(std::move(operand));
+  schema.operands.push_back(sequence_offsets_operand());
+  schema.operands.push_back(slot_index_operand());
+  schema.operands.push_back(recurrence_output_operand());
+  schema.operands.push_back(state_operand());
+  schema.fields = recurrence_fields();
+  schema.validate = validate_recurrence;
+  return schema;
+}
+
+}  // namespace
+
+const OperationSchema& gated_delta_operation() {
+  static const OperationSchema schema = make_schema();
+  return schema;
+}
+
+GatedDeltaArguments gated_delta_arguments(const Problem& problem, const Arguments& arguments) {
+  require_operands(problem, arguments);
+  const auto stride = [&](const char* operand, std::int64_t dense) {
+    const std::int64_t given = arguments[operand].token_stride;
+    return given == 0 ? dense : given;
+  };
+  GatedDeltaArguments a;
+  a.query = arguments.input("q");
+  a.key = arguments.input("k");
+  a.value = arguments.input("v");
+  a.query_token_stride = stride("q", problem.num_key_heads * problem.key_head_dim);
+  a.key_token_stride = stride("k", problem.keys_per_token());
+  a.value_token_stride = stride("v", problem.values_per_token());
+  a.gate = arguments.input_as<float>(gate_name(problem));
+  a.A_log = arguments.input_as<float>("A_log");
+  a.dt_bias = arguments.input_as<float>("dt_bias");
+  a.beta = arguments.input_as<float>(beta_name(problem));
+  a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
+  a.slot_index = arguments.input_as<std::int64_t>("slot_index");
+  const ArrayPointer state = arguments["initial_state"];
+  a.state_pool = state.written != nullptr ? state.written : const_cast<void*>(state.read);
+  a.output = arguments.output("output");
+  return a;
+}
+
+}  // namespace gdn

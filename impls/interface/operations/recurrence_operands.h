@@ -1,0 +1,29 @@
+// The operands of the gated delta rule that do not depend on where q, k and v come from: gates,
+// betas, the state and the output (docs/contract.md, section 1.1).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "interface/operation.h"
+
+namespace gdn {
+
+/// The four encodings of the gate (exactly one is present), A_log and dt_bias, the two of beta.
+std::vector<Operand> gate_operands();
+/// initial_state, in place final_state: [slots, Hv, Dk, Dv], or [slots, Hv, Dv, Dk] with layout=vk.
+Operand state_operand();
+/// output [T, Hv, Dv].
+Operand recurrence_output_operand();
+/// Keys of the problem fields these and the recurrence look at.
+std::vector<std::string> recurrence_fields();
+
+/// What a problem of the recurrence must fulfil beyond its fields one by one; throws
+/// Error(bad_input).
+void validate_recurrence(const Problem& problem);
+
+/// The operand that holds the problem's gates, and its betas.
+const char* gate_name(const Problem& problem);
+const char* beta_name(const Problem& problem);
+
+}  // namespace gdn

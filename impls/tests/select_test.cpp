@@ -1,0 +1,85 @@
+// "The best that runs here" is the implementation of highest rank among those that do the problem,
+// with the reason why none above it was taken.
+#include "interface/select.h"
+
+#include <gtest/gtest.h>
+
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+TEST(Select, TakesTheHighestRankThatDoesTheProblem) {
+  for (const Backend& backend : backends()) {
+    if (!backend.status().available) continue;
+    const auto device = open_device(backend.name);
+    for (const Implementation* any : all_implementations()) {
+      if (any->description().backend != device->info().runs) continue;
+      for (const std::string& text : any->description().examples) {
+        const Problem problem = Problem::parse(text);
+        SCOPED_TRACE(backend.name + ": " + text);
+        if (!runs_on(*any, device->info())) continue;
+        const Selection selection = select(problem, device->info());
+        ASSERT_NE(selection.implementation, nullptr);
+        EXPECT_TRUE(selection.implementation->supports(problem));
+        EXPECT_EQ(selection.implementation->description().operation, problem.operation);
+        EXPECT_EQ(selection.implementation->description().backend, device->info().runs);
+        EXPECT_GE(selection.implementation->rank(problem), any->rank(problem))
+            << any->description().name;
+        EXPECT_EQ(selection.reason.rfind(selection.implementation->description().name + ": ", 0),
+                  0u)
+            << selection.reason;
+        EXPECT_EQ(selection.reason.find('\n'), std::string::npos);
+      }
+    }
+  }
+}
+
+// Whoever ranks above the chosen one and refuses is named with its reason.
+TEST(Select, SaysWhyTheBetterOnesWereLeftOut) {
+  const auto device = open_device("cpu");
+  for (const char* text : {"gated_delta:heads=1/2,dim=64,seq=300,dtype=bf16",
+                           "gated_delta:heads=1/2,dim=64,seq=300,steps=2",
+                           "gated_delta:heads=1/2,dim=64,seq=300,decay=channel"}) {
+    const Problem problem = Problem::parse(text);
+    const Selection selection = select(problem, device->info());
+    for (const Implementation* other : all_implementations()) {
+      if (other->description().operation != problem.operation ||
+          other->description().backend != "cpu" || other->supports(problem) ||
+          other->rank(problem) <= selection.implementation->rank(problem)) {
+        continue;
+      }
+      EXPECT_NE(selection.reason.find(other->description().name + " does not do it: "),
+                std::string::npos)
+          << text << ": " << selection.reason;
+    }
+  }
+}
+
+TEST(Select, RefusesWithEveryReasonWhereNobodyDoesIt) {
+  const auto device = open_device("cpu");
+  DeviceInfo none = device->info();
+  none.runs = "nothing";
+  try {
+    select(Problem::parse("gated_delta:dim=64"), none);
+    FAIL() << "something was chosen";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::unsupported);
+    EXPECT_NE(std::string(error.what()).find("nothing here does it"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ChooseImplementations, NamesTheNearestForAnUnknownOne) {
+  const auto device = open_device("cpu");
+  try {
+    choose_implementations({"cpu/naiv"}, device->info());
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+    EXPECT_NE(std::string(error.what()).find("'cpu/naive'"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace gdn

@@ -1,0 +1,38 @@
+// causal_conv1d: the float64 reference, its work and its limits.
+#include "interface/operations/causal_conv1d.h"
+
+#include "reference/causal_conv1d.h"
+#include "reference/operation.h"
+
+namespace gdn::reference {
+namespace {
+
+template <typename Scalar>
+Arrays<Scalar> evaluate_convolution(const Case& inputs, const EvaluationOptions& options) {
+  ConvResult<Scalar> conv = causal_conv1d<Scalar>(inputs, options.threads);
+  Arrays<Scalar> result;
+  result["conv_output"] = std::move(conv.output);
+  result["conv_state"] = std::move(conv.state);
+  return result;
+}
+
+}  // namespace
+
+const ReferenceOperation& causal_conv1d_reference() {
+  static const ReferenceOperation operation = {
+      .operation = causal_conv1d_operation(),
+      .evaluate_float = evaluate_convolution<float>,
+      .evaluate_double = evaluate_convolution<double>,
+      .evaluate_long_double = evaluate_convolution<long double>,
+      .flops = convolution_flops,
+      .conditioning = nullptr,
+      .limits =
+          [](const Problem& p, const Conditioning&) {
+            return ErrorLimits{{"conv_output", convolution_limit(p)}};
+          },
+      .widen = [](ErrorLimits& limits, const Problem& p, const Conditioning&,
+                  double) { widen_convolution_limit(limits["conv_output"], p); }};
+  return operation;
+}
+
+}  // namespace gdn::reference

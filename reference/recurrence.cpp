@@ -1,0 +1,153 @@
+#include "reference/recurrence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/gated_delta.h"
+#include "reference/parallel.h"
+
+namespace gdn::reference {
+namespace {
+
+// Element (i, j) of a head's state within its slab of a pool row ([Dk, Dv] or [Dv, Dk]).
+Eigen::Index slab_index(const Problem& p, Eigen::Index i, Eigen::Index j) {
+  return p.state_layout == StateLayout::kv ? i * p.value_head_dim + j : j * p.key_head_dim + i;
+}
+
+template <typename Scalar>
+class Recurrence {
+ public:
+  Recurrence(const Case& inputs, bool normalize_qk, const EvaluationOptions& options)
+      : inputs_(inputs),
+        problem_(inputs.problem),
+        normalize_qk_(normalize_qk),
+        initial_states_(inputs["initial_state"].data()),
+        gates_(decode_gates<Scalar>(inputs)),
+        pairs_(pairs_of(problem_, options)) {}
+
+  template <typename Element>
+  void run(const QkvSource<Element>& source, int threads, Arrays<Scalar>& result) {
+    output_.assign(problem_.total_tokens() * problem_.num_value_heads * problem_.value_head_dim,
+                   std::numeric_limits<Scalar>::quiet_NaN());
+    const std::vector<float>& states = inputs_["initial_state"];
+    states_.assign(states.begin(), states.end());
+    forget_written_states();
+    parallel_for(static_cast<std::int64_t>(pairs_.size()), threads,
+                 [&](std::int64_t i) { run_pair(source, pairs_[static_cast<std::size_t>(i)]); });
+    result["output"] = std::move(output_);
+    result["final_state"] = std::move(states_);
+  }
+
+ private:
+  // The state slabs this call writes start as NaN, so that those of pairs not evaluated stay NaN.
+  void forget_written_states() {
+    if (!problem_.final_state) return;
+    const std::int64_t used = problem_.state_row_stride() - problem_.pool_row_padding;
+    for (std::int64_t n = 0; n < problem_.num_sequences(); ++n) {
+      if (inputs_.slot(n) < 0 || inputs_.length(n) == 0) continue;
+      const auto row = states_.begin() + inputs_.slot(n) * problem_.state_row_stride();
+      std::fill(row, row + used, std::numeric_limits<Scalar>::quiet_NaN());
+    }
+  }
+
+  template <typename Element>
+  void run_pair(const QkvSource<Element>& source, const SequenceHead& pair) {
+    const Problem& p = problem_;
+    const std::int64_t n = pair.sequence;
+    const std::int64_t h = pair.value_head;
+    const std::int64_t first = inputs_.sequence_offsets[n];
+    const std::int64_t output_stride = p.num_value_heads * p.value_head_dim;
+    Scalar* output = output_.data() + first * output_stride + h * p.value_head_dim;
+    if (inputs_.slot(n) < 0) {
+      for (std::int64_t t = 0; t < inputs_.length(n); ++t) {
+        std::fill_n(output + t * output_stride, p.value_head_dim, Scalar(0));
+      }
+      return;
+    }
+    if (inputs_.length(n) == 0) return;
+
+    const std::int64_t slab_begin =
+        inputs_.slot(n) * p.state_row_stride() + h * p.key_head_dim * p.value_head_dim;
+    HeadState<Scalar> state = HeadState<Scalar>::Zero(p.key_head_dim, p.value_head_dim);
+    if (p.initial_state != InitialState::absent) {
+      for (Eigen::Index i = 0; i < state.rows(); ++i) {
+        for (Eigen::Index j = 0; j < state.cols(); ++j) {
+          state(i, j) = Scalar(initial_states_[slab_begin + slab_index(p, i, j)]);
+        }
+      }
+    }
+    const std::int64_t key_head = h / p.value_heads_per_key_head();  // the grouped map
+    const auto view = [&](const Element* data, std::int64_t heads, std::int64_t head,
+                          std::int64_t dim, std::int64_t token_stride) {
+      return VectorsView<Element>{data + first * token_stride + head * dim * source.element_stride,
+                                  token_stride, heads * dim * source.element_stride,
+                                  source.element_stride};
+    };
+    HeadInputs<Element, Scalar> head;
+    head.num_tokens = inputs_.length(n);
+    head.steps = p.steps;
+    head.query =
+        view(source.query, p.num_key_heads, key_head, p.key_head_dim, source.query_token_stride);
+    head.key = view(source.key, p.num_key_heads, key_head, p.key_head_dim, source.key_token_stride);
+    head.value =
+        view(source.value, p.num_value_heads, h, p.value_head_dim, source.value_token_stride);
+    head.log_decay = {
+        gates_.log_decay.data() + first * p.gates_per_token() + h * p.gates_per_head(),
+        p.gates_per_token(), 0, 1};
+    head.beta = {gates_.beta.data() + first * p.betas_per_token() + h, p.betas_per_token(),
+                 p.num_value_heads, 1};
+    const HeadOptions<Scalar> options{p.update, p.decay, normalize_qk_, effective_scale()};
+    gated_delta_head(head, options, state, output, output_stride);
+    if (!p.final_state) return;
+    for (Eigen::Index i = 0; i < state.rows(); ++i) {
+      for (Eigen::Index j = 0; j < state.cols(); ++j) {
+        states_[slab_begin + slab_index(p, i, j)] = state(i, j);
+      }
+    }
+  }
+
+  Scalar effective_scale() const {
+    return problem_.scale ? Scalar(*problem_.scale)
+                          : Scalar(1) / std::sqrt(Scalar(problem_.key_head_dim));
+  }
+
+  const Case& inputs_;
+  const Problem& problem_;
+  bool normalize_qk_;
+  const float* initial_states_;
+  Gates<Scalar> gates_;
+  std::vector<SequenceHead> pairs_;
+  std::vector<Scalar> output_;
+  std::vector<Scalar> states_;
+};
+
+}  // namespace
+
+double recurrence_flops(const Problem& problem) {
+  // Multiply-adds per state element and token.
+  const double per_step = problem.update == UpdateRule::delta ? 2 : 1;
+  const double per_element = per_step * static_cast<double>(problem.steps) + 1;
+  return 2.0 * per_element * static_cast<double>(problem.total_tokens()) *
+         static_cast<double>(problem.num_value_heads) *
+         static_cast<double>(problem.key_head_dim * problem.value_head_dim);
+}
+
+template <typename Element, typename Scalar>
+void run_recurrence(const Case& inputs, const QkvSource<Element>& source, bool normalize_qk,
+                    const EvaluationOptions& options, Arrays<Scalar>& result) {
+  Recurrence<Scalar>(inputs, normalize_qk, options).run(source, options.threads, result);
+}
+
+template void run_recurrence(const Case&, const QkvSource<float>&, bool, const EvaluationOptions&,
+                             Arrays<float>&);
+template void run_recurrence(const Case&, const QkvSource<float>&, bool, const EvaluationOptions&,
+                             Arrays<double>&);
+template void run_recurrence(const Case&, const QkvSource<float>&, bool, const EvaluationOptions&,
+                             Arrays<long double>&);
+template void run_recurrence(const Case&, const QkvSource<double>&, bool, const EvaluationOptions&,
+                             Arrays<double>&);
+template void run_recurrence(const Case&, const QkvSource<long double>&, bool,
+                             const EvaluationOptions&, Arrays<long double>&);
+
+}  // namespace gdn::reference
