@@ -18,7 +18,7 @@ import ctypes
 import dataclasses
 import os
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 MAX_RANK = 8
 STATUS = {1: "bad input", 2: "unsupported", 3: "device unavailable", 4: "out of memory", 5: "device failure"}
 
@@ -52,6 +52,7 @@ class Operand:
     is_read: bool
     is_written: bool
     is_optional: bool
+    takes_token_stride: bool
 
     def array(self, address, token_stride=0):
         """The Array of one address, read or written as the role says."""
@@ -68,7 +69,8 @@ class _Operand(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("name_after", ctypes.c_char_p), ("role", ctypes.c_char_p),
                 ("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32), ("extents", ctypes.c_int64 * MAX_RANK),
                 ("dimensions", ctypes.c_char_p * MAX_RANK), ("is_read", ctypes.c_int32),
-                ("is_written", ctypes.c_int32), ("is_optional", ctypes.c_int32)]
+                ("is_written", ctypes.c_int32), ("is_optional", ctypes.c_int32),
+                ("takes_token_stride", ctypes.c_int32)]
 
 
 class _Details(ctypes.Structure):
@@ -143,7 +145,8 @@ class Library:
                 return found
             found.append(Operand(c.name.decode(), c.name_after.decode(), c.role.decode(), c.dtype.decode(),
                                  tuple(c.extents[:c.rank]), tuple(name.decode() for name in c.dimensions[:c.rank]),
-                                 bool(c.is_read), bool(c.is_written), bool(c.is_optional)))
+                                 bool(c.is_read), bool(c.is_written), bool(c.is_optional),
+                                 bool(c.takes_token_stride)))
 
     def plan(self, problem, arrays, device, stream=None, sequence_offsets=None, implementation=None):
         """`implementation` None: the one select() gives."""

@@ -95,7 +95,7 @@ def _token_stride(operand, tensor):
     """Elements from one token to the next, 0 if tokens are dense; everything else must be."""
     if tensor.is_contiguous():
         return 0
-    if not operand.dimensions or operand.dimensions[0] != "T" or operand.is_written:
+    if not operand.takes_token_stride:
         _refuse(f"{operand.name}: not contiguous, strides {list(tensor.stride())}")
     inner = list(zip(operand.extents, tensor.stride(), _dense_strides(operand.extents)))[1:]
     if any(extent > 1 and stride != dense for extent, stride, dense in inner):
@@ -117,12 +117,32 @@ def _checked(operand, tensor, device, name):
     return operand.array(tensor.data_ptr(), _token_stride(operand, tensor))
 
 
+def _with_pool_rows(problem, tensors, known):
+    """The problem with as many pool rows as the caller's pools have. Slots must lie in them."""
+    pools = [operand for operand in known if operand.dimensions[:1] == ("slots",)]
+    given = next(((x, tensors[x.name]) for x in pools if isinstance(tensors.get(x.name), torch.Tensor)), None)
+    if given is None or given[1].dim() == 0 or "pool_rows=" in problem:
+        return problem
+    operand, rows = given[0], given[1].shape[0]
+    slots = tensors.get("slot_index")
+    if isinstance(slots, torch.Tensor) and slots.numel() > 0 and int(slots.max()) >= rows:
+        _refuse(f"slot_index: {int(slots.max())}, expected less than the {rows} rows of {operand.name}")
+    return problem if rows == operand.extents[0] else f"{problem},pool_rows={rows}"
+
+
+def _empty(operand, device):
+    """A tensor for what a call writes. Zeros where a sequence without tokens leaves its row as it was."""
+    make = torch.zeros if operand.role == "in place" else torch.empty
+    return make(operand.extents, dtype=DTYPES[operand.dtype], device=device)
+
+
 def _prepared(problem, tensors, names, make_outputs):
-    """(tensors with the outputs made, arrays, host offsets, device) of tensors by operand name."""
+    """(problem, tensors with the outputs made, arrays, host offsets, device) of tensors by operand name."""
     offsets = tensors.get("sequence_offsets")
     if not isinstance(offsets, torch.Tensor) or offsets.dim() != 1 or offsets.dtype != torch.int64:
         _refuse("sequence_offsets: expected an int64 tensor [N + 1]")
     device, host_offsets = offsets.device, offsets.tolist()
+    problem = _with_pool_rows(problem, tensors, operands(problem, host_offsets))
     known = operands(problem, host_offsets)
     tensors, arrays = dict(tensors), {}
     for name in tensors:
@@ -134,9 +154,9 @@ def _prepared(problem, tensors, names, make_outputs):
                 if operand.is_read and not operand.is_optional:
                     _refuse(f"{names.get(operand.name, operand.name)}: is missing")
                 continue
-            tensors[operand.name] = torch.empty(operand.extents, dtype=DTYPES[operand.dtype], device=device)
+            tensors[operand.name] = _empty(operand, device)
         arrays[operand.name] = _checked(operand, tensors[operand.name], device, names.get(operand.name, operand.name))
-    return tensors, arrays, host_offsets, device
+    return problem, tensors, arrays, host_offsets, device
 
 
 class Plan:
@@ -146,10 +166,10 @@ class Plan:
     ("initial_state") holds the values after the run. `implementation` None: the best there is."""
 
     def __init__(self, problem, tensors, implementation=None, *, names=None):
-        self.problem = problem
-        self.tensors, arrays, offsets, self._device = _prepared(problem, tensors, names or {}, make_outputs=True)
+        self.problem, self.tensors, arrays, offsets, self._device = _prepared(problem, tensors, names or {},
+                                                                              make_outputs=True)
         with _current(self._device):
-            self._plan = library().plan(problem, arrays, device_name(self._device), _stream(self._device), offsets,
+            self._plan = library().plan(self.problem, arrays, device_name(self._device), _stream(self._device), offsets,
                                         implementation)
         self.implementation, self.reason, self.info = self._plan.implementation, self._plan.reason, self._plan.info
 
@@ -165,7 +185,7 @@ class Plan:
 def plan_reference_float64(problem, tensors, *, names=None):
     """{"output": ..., "final_state": ...}: what the problem writes, in float64 straight from the equations, to judge
     outputs by. `tensors` by operand name."""
-    tensors, arrays, offsets, device = _prepared(problem, tensors, names or {}, make_outputs=False)
+    problem, tensors, arrays, offsets, device = _prepared(problem, tensors, names or {}, make_outputs=False)
     results = {operand.name_after: torch.empty(operand.extents, dtype=torch.float64, device=device)
                for operand in operands(problem, offsets) if operand.is_written and not operand.is_optional}
     arrays = {name: Array(array.read, None, array.token_stride) for name, array in arrays.items()

@@ -7,7 +7,8 @@
 # --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
-#   tests      the implementation tests on the GPU (grid against float64, invariances)
+#   tests      the implementation tests on the GPU (grid against float64, invariances), and the Python
+#              module's where PyTorch is installed
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
 #   stress     gdnbench verify --suite stress, whole
 #   full       gdnbench verify --suite full, whole: not by default
@@ -109,6 +110,11 @@ run_tests() {
     wait
   done
   tail -q -n 2 "$out"/*_tests.*.log
+  if python3 -c 'import torch' 2>/dev/null; then
+    local library=$programs/libgdnbench.so
+    [ -e "$library" ] || library=$programs/lib/libgdnbench.so
+    GDNBENCH_LIBRARY=$library python3 scripts/gdnbench_torch_test.py
+  fi
 }
 
 # One process, whose jobs share the GPU (processes would take turns on it). What is cut leaves what it

@@ -51,11 +51,13 @@ class Info : public Command {
     const double gib = 1024.0 * 1024.0 * 1024.0;
     if (!json_) {
       fmt::print("{:<16} {}\n", info.backend, info.name);
-      fmt::print("{:<16} {} {}, {:.1f} GiB memory, {:.1f} MiB last-level cache\n", "",
-                 info.multiprocessors,
+      const std::string cache =
+          info.l2_bytes == 0 ? "last-level cache of unknown size"
+                             : fmt::format("{:.1f} MiB last-level cache",
+                                           static_cast<double>(info.l2_bytes) / (1024.0 * 1024.0));
+      fmt::print("{:<16} {} {}, {:.1f} GiB memory, {}\n", "", info.multiprocessors,
                  info.has_own_memory || info.emulated ? "multiprocessors" : "threads",
-                 static_cast<double>(info.memory_bytes) / gib,
-                 static_cast<double>(info.l2_bytes) / (1024.0 * 1024.0));
+                 static_cast<double>(info.memory_bytes) / gib, cache);
       if (!info.driver_version.empty()) {
         fmt::print("{:<16} driver {}, toolkit {}\n", "", info.driver_version, info.toolkit_version);
       }

@@ -19,17 +19,17 @@ class Requirements {
   Requirements(const Convention& convention, const Problem& problem)
       : convention_(convention), p_(problem) {}
 
-  void check(std::int64_t pool_rows) const {
+  void check() const {
     if (p_.operation == gated_delta_operation()) {
       check_batch(convention_.batch);
-      check_slots(convention_.slots, pool_rows);
+      check_slots(convention_.slots);
       check_dtypes(convention_.token_dtypes, convention_.state_dtypes);
       check_delta();
     } else if (p_.operation == causal_conv1d_operation()) {
       if (!convention_.convolution) fail("has no convolution; the case is one of causal_conv1d");
       const Convolution& conv = *convention_.convolution;
       check_batch(conv.batch);
-      check_slots(conv.slots, pool_rows);
+      check_slots(conv.slots);
       check_dtypes(conv.token_dtypes, conv.state_dtypes);
       check_convolution(conv);
     } else {
@@ -60,14 +60,14 @@ class Requirements {
     }
   }
 
-  void check_slots(const Slots& slots, std::int64_t pool_rows) const {
+  void check_slots(const Slots& slots) const {
     if (slots.dataset.empty()) {
       require(p_.slots == SlotMap::identity,
               "has no slot index: sequence n owns row n of the state; the case has a slot_index");
-      require(pool_rows == p_.num_sequences(),
+      require(p_.num_pool_rows() == p_.num_sequences(),
               "has no slot index: the state has a row per sequence, " +
                   std::to_string(p_.num_sequences()) + ", the case's pool has " +
-                  std::to_string(pool_rows));
+                  std::to_string(p_.num_pool_rows()));
     } else if (p_.slots == SlotMap::padding) {
       require(!slots.padding.empty(), "has no padding slot; the case has a slot_index of -1");
       require(holds(slots.padding, p_.state_dtype), "leaves outputs of slot -1 undefined with a " +
@@ -132,8 +132,8 @@ class Requirements {
 
 }  // namespace
 
-void require_expressible(const Convention& convention, const Problem& problem, std::int64_t rows) {
-  Requirements(convention, problem).check(rows);
+void require_expressible(const Convention& convention, const Problem& problem) {
+  Requirements(convention, problem).check();
 }
 
 }  // namespace gdn::conventions

@@ -89,7 +89,7 @@ class CaseImporter : FileOfConvention {
     try {
       const Case ours = from_foreign(convention_, c_, norm_epsilon_);
       validate(ours);
-      require_expressible(convention_, ours.problem, pool_rows(ours));
+      require_expressible(convention_, ours.problem);
       return ours;
     } catch (const Error& error) {
       file_.fail(error.what());
@@ -393,7 +393,7 @@ class OutputsImporter : FileOfConvention {
     const bool is_convolution = p_.operation == causal_conv1d_operation();
     const Slots& slots = is_convolution ? conv().slots : convention.slots;
     offsets_ = with_offsets(is_convolution ? conv().batch : convention.batch, p_);
-    extents_.set(Axis::row, slots.first_row + pool_rows(ours));
+    extents_.set(Axis::row, slots.first_row + p_.num_pool_rows());
   }
 
   ImportedOutputs import() {
@@ -440,7 +440,7 @@ Case import_case(const Convention& convention, const std::string& path) {
 
 ImportedOutputs import_outputs(const Convention& convention, const Case& ours,
                                const std::string& path) {
-  require_expressible(convention, ours.problem, pool_rows(ours));
+  require_expressible(convention, ours.problem);
   return OutputsImporter(convention, ours, path).import();
 }
 

@@ -276,6 +276,15 @@ void drop_leading_rows(std::vector<float>& pool, std::int64_t rows, std::int64_t
   pool.erase(pool.begin(), pool.begin() + count);
 }
 
+// Of the array itself, which may have leading rows that are a convention's own.
+std::int64_t rows_of_pool(const Case& c) {
+  const Problem& p = c.problem;
+  const bool windows = p.operation == causal_conv1d_operation();
+  const auto elements =
+      static_cast<std::int64_t>(c[windows ? "conv_state" : "initial_state"].size());
+  return elements / (windows ? window_size(p) : p.state_row_stride());
+}
+
 bool is_identity(const std::vector<std::int64_t>& slots, std::int64_t rows) {
   for (std::size_t n = 0; n < slots.size(); ++n) {
     if (slots[n] != static_cast<std::int64_t>(n)) return false;
@@ -286,7 +295,7 @@ bool is_identity(const std::vector<std::int64_t>& slots, std::int64_t rows) {
 void number_slots(const Slots& slots, Case& c) {
   if (slots.dataset.empty()) return;
   if (c.slot_index.empty()) {
-    if (!slots.required && pool_rows(c) == c.problem.num_sequences()) return;
+    if (!slots.required && c.problem.num_pool_rows() == c.problem.num_sequences()) return;
     for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) c.slot_index.push_back(n);
   }
   for (std::int64_t& slot : c.slot_index) {
@@ -302,17 +311,19 @@ void renumber_slots(const Convention& convention, const Slots& slots, Case& c) {
     }
     slot = slot < slots.first_row ? -1 : slot - slots.first_row;
   }
-  if (is_identity(c.slot_index, pool_rows(c))) c.slot_index.clear();
+  const std::int64_t rows = rows_of_pool(c);
+  if (is_identity(c.slot_index, rows)) c.slot_index.clear();
   const bool padding =
       std::find(c.slot_index.begin(), c.slot_index.end(), -1) != c.slot_index.end();
   c.problem.slots = c.slot_index.empty() ? SlotMap::identity
                     : padding            ? SlotMap::padding
                                          : SlotMap::permuted;
+  c.problem.set_pool_rows(rows);
 }
 
 // Whether a sequence with tokens writes to each row.
 std::vector<bool> written_rows(const Case& c) {
-  std::vector<bool> written(static_cast<std::size_t>(pool_rows(c)), false);
+  std::vector<bool> written(static_cast<std::size_t>(c.problem.num_pool_rows()), false);
   for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
     if (c.slot(n) >= 0 && c.length(n) > 0) written[static_cast<std::size_t>(c.slot(n))] = true;
   }
@@ -322,7 +333,7 @@ std::vector<bool> written_rows(const Case& c) {
 }  // namespace
 
 Case to_foreign(const Convention& convention, const Case& ours, const ConvertOptions& options) {
-  require_expressible(convention, ours.problem, pool_rows(ours));
+  require_expressible(convention, ours.problem);
   Case c = ours;
   Problem& p = c.problem;
   const Slots& slots = slots_of(convention, p);
@@ -336,6 +347,7 @@ Case to_foreign(const Convention& convention, const Case& ours, const ConvertOpt
     p.token_dtype = widened(convention.convolution->token_dtypes, p.token_dtype);
     p.state_dtype = widened(convention.convolution->state_dtypes, p.state_dtype);
     add_leading_rows(c["conv_state"], slots.first_row, window_size(p));
+    p.set_pool_rows(rows_of_pool(c));
     return c;
   }
   p.token_dtype = widened(convention.token_dtypes, p.token_dtype);
@@ -348,6 +360,7 @@ Case to_foreign(const Convention& convention, const Case& ours, const ConvertOpt
     p.initial_state = InitialState::normal;
   }
   add_leading_rows(c["initial_state"], slots.first_row, state_size(p));
+  p.set_pool_rows(rows_of_pool(c));
   prepare_query_and_key(convention, options, c);
   encode_gates(convention, options, c);
   move_value_heads(c, head_order(convention, p));
@@ -392,7 +405,7 @@ Case from_foreign(const Convention& convention, const Case& theirs, double norm_
 }
 
 Outputs to_foreign(const Convention& convention, const Case& ours, const Outputs& outputs) {
-  require_expressible(convention, ours.problem, pool_rows(ours));
+  require_expressible(convention, ours.problem);
   const Problem& p = ours.problem;
   const Slots& slots = slots_of(convention, p);
   Outputs theirs = outputs;

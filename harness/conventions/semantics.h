@@ -19,7 +19,7 @@ struct ConvertOptions {
 
 /// Throws Error(bad_input), one line, naming what `convention` cannot express of this problem:
 /// operation, batch, slots, dtypes, options. Values are looked at by to_foreign.
-void require_expressible(const Convention& convention, const Problem& problem, std::int64_t rows);
+void require_expressible(const Convention& convention, const Problem& problem);
 
 /// The same case with the numbers the convention's function takes: q and k normalised or scaled,
 /// gates and betas re-encoded, value heads and state rows in its order, slot_index in its counting

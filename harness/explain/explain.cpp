@@ -104,7 +104,7 @@ void write_tensors(const CheckedReference& reference, const Explanation& explana
     const std::string& name = operand.output_name();
     const std::vector<float>* actual = outputs.find(name);
     if (actual == nullptr || actual->empty()) continue;
-    write_tensor(file, name, stored_shape(operand, p, pool_rows(inputs)),
+    write_tensor(file, name, extents(operand, p),
                  without_padding(operand, p, reference.wide()[name]),
                  without_padding(operand, p, *actual));
   }

@@ -32,13 +32,6 @@ std::string text_of(const FieldValue& value) {
   return std::to_string(std::get<std::int64_t>(value));
 }
 
-bool has_pools(const Problem& problem) {
-  const auto& operands = problem.operation->operands;
-  return std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
-    return !operand.is_index() && cut_of(operand, problem) == Cut::pool_rows;
-  });
-}
-
 }  // namespace
 
 void write_problem_attributes(GroupWriter& file, const Case& c) {
@@ -54,7 +47,6 @@ void write_problem_attributes(GroupWriter& file, const Case& c) {
       write_attribute(file, attribute.name, attribute.get(p));
     }
   }
-  if (has_pools(p)) file.attribute("pool_rows", pool_rows(c));
   file.attribute("problem", p.to_string());
 }
 
@@ -99,10 +91,6 @@ void require_other_file(const Case& inputs, const std::string& file) {
   if (std::filesystem::equivalent(CasePath::parse(inputs.problem.case_file).file, file, ignored)) {
     throw_bad_input(file + ": holds the inputs and is not overwritten; name another output file");
   }
-}
-
-Shape stored_shape(const Operand& operand, const Problem& problem, std::int64_t rows) {
-  return extents(operand, problem, rows);
 }
 
 }  // namespace gdn

@@ -12,7 +12,7 @@ namespace gdn {
 
 inline constexpr const char* kCaseSchema = "gdn-case/1";
 
-/// `schema`, `op`, the fields' attributes, `pool_rows` and the problem string.
+/// `schema`, `op`, the fields' attributes and the problem string.
 void write_problem_attributes(GroupWriter& file, const Case& c);
 
 /// The operation and the fields that the attributes say.
@@ -20,9 +20,6 @@ Problem read_problem_attributes(const GroupReader& file);
 
 /// Throws Error(bad_input) where `file` is the one the case's inputs came from.
 void require_other_file(const Case& inputs, const std::string& file);
-
-/// Extents of a stored operand: pools without the padding after their rows.
-Shape stored_shape(const Operand& operand, const Problem& problem, std::int64_t pool_rows);
 
 /// A pool's rows without the padding after each; anything else as it is.
 template <typename T>

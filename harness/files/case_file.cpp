@@ -150,19 +150,21 @@ class CaseReader {
     problem_.slots = padding ? SlotMap::padding : SlotMap::permuted;
   }
 
-  // All pools have the same rows: as many as a stored pool has, or as the slots need.
+  // All pools have the same rows: as many as the attribute says or a stored pool has, or else as the
+  // slots need.
   void read_pool_rows() {
-    pool_rows_ = problem_.num_sequences();
-    for (const std::int64_t slot : slots_) pool_rows_ = std::max(pool_rows_, slot + 1);
+    std::int64_t rows = problem_.num_sequences();
+    for (const std::int64_t slot : slots_) rows = std::max(rows, slot + 1);
     const std::int64_t least = problem_.slots == SlotMap::identity ? problem_.num_sequences() : 1;
-    pool_rows_ = file_.integer_attribute_or("pool_rows", least, pool_rows_);
+    rows = file_.integer_attribute_or("pool_rows", least, rows);
     bool fixed = file_.has_attribute("pool_rows");
     for (const Operand& operand : schema().operands) {
       if (!is_pool(operand) || !file_.has_dataset(operand.name)) continue;
-      const Shape expected = stored_shape(operand, problem_, fixed ? pool_rows_ : kAnyExtent);
-      pool_rows_ = file_.shape(operand.name, expected, shape_names(operand, problem_))[0];
+      const Shape expected = extents(operand, problem_, fixed ? rows : kAnyExtent);
+      rows = file_.shape(operand.name, expected, shape_names(operand, problem_))[0];
       fixed = true;
     }
+    problem_.set_pool_rows(rows);
   }
 
   bool is_pool(const Operand& operand) const {
@@ -180,9 +182,9 @@ class CaseReader {
       }
     }
     const std::string why =
-        exceeds_host(sizeof(float) * of_row * static_cast<long double>(pool_rows_));
+        exceeds_host(sizeof(float) * of_row * static_cast<long double>(problem_.num_pool_rows()));
     if (why.empty()) return;
-    file_.fail("a pool of " + std::to_string(pool_rows_) +
+    file_.fail("a pool of " + std::to_string(problem_.num_pool_rows()) +
                " rows (attribute 'pool_rows', dataset 'slot_index') with attribute "
                "'pool_row_padding' = " +
                std::to_string(problem_.pool_row_padding) + " takes " + why);
@@ -194,16 +196,14 @@ class CaseReader {
     if (operand.when_absent != WhenAbsent::not_allowed && !file_.has_dataset(operand.name)) {
       const float value =
           operand.when_absent == WhenAbsent::zeros ? 0.0f : std::numeric_limits<float>::quiet_NaN();
-      const std::int64_t count = pool ? pool_rows_ * row_stride(operand, p)
-                                      : static_cast<std::int64_t>(element_count(operand, p));
-      return std::vector<float>(static_cast<std::size_t>(count), value);
+      return std::vector<float>(static_cast<std::size_t>(element_count(operand, p)), value);
     }
     std::vector<float> stored =
-        file_.floats(operand.name, stored_shape(operand, p, pool_rows_), shape_names(operand, p));
+        file_.floats(operand.name, extents(operand, p), shape_names(operand, p));
     const DType dtype = operand.dtype(p);
     for (float& value : stored) value = round_to(dtype, value);
     if (!pool || row_stride(operand, p) == row_elements(operand, p)) return stored;
-    std::vector<float> padded(static_cast<std::size_t>(pool_rows_ * row_stride(operand, p)),
+    std::vector<float> padded(static_cast<std::size_t>(element_count(operand, p)),
                               std::numeric_limits<float>::quiet_NaN());
     copy_into_padded(operand, p, stored, padded);
     return padded;
@@ -214,7 +214,6 @@ class CaseReader {
   Problem problem_;
   std::vector<std::int64_t> offsets_;
   std::vector<std::int64_t> slots_;
-  std::int64_t pool_rows_ = 0;
 };
 
 }  // namespace
@@ -252,8 +251,7 @@ void write_case(const Case& c, const std::string& path) {
   for (const Operand& operand : p.operation->operands) {
     if (!is_stored_input(operand) || !is_present(operand, p)) continue;
     if (operand.role == Role::in_place && !is_read(operand, p)) continue;
-    file.dataset(operand.name, stored_shape(operand, p, pool_rows(c)),
-                 without_padding(operand, p, c[operand.name]));
+    file.dataset(operand.name, extents(operand, p), without_padding(operand, p, c[operand.name]));
   }
   file.finish();
 }

@@ -22,8 +22,7 @@ void write_arrays(const Case& inputs, const Arrays<Scalar>& outputs, const Outpu
     if (!operand.is_output() || !is_written(operand, p) || operand.between_steps) continue;
     const std::vector<Scalar>* values = outputs.find(operand.output_name());
     if (values == nullptr || (values->empty() && operand.on_request)) continue;
-    file.dataset(operand.output_name(), stored_shape(operand, p, pool_rows(inputs)),
-                 without_padding(operand, p, *values));
+    file.dataset(operand.output_name(), extents(operand, p), without_padding(operand, p, *values));
   }
   file.finish();
 }
@@ -73,8 +72,7 @@ StoredOutputs read_outputs(const Case& inputs, const std::string& path) {
       values.assign(before.begin(), before.end());
     }
     if (!is_written(operand, p)) continue;
-    std::vector<double> read =
-        file.doubles(name, stored_shape(operand, p, pool_rows(inputs)), shape_names(operand, p));
+    std::vector<double> read = file.doubles(name, extents(operand, p), shape_names(operand, p));
     if (operand.role == Role::in_place) {
       copy_into_padded(operand, p, read, values);
     } else {

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "interface/error.h"
+
 namespace gdn {
 
 void fill_normal(const CounterStream& stream, std::uint64_t first_counter, float* destination,
@@ -102,16 +104,30 @@ double draw_uniform(const ValueRange& range, double u) {
 
 std::vector<std::int64_t> draw_slot_index(const Problem& p) {
   if (p.slots == SlotMap::identity) return {};
+  const auto sequences = static_cast<std::size_t>(p.num_sequences());
+  const auto is_padding = [&](std::size_t n) { return p.slots == SlotMap::padding && n % 3 == 2; };
+  std::int64_t needed = 0;
+  for (std::size_t n = 0; n < sequences; ++n) needed += is_padding(n) ? 0 : 1;
+  if (p.num_pool_rows() < needed) {
+    throw_bad_input("problem: pool_rows=" + std::to_string(p.num_pool_rows()) +
+                    ": expected a row for each of the " + std::to_string(needed) +
+                    " sequences that own one");
+  }
   std::vector<std::int64_t> rows(static_cast<std::size_t>(p.num_pool_rows()));
   std::iota(rows.begin(), rows.end(), std::int64_t{0});
   const CounterStream stream(p.seed, "slots");
   for (std::size_t i = rows.size() - 1; i > 0; --i)
     std::swap(rows[i], rows[stream.below(i, i + 1)]);
-  rows.resize(static_cast<std::size_t>(p.num_sequences()));
-  if (p.slots == SlotMap::padding) {
-    for (std::size_t n = 2; n < rows.size(); n += 3) rows[n] = -1;
+  if (rows.size() >= sequences) {
+    rows.resize(sequences);
+    for (std::size_t n = 0; n < sequences; ++n) rows[n] = is_padding(n) ? -1 : rows[n];
+    return rows;
   }
-  return rows;
+  // Fewer rows than sequences: padding takes none.
+  std::vector<std::int64_t> slots;
+  std::size_t next = 0;
+  for (std::size_t n = 0; n < sequences; ++n) slots.push_back(is_padding(n) ? -1 : rows[next++]);
+  return slots;
 }
 
 }  // namespace gdn

@@ -34,8 +34,10 @@ double bytes_of(const Operand& operand, const Case& inputs, const ActiveWork& ac
   return element * static_cast<double>(element_count(operand, p));
 }
 
-// What cannot have been served by a last-level cache of l2_bytes.
+// What cannot have been served by a last-level cache of l2_bytes; none where that size is unknown, as
+// in a container without /sys: the cache may have served everything.
 double compulsory_bytes(const WorkCount& work, CacheMode mode, const DeviceInfo& device) {
+  if (device.l2_bytes <= 0) return 0;
   const double cache = static_cast<double>(device.l2_bytes);
   const double written = std::max(0.0, work.bytes_written - cache);
   // Writing a buffer of its size empties a GPU's L2; a CPU's shared, not strictly LRU cache may

@@ -179,6 +179,7 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
   for (const std::int64_t n : numbers) ranges.push_back({batch.first_token(n), batch.length(n)});
   Case part = take_ranges(batch, ranges);
   part.problem.slots = SlotMap::identity;
+  part.problem.set_pool_rows(static_cast<std::int64_t>(numbers.size()));
   part.slot_index.clear();
   for_each_input(batch, [&](const Operand& operand) {
     if (!is_pool(operand, p)) return;

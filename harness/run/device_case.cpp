@@ -1,7 +1,7 @@
 #include "harness/run/device_case.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -16,16 +16,28 @@
 namespace gdn {
 namespace {
 
+// The bits of an element that nothing was written to since reset_async(), decoded.
+std::uint32_t unwritten_bits(DType dtype) {
+  unsigned char poison[sizeof(float)];
+  std::fill(std::begin(poison), std::end(poison), kPoisonByte);
+  float value = 0;
+  decode(dtype, poison, &value, 1);
+  return std::bit_cast<std::uint32_t>(value);
+}
+
 // The values of an array in room for more tokens, `values` of all the room; throws if anything
-// behind the tokens is not the NaN it was filled with.
-void remove_rest(const std::string& name, const Runs& runs, bool tokens_fastest,
+// behind the tokens has other bits than it was filled with. A NaN computed from what stands behind
+// the inputs' last token (kUnreadWord) has others.
+void remove_rest(const std::string& name, DType dtype, const Runs& runs, bool tokens_fastest,
                  std::int64_t tokens, std::vector<float>& values) {
   if (values.empty() || runs.held == runs.room) return;
   const std::int64_t width = tokens_fastest ? 1 : runs.held / std::max<std::int64_t>(1, tokens);
+  const std::uint32_t unwritten = unwritten_bits(dtype);
   for (std::int64_t run = 0; run < runs.count; ++run) {
     const auto begin = values.begin() + run * runs.room;
-    const auto written = std::find_if(begin + runs.held, begin + runs.room,
-                                      [](float value) { return !std::isnan(value); });
+    const auto written = std::find_if(begin + runs.held, begin + runs.room, [&](float value) {
+      return std::bit_cast<std::uint32_t>(value) != unwritten;
+    });
     if (written != begin + runs.room) {
       throw Error(ErrorKind::device_failure,
                   name + ": token " + std::to_string((written - begin) / width) +
@@ -54,8 +66,16 @@ struct DeviceCase::State {
   Arguments arguments;
   Problem problem;          // whose shapes the buffers have
   std::int64_t tokens = 0;  // of the case they hold now: the rest is NaN
+  TokenGaps gaps = TokenGaps::none;
 
   explicit State(Device& where) : device(where) {}
+
+  // Elements between a token and the next; 0: dense. Tokens of whole 16 bytes stay so, which kernels
+  // that load vectors ask for; others lie at odd places.
+  std::int64_t gap_of(const Operand& operand) const {
+    if (gaps == TokenGaps::none || !takes_token_stride(operand, problem)) return 0;
+    return elements_per_token(operand, problem) % 8 == 0 ? 64 : 3;
+  }
 
   // The buffer of that operand and role, made the first time it is asked for.
   Buffer& add(const Operand& operand, Role role, const std::string& name, std::int64_t bytes) {
@@ -77,6 +97,7 @@ struct DeviceCase::State {
     const std::int64_t capacity = problem.total_tokens();
     const std::int64_t width = elements_per_token(operand, problem);
     if (tokens_are_fastest(operand, problem)) return {width, tokens, capacity};
+    if (const std::int64_t gap = gap_of(operand)) return {tokens, width, width + gap};
     return {1, tokens * width, capacity * width};
   }
 
@@ -143,9 +164,10 @@ struct DeviceCase::State {
         arguments.set_input(operand.name,
                             index_input(operand, inputs.indices(operand)).memory.payload<void>());
       } else if (operand.role == Role::input) {
+        const std::int64_t gap = gap_of(operand);
         arguments.set_input(
-            operand.name,
-            input(operand, operand.name, inputs[operand.name]).memory.payload<void>());
+            operand.name, input(operand, operand.name, inputs[operand.name]).memory.payload<void>(),
+            gap == 0 ? 0 : elements_per_token(operand, problem) + gap);
       } else if (operand.role == Role::in_place) {
         fill_in_place(operand, inputs);
       } else {
@@ -164,15 +186,16 @@ struct DeviceCase::State {
     std::vector<float> values =
         download_decoded(device, copying, buffer.memory.payload<void>(), dtype, count);
     if (cut_of(operand, problem) == Cut::tokens) {
-      remove_rest(buffer.name, runs_of(operand, count), tokens_are_fastest(operand, problem),
+      remove_rest(buffer.name, dtype, runs_of(operand, count), tokens_are_fastest(operand, problem),
                   tokens, values);
     }
     return values;
   }
 };
 
-DeviceCase::DeviceCase(const Case& inputs, Device& device)
+DeviceCase::DeviceCase(const Case& inputs, Device& device, TokenGaps gaps)
     : state_(std::make_unique<State>(device)) {
+  state_->gaps = gaps;
   validate(inputs);
   require_device_memory(inputs.problem, 0, device);
   state_->problem = inputs.problem;
@@ -189,6 +212,7 @@ void DeviceCase::refill(const Case& other) {
   const Problem& p = state_->problem;
   const std::int64_t capacity = p.total_tokens();
   const std::int64_t tokens = other.problem.total_tokens();
+  if (state_->gaps != TokenGaps::none) throw_bad_input("refill: not of a case with gaps");
   if (other.problem.num_sequences() != p.num_sequences() || tokens > capacity ||
       (tokens == 0 && capacity > 0)) {
     throw_bad_input("refill: " + std::to_string(p.num_sequences()) + " sequences of 1 to " +

@@ -14,10 +14,14 @@ namespace gdn {
 /// they stay as they were uploaded, so that nothing is missed.
 enum class CheckInputs { now, later };
 
+/// Whether the tokens of an operand follow one another, or lie in a wider array, as the slices of a
+/// projection do: then every operand that takes a token stride has one, and NaN between its tokens.
+enum class TokenGaps { none, slices };
+
 /// A case uploaded to a device, with the arguments a plan takes.
 class DeviceCase {
  public:
-  DeviceCase(const Case& inputs, Device& device);
+  DeviceCase(const Case& inputs, Device& device, TokenGaps gaps = TokenGaps::none);
   ~DeviceCase();
   DeviceCase(const DeviceCase&) = delete;
   DeviceCase& operator=(const DeviceCase&) = delete;
@@ -25,7 +29,7 @@ class DeviceCase {
   const Arguments& arguments() const;
   /// Another case's values in the same buffers, whose arguments stay valid: as many sequences, no
   /// more tokens; everything else of the problem as it was. Behind its tokens inputs are NaN, and
-  /// outputs must stay unwritten. `other` is not validated (it may hold NaN).
+  /// outputs must stay unwritten. `other` is not validated (it may hold NaN). Not with TokenGaps.
   void refill(const Case& other);
 
   /// Outputs to NaN (all bits set), pools back to their inputs; asynchronous on the stream.

@@ -28,6 +28,13 @@ void for_blocks(std::int64_t count, std::int64_t block, const Body& body) {
   });
 }
 
+// kUnreadWord over `bytes` bytes, as many as some elements take.
+void fill_unread(unsigned char* destination, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += static_cast<std::int64_t>(sizeof(kUnreadWord))) {
+    std::memcpy(destination + at, &kUnreadWord, sizeof(kUnreadWord));
+  }
+}
+
 // Elements at .. at + n - 1 of the runs and the NaN behind each.
 void encode_part(DType dtype, const float* values, const Runs& runs, std::int64_t at,
                  std::int64_t n, unsigned char* encoded) {
@@ -40,7 +47,7 @@ void encode_part(DType dtype, const float* values, const Runs& runs, std::int64_
     if (held) {
       encode(dtype, values + run * runs.held + in_run, encoded, m);
     } else {
-      std::memset(encoded, kPoisonByte, static_cast<std::size_t>(m * width));
+      fill_unread(encoded, m * width);
     }
     at += m;
     encoded += m * width;

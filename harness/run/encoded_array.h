@@ -13,7 +13,7 @@
 namespace gdn {
 
 /// An array on the device in room for more: `count` runs, each of `held` values in room for `room`.
-/// What lies behind the values of a run is NaN.
+/// What lies behind the values of a run is kUnreadWord, a NaN (harness/run/guarded_device.h).
 struct Runs {
   std::int64_t count = 1;
   std::int64_t held = 0;

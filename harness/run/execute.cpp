@@ -4,17 +4,18 @@
 
 namespace gdn {
 
-PlannedCase::PlannedCase(const Implementation& implementation, const Case& inputs, Device& device)
+PlannedCase::PlannedCase(const Implementation& implementation, const Case& inputs, Device& device,
+                         TokenGaps gaps)
     : device_(device), guarded_(device) {
   require_supported(implementation, inputs.problem);
   const Problem& p = inputs.problem;
   require_device_memory(p, implementation.workspace_bytes(p), device);
-  on_device_ = std::make_unique<DeviceCase>(inputs, device);
+  on_device_ = std::make_unique<DeviceCase>(inputs, device, gaps);
   plan_ = implementation.plan(inputs.problem, on_device_->arguments(), guarded_);
 }
 
 bool PlannedCase::capture() {
-  replay_ = device_.capture([this] { plan_->run(); });
+  replay_ = device_.capture([this] { guarded_.enqueue_only([this] { plan_->run(); }); });
   return replay_ != nullptr;
 }
 
@@ -23,7 +24,7 @@ Outputs PlannedCase::run(CheckInputs inputs) {
   if (replay_ != nullptr) {
     replay_();
   } else {
-    plan_->run();
+    guarded_.enqueue_only([this] { plan_->run(); });
   }
   device_.synchronize();
   guarded_.check_guards();

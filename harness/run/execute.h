@@ -18,7 +18,8 @@ namespace gdn {
 class PlannedCase {
  public:
   /// Throws what require_device_memory and Implementation::plan throw.
-  PlannedCase(const Implementation& implementation, const Case& inputs, Device& device);
+  PlannedCase(const Implementation& implementation, const Case& inputs, Device& device,
+              TokenGaps gaps = TokenGaps::none);
 
   const PlanInfo& info() const { return plan_->info(); }
   /// As DeviceCase::refill: the plan is not told.

@@ -58,7 +58,54 @@ void GuardedBuffer::check(Device& device, const std::string& name) const {
   }
 }
 
+void GuardedDevice::refuse_while_running(const std::string& what) const {
+  if (!running_) return;
+  throw Error(ErrorKind::device_failure, "the plan's run " + what + "; a run only enqueues");
+}
+
+void GuardedDevice::enqueue_only(const std::function<void()>& body) {
+  struct Running {
+    explicit Running(bool& running) : flag(running) { flag = true; }
+    ~Running() { flag = false; }
+    bool& flag;
+  };
+  freed_while_running_ = false;
+  {
+    const Running running(running_);
+    body();
+  }
+  if (freed_while_running_) {
+    throw Error(ErrorKind::device_failure, "the plan's run freed memory; a run only enqueues");
+  }
+}
+
+void GuardedDevice::upload(void* destination, const void* source, std::int64_t bytes) {
+  refuse_while_running("copied " + std::to_string(bytes) + " bytes from the host");
+  inner_.upload(destination, source, bytes);
+}
+
+void GuardedDevice::download(void* destination, const void* source, std::int64_t bytes) {
+  refuse_while_running("copied " + std::to_string(bytes) + " bytes to the host");
+  inner_.download(destination, source, bytes);
+}
+
+std::uint64_t GuardedDevice::fingerprint(const void* data, std::int64_t bytes) {
+  refuse_while_running("waited for the device");
+  return inner_.fingerprint(data, bytes);
+}
+
+void GuardedDevice::synchronize() {
+  refuse_while_running("waited for the device");
+  inner_.synchronize();
+}
+
+void GuardedDevice::release(void* data) noexcept {
+  freed_while_running_ = freed_while_running_ || running_;
+  buffers_.erase(data);
+}
+
 DeviceBuffer GuardedDevice::allocate(std::int64_t bytes) {
+  refuse_while_running("allocated " + std::to_string(bytes) + " bytes");
   GuardedBuffer buffer(inner_, bytes);
   void* data = buffer.data();
   inner_.fill_async(data, kPoisonByte, bytes);

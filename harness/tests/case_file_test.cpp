@@ -234,6 +234,29 @@ TEST(Outputs, OfTheReferenceKeepTheirFloat64) {
   }
 }
 
+// A pool has the rows that its owner gave it: fewer than the generator's N + 3, or many more.
+TEST(CaseFile, KeepsPoolsOfAnyNumberOfRows) {
+  const TemporaryFolder folder;
+  int count = 0;
+  for (const char* text :
+       {"gated_delta:heads=1/2,dim=4x3,seq=5+2,h0=normal,slots=permuted,pool_rows=2",
+        "gated_delta:heads=1/2,dim=4x3,seq=5+2,h0=normal,slots=permuted,pool_rows=8,pool_pad=3",
+        "gated_delta:heads=1/2,dim=4x3,seq=5+2,slots=padding,pool_rows=100",
+        "gated_delta:heads=1/2,dim=4x3,seq=5+2+1,h0=normal,slots=padding,pool_rows=2",
+        "gated_delta:heads=1/2,dim=4x3,seq=5+2,h0=normal,pool_rows=9",
+        "causal_conv1d:heads=1/2,dim=4x3,seq=5+2,slots=permuted,pool_rows=100",
+        "gated_delta_layer:heads=1/2,dim=4x3,seq=5+2,h0=normal,slots=permuted,pool_rows=2"}) {
+    SCOPED_TRACE(text);
+    const Case c = generate_case(Problem::parse(text));
+    const std::string path = folder.file(std::to_string(count++) + ".h5");
+    write_case(c, path);
+    const Case read = read_case(path);
+    EXPECT_EQ(read.problem.num_pool_rows(), c.problem.num_pool_rows());
+    EXPECT_EQ(read.slot_index, c.slot_index);
+    for (const auto& [name, values] : c.arrays) expect_same_bits(values, read[name], name);
+  }
+}
+
 TEST(Outputs, NeverReplaceTheirInputs) {
   const TemporaryFolder folder;
   const std::string path = folder.file("case.h5");
@@ -405,6 +428,17 @@ TEST_F(MalformedCase, SlotUsedTwice) {
 TEST_F(MalformedCase, SlotOutOfRange) {
   write_dataset("slot_index", H5T_NATIVE_INT64, {2}, std::vector<std::int64_t>{0, 99});
   expect_words(message(), {"slot_index", "99"});
+}
+
+// Slots alone say how many rows there must be, where nothing else does.
+TEST_F(MalformedCase, SlotsAndAPoolOfTheirOwnRowsAreNotMalformed) {
+  write_attribute("pool_rows", std::int64_t{5});
+  write_dataset("slot_index", H5T_NATIVE_INT64, {2}, std::vector<std::int64_t>{4, 0});
+  EXPECT_EQ(read_case(path_).problem.num_pool_rows(), 5);
+  write_attribute("pool_rows", std::int64_t{4});
+  expect_words(message(), {"slot_index", "value 4", "0..3"});
+  remove_attribute("pool_rows");
+  EXPECT_EQ(read_case(path_).problem.num_pool_rows(), 5);
 }
 
 TEST_F(MalformedCase, PositiveLogDecay) {

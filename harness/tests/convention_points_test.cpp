@@ -267,7 +267,7 @@ TEST(EightPoints, StateInAndOut) {
   for (std::size_t n = 0; n < padded.slot_index.size(); ++n) {
     EXPECT_EQ(theirs.slot_index[n], padded.slot_index[n] + 1);
   }
-  EXPECT_EQ(pool_rows(theirs), pool_rows(padded) + 1);
+  EXPECT_EQ(theirs.problem.num_pool_rows(), padded.problem.num_pool_rows() + 1);
 }
 
 TEST(EightPoints, ReadoutDtype) {

@@ -48,7 +48,9 @@ class FaultyConvolutionPlan : public Plan {
     return by_time ? c * p_.total_tokens() + t : t * p_.conv_channels() + c;
   }
   double token(std::int64_t t, std::int64_t c) const {
-    return static_cast<double>(read(p_.token_dtype, a_.input, place(t, c)));
+    const bool dense = p_.conv_layout == ConvLayout::time || fault_ == Fault::conv_stride_ignored;
+    const std::int64_t at = dense ? place(t, c) : t * a_.input_token_stride + c;
+    return static_cast<double>(read(p_.token_dtype, a_.input, at));
   }
   double activated(double x) const {
     return p_.activation == Activation::silu && !is(Fault::conv_activation_ignored) ? silu(x) : x;

@@ -74,6 +74,9 @@ constexpr NamedFault kFaults[] = {
     {Fault::padding_is_row_0, "padding_is_row_0", Form::recurrent},
     {Fault::row_of_sequence, "row_of_sequence", Form::recurrent},
     {Fault::padded_row_kept, "padded_row_kept", Form::recurrent},
+    {Fault::rows_of_batch, "rows_of_batch", Form::recurrent},
+    {Fault::stride_ignored, "stride_ignored", Form::recurrent},
+    {Fault::gate_stride_ignored, "gate_stride_ignored", Form::recurrent},
     {Fault::blocks_beyond_1024, "blocks_beyond_1024", Form::recurrent},
     {Fault::blocks_in_16_bits, "blocks_in_16_bits", Form::recurrent},
     {Fault::conv_taps_reversed, "conv_taps_reversed", Form::convolution},
@@ -91,9 +94,11 @@ constexpr NamedFault kFaults[] = {
     {Fault::conv_row_of_sequence, "conv_row_of_sequence", Form::convolution},
     {Fault::conv_padding_is_row_0, "conv_padding_is_row_0", Form::convolution},
     {Fault::conv_padding_computed, "conv_padding_computed", Form::convolution},
+    {Fault::conv_stride_ignored, "conv_stride_ignored", Form::convolution},
     {Fault::order_of_batch, "order_of_batch", Form::recurrent},
     {Fault::order_of_runs, "order_of_runs", Form::recurrent},
     {Fault::stale_offsets, "stale_offsets", Form::recurrent},
+    {Fault::computes_capacity, "computes_capacity", Form::recurrent},
     {Fault::shared_arguments, "shared_arguments", Form::recurrent},
     {Fault::slots_reversed, "slots_reversed", Form::recurrent},
 };
@@ -175,6 +180,15 @@ class FaultyPlan : public Plan {
                       arguments.sequence_offsets + problem.num_sequences() + 1);
       arguments_.sequence_offsets = offsets_.data();
     }
+    if (fault == Fault::stride_ignored) {
+      arguments_.query_token_stride = problem.num_key_heads * problem.key_head_dim;
+      arguments_.key_token_stride = problem.keys_per_token();
+      arguments_.value_token_stride = problem.values_per_token();
+    }
+    if (fault == Fault::gate_stride_ignored) {
+      arguments_.gate_token_stride = problem.num_value_heads;
+      arguments_.beta_token_stride = problem.num_value_heads;
+    }
   }
   const PlanInfo& info() const override { return info_; }
 
@@ -194,11 +208,21 @@ class FaultyPlan : public Plan {
         run_head(*arguments, n, h);
       }
     }
+    if (fault_ == Fault::computes_capacity) store_outputs_behind(*arguments);
   }
 
  private:
+  // Of q, which is NaN there: what a kernel makes that computes whole tiles and stores them.
+  void store_outputs_behind(const GatedDeltaArguments& a) const {
+    const Problem& p = problem_;
+    for (std::int64_t t = a.sequence_offsets[p.num_sequences()]; t < total_tokens_; ++t) {
+      const Matrix query = rows(a.query, a.query_token_stride, 0, 1, t, 1);
+      store_outputs(a, 1, 0, t, 0, Matrix::Constant(1, p.value_head_dim, query(0, 0) * 2));
+    }
+  }
+
   // Rows [first, first + count) of one head; zeros past the last token of the arrays.
-  Matrix rows(const void* source, std::int64_t heads, std::int64_t head, std::int64_t dim,
+  Matrix rows(const void* source, std::int64_t token_stride, std::int64_t head, std::int64_t dim,
               std::int64_t first, std::int64_t count) const {
     const bool misread =
         fault_ == Fault::float16_read_as_bfloat16 && problem_.token_dtype == DType::float16;
@@ -206,7 +230,7 @@ class FaultyPlan : public Plan {
     Matrix read = Matrix::Zero(count, dim);
     std::vector<float> row(static_cast<std::size_t>(dim));
     for (std::int64_t t = 0; t < count && first + t < total_tokens_; ++t) {
-      const std::int64_t at = ((first + t) * heads + head) * dim;
+      const std::int64_t at = (first + t) * token_stride + head * dim;
       decode(dtype,
              static_cast<const char*>(source) + at * static_cast<std::int64_t>(size_of(dtype)),
              row.data(), dim);
@@ -308,21 +332,20 @@ class FaultyPlan : public Plan {
         fault_ == Fault::tiled_head_map ? h % p.num_key_heads : h / p.value_heads_per_key_head();
     FaultyHead head;
     head.scale = p.effective_scale();
-    head.query = rows(a.query, p.num_key_heads, key_head, dk, first, length);
-    head.key = rows(a.key, p.num_key_heads, key_head, dk, first, length);
-    head.value = rows(a.value, p.num_value_heads, h, dv, first, length);
+    head.query = rows(a.query, a.query_token_stride, key_head, dk, first, length);
+    head.key = rows(a.key, a.key_token_stride, key_head, dk, first, length);
+    head.value = rows(a.value, a.value_token_stride, h, dv, first, length);
     const std::int64_t behind = (kFaultyChunk - length % kFaultyChunk) % kFaultyChunk;
-    head.key_behind = rows(a.key, p.num_key_heads, key_head, dk, first + length, behind);
-    head.value_behind = rows(a.value, p.num_value_heads, h, dv, first + length, behind);
+    head.key_behind = rows(a.key, a.key_token_stride, key_head, dk, first + length, behind);
+    head.value_behind = rows(a.value, a.value_token_stride, h, dv, first + length, behind);
     normalise(head.query);
     normalise(head.key);
     if (fault_ == Fault::dim_tail_dropped) head.key.rightCols(dk % 32).setZero();
     head.log_decay.resize(length);
     head.beta.resize(length);
     for (std::int64_t t = 0; t < length; ++t) {
-      const std::int64_t at = (first + t) * p.num_value_heads + h;
-      head.log_decay(t) = log_decay_of(p, a, at, h, fault_);
-      head.beta(t) = beta_of(p, a, at, fault_);
+      head.log_decay(t) = log_decay_of(p, a, (first + t) * a.gate_token_stride + h, h, fault_);
+      head.beta(t) = beta_of(p, a, (first + t) * a.beta_token_stride + h, fault_);
     }
     head.output = Matrix::Zero(length, dv);
     head.state = Matrix::Zero(dk, dv);
@@ -330,7 +353,8 @@ class FaultyPlan : public Plan {
     run_faulty_head(head, fault_);
     store_outputs(a, n, h, first, slot, head.output);
     const bool kept = (fault_ == Fault::short_call_keeps_state && length == 2) ||
-                      (fault_ == Fault::padded_row_kept && p.pool_row_padding > 0);
+                      (fault_ == Fault::padded_row_kept && p.pool_row_padding > 0) ||
+                      (fault_ == Fault::rows_of_batch && slot >= p.num_sequences() + 3);
     if (p.final_state && !kept) store_state(a, slot, h, head.state);
   }
 

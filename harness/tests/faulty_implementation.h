@@ -70,6 +70,9 @@ enum class Fault {
   padding_is_row_0,        ///< slot -1 reads and writes row 0
   row_of_sequence,         ///< row n of the pool instead of the slot's
   padded_row_kept,         ///< the state not written where rows are padded
+  rows_of_batch,           ///< states not written to rows past a pool of N + 3
+  stride_ignored,          ///< tokens of q, k and v read as if nothing lay between them
+  gate_stride_ignored,     ///< as well, those of gates and betas
   blocks_beyond_1024,      ///< (sequence, head) pairs from the 1024th on left out
   blocks_in_16_bits,       ///< pair numbers wrapped at 65536
 
@@ -89,13 +92,15 @@ enum class Fault {
   conv_row_of_sequence,          ///< row n of the pool instead of the slot's
   conv_padding_is_row_0,         ///< slot -1 reads and writes row 0
   conv_padding_computed,         ///< outputs of slot -1 computed from a window of zeros
+  conv_stride_ignored,           ///< tokens of qkv read as if nothing lay between them
 
   // ---- from run to run
-  order_of_batch,    ///< outputs rounded otherwise for one sequence than for several
-  order_of_runs,     ///< outputs rounded otherwise in every second run
-  stale_offsets,     ///< sequence offsets copied when planning
-  shared_arguments,  ///< arguments in memory that all plans share
-  slots_reversed,    ///< outputs rounded otherwise by the row of the pool
+  order_of_batch,     ///< outputs rounded otherwise for one sequence than for several
+  order_of_runs,      ///< outputs rounded otherwise in every second run
+  stale_offsets,      ///< sequence offsets copied when planning
+  computes_capacity,  ///< outputs of all tokens planned for, those behind the last offset from NaN
+  shared_arguments,   ///< arguments in memory that all plans share
+  slots_reversed,     ///< outputs rounded otherwise by the row of the pool
 };
 
 std::string name_of(Fault fault);

@@ -52,12 +52,10 @@ class Tampering : public Implementation {
           owner_(owner),
           problem_(problem),
           arguments_(arguments),
-          device_(device),
           workspace_(device.allocate(kWorkspaceBytes)) {}
     const PlanInfo& info() const override { return base_->info(); }
     void run() override {
       base_->run();
-      device_.synchronize();
       owner_.tamper_(problem_, arguments_, workspace_.as<char>());
     }
 
@@ -66,7 +64,6 @@ class Tampering : public Implementation {
     const Tampering& owner_;
     Problem problem_;
     GatedDeltaArguments arguments_;
-    Device& device_;
     DeviceBuffer workspace_;
   };
 
@@ -345,6 +342,105 @@ TEST(VerifyInvariances, ReplayFindsAPlanThatKeepsTheOffsetsItWasMadeFor) {
   const VerifyResult stale =
       verify(*testing::make_faulty(testing::Fault::stale_offsets), inputs, device, options);
   EXPECT_EQ(stale.reason.rfind("replay:", 0), 0u) << stale.reason;
+}
+
+// cpu/recurrent, whose runs do something else besides.
+class Disobedient : public Implementation {
+ public:
+  using Deed = std::function<void(Device&, void* workspace)>;
+  explicit Disobedient(Deed deed)
+      : base_(find_implementation(gated_delta_operation(), "cpu/recurrent")),
+        deed_(std::move(deed)) {}
+  const Description& description() const override { return base_.description(); }
+  Support supports(const Problem& problem) const override { return base_.supports(problem); }
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return base_.workspace_bytes(problem) + kWorkspaceBytes;
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    return std::make_unique<DisobedientPlan>(base_.plan(problem, arguments, device), deed_, device);
+  }
+
+ private:
+  class DisobedientPlan : public Plan {
+   public:
+    DisobedientPlan(std::unique_ptr<Plan> base, const Deed& deed, Device& device)
+        : base_(std::move(base)),
+          deed_(deed),
+          device_(device),
+          workspace_(device.allocate(kWorkspaceBytes)) {}
+    const PlanInfo& info() const override { return base_->info(); }
+    void run() override {
+      base_->run();
+      deed_(device_, workspace_.data());
+    }
+
+   private:
+    std::unique_ptr<Plan> base_;
+    const Deed& deed_;
+    Device& device_;
+    DeviceBuffer workspace_;
+  };
+
+  const Implementation& base_;
+  Deed deed_;
+};
+
+// A run only enqueues (interface/implementation.h), or no graph could hold it.
+TEST(Verify, FindsARunThatDoesMoreThanEnqueue) {
+  struct Wrong {
+    const char* words;
+    Disobedient::Deed deed;
+  };
+  std::int64_t host = 0;
+  const std::vector<Wrong> all = {
+      {"allocated 64 bytes", [](Device& device, void*) { device.allocate(64); }},
+      {"waited for the device", [](Device& device, void*) { device.synchronize(); }},
+      {"waited for the device", [](Device& device, void* at) { device.fingerprint(at, 8); }},
+      {"copied 8 bytes to the host",
+       [&](Device& device, void* at) { device.download(&host, at, sizeof(host)); }},
+      {"copied 8 bytes from the host",
+       [&](Device& device, void* at) { device.upload(at, &host, sizeof(host)); }},
+  };
+  const auto device = open_device("cpu");
+  const Case inputs = generate_case(Problem::parse(kProblem));
+  EXPECT_TRUE(verify(Disobedient([](Device&, void*) {}), inputs, *device).passed());
+  for (const Wrong& wrong : all) {
+    const VerifyResult result = verify(Disobedient(wrong.deed), inputs, *device);
+    EXPECT_EQ(result.verdict, Verdict::failed) << wrong.words;
+    EXPECT_NE(result.reason.find(wrong.words), std::string::npos) << result.reason;
+  }
+}
+
+TEST(Verify, FindsARunThatFreesMemory) {
+  // Allocated in planning, freed by the first run.
+  class Frees : public Plan {
+   public:
+    Frees(std::unique_ptr<Plan> base, Device& device)
+        : base_(std::move(base)), workspace_(device.allocate(kWorkspaceBytes)) {}
+    const PlanInfo& info() const override { return base_->info(); }
+    void run() override {
+      base_->run();
+      workspace_ = DeviceBuffer();
+    }
+
+   private:
+    std::unique_ptr<Plan> base_;
+    DeviceBuffer workspace_;
+  };
+  const auto cpu = open_device("cpu");
+  const Case inputs = generate_case(Problem::parse(kProblem));
+  const DeviceCase on_device(inputs, *cpu);
+  GuardedDevice guarded(*cpu);
+  Frees plan(find_implementation(gated_delta_operation(), "cpu/recurrent")
+                 .plan(inputs.problem, on_device.arguments(), guarded),
+             guarded);
+  try {
+    guarded.enqueue_only([&] { plan.run(); });
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("freed memory"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Verify, SaysWhatALargeProblemNeedsBeforeAllocating) {

@@ -223,6 +223,21 @@ TEST(ImpossibleFigure, WhatFitsTheCacheMayBeatMemoryWhenHot) {
   EXPECT_NE(impossible_figure(work, 0.005, CacheMode::cold, device, ceilings), "");
 }
 
+// A container need not show the machine's caches.
+TEST(ImpossibleFigure, NoTrafficIsImpossibleWhereTheCacheIsUnknown) {
+  const Device::Ceilings ceilings{4.0, 800.0, 50.0};
+  const WorkCount work = work_of(1, 4e9, 4e9);  // 2 ms at 4 TB/s
+  for (DeviceInfo device : {cpu(), gpu()}) {
+    device.l2_bytes = 0;
+    for (const CacheMode mode : {CacheMode::cold, CacheMode::hot}) {
+      EXPECT_EQ(impossible_figure(work, 1e-3, mode, device, ceilings), "");
+      EXPECT_EQ(rates(work, 1, DType::float32, mode, device, ceilings).fraction_of_bandwidth, 0);
+    }
+    EXPECT_NE(impossible_figure(work_of(8e12, 1, 1), 0.9, CacheMode::hot, device, ceilings), "")
+        << "arithmetic needs no cache";
+  }
+}
+
 TEST(CacheModeNames, RoundTrip) {
   for (const CacheMode mode : {CacheMode::cold, CacheMode::hot}) {
     EXPECT_EQ(parse_name<CacheMode>(name_of(mode), "cache mode"), mode);

@@ -151,6 +151,24 @@ std::string isolation_wrong(const VerifiedRun& run) {
                           [](std::int64_t n) { return n % 2 == 0; });
 }
 
+// ---- strided
+
+NotApplicable strided_not_applicable(const VerifiedRun& run) {
+  if (const auto why = unless_repeatable(run)) return why;
+  const Problem& p = inputs_of(run).problem;
+  const auto& operands = p.operation->operands;
+  const bool any = std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
+    return is_handed_over(operand, p) && takes_token_stride(operand, p);
+  });
+  if (!any || p.total_tokens() < 2) return "no operand takes a token stride";
+  return std::nullopt;
+}
+
+std::string strided_wrong(const VerifiedRun& run) {
+  PlannedCase planned(run.implementation, inputs_of(run), run.device, TokenGaps::slices);
+  return first_difference(run.outputs, planned.run());
+}
+
 // ---- every_split and token_by_token
 
 NotApplicable split_not_applicable(const VerifiedRun& run) {
@@ -233,6 +251,7 @@ const std::vector<InvarianceCheck>& invariance_checks() {
       {"replay", &VerifyOptions::replay, replay_not_applicable, replay_wrong},
       {"streams", &VerifyOptions::streams, streams_not_applicable, streams_wrong},
       {"isolation", &VerifyOptions::isolation, isolation_not_applicable, isolation_wrong},
+      {"strided", &VerifyOptions::strided, strided_not_applicable, strided_wrong},
       {"every_split", &VerifyOptions::every_split, split_not_applicable, every_split_wrong},
       {"token_by_token", &VerifyOptions::token_by_token, token_by_token_not_applicable,
        token_by_token_wrong},

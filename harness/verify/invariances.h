@@ -9,6 +9,8 @@
 //   streams       two plans on two streams at once, each as if alone
 //   isolation     NaN in every second sequence's tokens, gates and states changes no bit of the
 //                 others
+//   strided       every operand that takes a token stride handed over as a slice of a wider tensor,
+//                 NaN between its tokens, gives the same bits
 //   every_split   cut in two calls after 1, 2, .. 64 tokens: within the limits, widened by one more
 //                 rounding of the state
 //   token_by_token  as many calls as tokens: within the limits, widened by a rounding of the state

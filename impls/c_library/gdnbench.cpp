@@ -131,6 +131,7 @@ gdnbench_operand operand_of(const Problem& problem, int index) {
     }
     result.is_read = operand.role != Role::output && is_read(operand, problem);
     result.is_written = operand.is_output() && is_written(operand, problem);
+    result.takes_token_stride = takes_token_stride(operand, problem);
     result.is_optional = operand.on_request || !(result.is_read || result.is_written);
     return result;
   }

@@ -5,7 +5,9 @@
  *     gated_delta:heads=16/32,dim=128x128,seq=4x8192,dtype=bf16,h0=normal
  * (interface/problem.h names every field). It fixes shapes, element types, encodings of gate and
  * beta, layouts and scale; h0 other than absent says that the state is read, ht=0 that it is not
- * written. Fields that only say how inputs are generated (gates, betas, keys, seed) are ignored
+ * written; pool_rows=R, how many rows the caller's pools have. Without it a plan uses the rows that
+ * slot_index names, whichever they are, and the reference the rows up to the largest of them. Fields
+ * that only say how inputs are generated (gates, betas, keys, seed) are ignored
  * here. Which arrays a problem has, and their shapes, gdnbench_operand_of() tells.
  *
  * Ownership: arrays stay the caller's, are never copied, and must outlive every run of the plan.
@@ -33,7 +35,7 @@
 extern "C" {
 #endif
 
-#define GDNBENCH_ABI_VERSION 2
+#define GDNBENCH_ABI_VERSION 3
 #define GDNBENCH_MAX_RANK 8
 
 typedef enum gdnbench_status {
@@ -79,7 +81,8 @@ typedef struct gdnbench_operand {
   const char* dimensions[GDNBENCH_MAX_RANK]; /* "T", "Hk", "Dk" */
   int32_t is_read;
   int32_t is_written;
-  int32_t is_optional; /* may be left out */
+  int32_t is_optional;        /* may be left out */
+  int32_t takes_token_stride; /* may be given with gdnbench_array.token_stride */
 } gdnbench_operand;
 
 /* Operand `index` of the problem; `operand->name` is NULL past the last. Offsets as for a plan. */
@@ -94,7 +97,7 @@ typedef struct gdnbench_array {
   const void* read;     /* where values come from; NULL for an output */
   void* written;        /* where they go; NULL for an input, in place the same as `read` */
   int64_t token_stride; /* elements from one token to the next (what belongs to a token is
-                           contiguous); 0: dense */
+                           contiguous); 0: dense. Refused but where the operand takes one */
 } gdnbench_array;
 
 /* What the planner decided. */

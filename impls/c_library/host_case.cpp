@@ -1,5 +1,6 @@
 #include "c_library/host_case.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -7,6 +8,14 @@
 
 namespace gdn::c_library {
 namespace {
+
+/// The rows that the caller's slots need, where the problem does not say how many a pool has: what
+/// lies behind them need not be there.
+std::int64_t rows_of_slots(const std::vector<std::int64_t>& slots) {
+  std::int64_t rows = 1;
+  for (const std::int64_t slot : slots) rows = std::max(rows, slot + 1);
+  return rows;
+}
 
 const void* required(const Operand& operand, const ArrayPointer& pointer) {
   if (pointer.read == nullptr) throw_bad_input(operand.name + ": is null, an array was expected");
@@ -31,17 +40,10 @@ std::vector<float> widened(const Operand& operand, const Problem& problem,
   const DType dtype = operand.dtype(problem);
   std::int64_t width = count;
   std::int64_t stride = 0;
+  require_token_stride(operand, problem, pointer.token_stride);
   if (pointer.token_stride != 0) {
-    if (cut_of(operand, problem) != Cut::tokens || tokens_are_fastest(operand, problem)) {
-      throw_bad_input(operand.name + ": has no token stride, its shape is " +
-                      shape_names(operand, problem));
-    }
     width = elements_per_token(operand, problem);
     stride = pointer.token_stride * static_cast<std::int64_t>(size_of(dtype));
-    if (pointer.token_stride < width) {
-      throw_bad_input(operand.name + ": token stride " + std::to_string(pointer.token_stride) +
-                      " is smaller than a token's " + std::to_string(width) + " elements");
-    }
   }
   for (std::int64_t token = 0; token * width < count; ++token) {
     decode(dtype, from + token * stride, &values[static_cast<std::size_t>(token * width)], width);
@@ -61,14 +63,20 @@ Case host_case(const Problem& problem, const Arguments& arguments) {
     }
   }
   for (const Operand& operand : problem.operation->operands) {
-    if (operand.role == Role::output || !is_present(operand, problem)) continue;
-    const ArrayPointer pointer = arguments[operand.name];
-    if (operand.is_index()) {
-      result.indices(operand) = indices(operand, problem, pointer);
-    } else if (is_read(operand, problem)) {
-      result[operand.name] = widened(operand, problem, pointer);
+    if (!operand.is_index() || !is_present(operand, problem)) continue;
+    result.indices(operand) = indices(operand, problem, arguments[operand.name]);
+  }
+  if (problem.pool_rows == 0 && !result.slot_index.empty()) {
+    result.problem.set_pool_rows(rows_of_slots(result.slot_index));
+  }
+  for (const Operand& operand : problem.operation->operands) {
+    if (operand.is_index() || operand.role == Role::output || !is_present(operand, problem)) {
+      continue;
+    }
+    if (is_read(operand, problem)) {
+      result[operand.name] = widened(operand, result.problem, arguments[operand.name]);
     } else {
-      result[operand.name].assign(static_cast<std::size_t>(element_count(operand, problem)),
+      result[operand.name].assign(static_cast<std::size_t>(element_count(operand, result.problem)),
                                   std::numeric_limits<float>::quiet_NaN());
     }
   }

@@ -33,6 +33,8 @@ GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& a
   params.beta_encoding = problem.beta_encoding;
   params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
   params.gates_per_head = static_cast<std::int32_t>(problem.gates_per_head());
+  params.gate_token_stride = arguments.gate_token_stride;
+  params.beta_token_stride = arguments.beta_token_stride;
   params.gate = arguments.gate;
   params.A_log = arguments.A_log;
   params.dt_bias = arguments.dt_bias;

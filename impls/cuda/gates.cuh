@@ -15,12 +15,14 @@ namespace gdn::cuda {
 struct GateParams {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
-  std::int32_t num_value_heads = 0;  ///< Hv
-  std::int32_t gates_per_head = 1;   ///< G: 1, or Dk with one decay per key channel
-  const float* gate = nullptr;       ///< [T, Hv, G]
-  const float* A_log = nullptr;      ///< [Hv], logits only
-  const float* dt_bias = nullptr;    ///< [Hv, G], logits only
-  const float* beta = nullptr;       ///< [T, Hv]; with n steps per token [T, n, Hv]
+  std::int32_t num_value_heads = 0;    ///< Hv
+  std::int32_t gates_per_head = 1;     ///< G: 1, or Dk with one decay per key channel
+  std::int64_t gate_token_stride = 0;  ///< elements, never 0 here
+  std::int64_t beta_token_stride = 0;
+  const float* gate = nullptr;     ///< [T, Hv, G]
+  const float* A_log = nullptr;    ///< [Hv], logits only
+  const float* dt_bias = nullptr;  ///< [Hv, G], logits only
+  const float* beta = nullptr;     ///< [T, Hv]; with n steps per token [T, n, Hv]
 };
 
 GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& arguments);
@@ -96,21 +98,24 @@ __device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
 /// The same of a token, counted over all sequences. Kernels that load ahead of use read the arrays
 /// themselves and decode later.
 __device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {
-  return decode_log_decay(p, p.gate[token * p.num_value_heads + head], head);
+  return decode_log_decay(p, p.gate[token * p.gate_token_stride + head], head);
 }
 __device__ __forceinline__ float decay_of(const GateParams& p, std::int64_t token, int head) {
-  return decode_decay(p, p.gate[token * p.num_value_heads + head], head);
+  return decode_decay(p, p.gate[token * p.gate_token_stride + head], head);
 }
 /// Of one key channel, with one decay per channel.
 __device__ __forceinline__ float channel_decay_of(const GateParams& p, std::int64_t token, int head,
                                                   int channel) {
   const int bias = head * p.gates_per_head + channel;
-  const std::int64_t head_gates = (token * p.num_value_heads + head) * p.gates_per_head;
-  return decode_decay(p, p.gate[head_gates + channel], head, bias);
+  return decode_decay(p, p.gate[token * p.gate_token_stride + bias], head, bias);
 }
-/// With n steps per token `token` counts the steps: token * n + step.
 __device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int head) {
-  return decode_beta(p, p.beta[token * p.num_value_heads + head]);
+  return decode_beta(p, p.beta[token * p.beta_token_stride + head]);
+}
+/// The same of one of a token's steps.
+__device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int step,
+                                         int head) {
+  return beta_of(p, token, step * p.num_value_heads + head);
 }
 
 #endif  // __CUDACC__

@@ -221,18 +221,22 @@ Arrays<double> run(const Case& inputs, const std::vector<double>& log_decay,
   return result;
 }
 
-__global__ void widen_kernel(const float* from, double* to, std::int64_t count) {
+__global__ void widen_kernel(const float* from, double* to, std::int64_t count, std::int64_t width,
+                             std::int64_t stride) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[i] = static_cast<double>(from[i]);
+  if (i < count) to[i] = static_cast<double>(from[i / width * stride + i % width]);
 }
 
-DeviceBuffer widened(const float* from, std::int64_t count, Device& device) {
+// Dense, of tokens of `width` elements, `stride` apart.
+DeviceBuffer widened(const float* from, std::int64_t tokens, std::int64_t width,
+                     std::int64_t stride, Device& device) {
+  const std::int64_t count = tokens * width;
   DeviceBuffer result = device.allocate(count * 8);
   if (count == 0) return result;
   GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
   widen_kernel<<<grid_blocks((count + kThreads - 1) / kThreads, "float64 reference"), kThreads, 0,
                  static_cast<cudaStream_t>(device.native_stream())>>>(from, result.as<double>(),
-                                                                      count);
+                                                                      count, width, stride);
   GDN_CUDA_CHECK(cudaGetLastError());
   return result;
 }
@@ -243,8 +247,10 @@ void run_on_device(const Problem& problem, const GatedDeltaArguments& arguments,
                    double* final_states, Device& device) {
   const std::int64_t tokens = problem.total_tokens();
   const std::int64_t heads = problem.num_value_heads;
-  const DeviceBuffer decays = widened(arguments.gate, tokens * heads, device);
-  const DeviceBuffer betas = widened(arguments.beta, tokens * heads, device);
+  const DeviceBuffer decays =
+      widened(arguments.gate, tokens, heads, arguments.gate_token_stride, device);
+  const DeviceBuffer betas =
+      widened(arguments.beta, tokens, heads, arguments.beta_token_stride, device);
   DeviceBuffer own_output;
   DeviceBuffer own_states;
   if (output == nullptr) own_output = device.allocate(tokens * heads * problem.value_head_dim * 8);

@@ -19,25 +19,25 @@ void require_alignment(const Operand& operand, const Problem& problem, const voi
                   std::to_string(bytes) + " bytes");
 }
 
-void require_stride(const Operand& operand, const Problem& problem, std::int64_t stride) {
-  if (stride == 0) return;
-  if (cut_of(operand, problem) != Cut::tokens || operand.is_output() ||
-      tokens_are_fastest(operand, problem)) {
-    throw_bad_input(operand.name + ": takes no token stride");
-  }
-  const std::int64_t dense = elements_per_token(operand, problem);
-  if (stride < dense) {
-    throw_bad_input(operand.name + ": token stride " + std::to_string(stride) +
-                    " is smaller than a token's " + std::to_string(dense) + " elements");
-  }
-}
-
 void require_place(const Operand& operand, const Problem& problem, const ArrayPointer& pointer) {
   const bool apart = operand.out_of_place != nullptr && operand.out_of_place(problem);
-  if ((pointer.read != pointer.written) == apart) return;
-  throw_bad_input(operand.name +
-                  (apart ? ": is updated out of place, but is written where it is read"
-                         : ": is updated in place, but is written elsewhere than it is read"));
+  if ((pointer.read != pointer.written) != apart) {
+    throw_bad_input(operand.name +
+                    (apart ? ": is updated out of place, but is written where it is read"
+                           : ": is updated in place, but is written elsewhere than it is read"));
+  }
+  if (!apart) return;
+  const std::int64_t elements = cut_of(operand, problem) == Cut::pool_rows
+                                    ? problem.least_pool_rows() * row_stride(operand, problem)
+                                    : static_cast<std::int64_t>(element_count(operand, problem));
+  const auto bytes = static_cast<std::uintptr_t>(
+      elements * static_cast<std::int64_t>(size_of(operand.dtype(problem))));
+  const auto read = reinterpret_cast<std::uintptr_t>(pointer.read);
+  const auto written = reinterpret_cast<std::uintptr_t>(pointer.written);
+  if (read < written + bytes && written < read + bytes) {
+    throw_bad_input(operand.name +
+                    ": what is read and what is written overlap; expected two arrays");
+  }
 }
 
 // Why the problem has no use for an operand of its operation.
@@ -87,6 +87,25 @@ Arguments Arguments::shared_with(Operation operation) const {
   return shared;
 }
 
+void require_token_stride(const Operand& operand, const Problem& problem, std::int64_t stride) {
+  if (stride == 0) return;
+  if (!takes_token_stride(operand, problem)) {
+    throw_bad_input(operand.name + ": takes no token stride (" + std::to_string(stride) +
+                    " was given), its shape is " + shape_names(operand, problem));
+  }
+  const std::int64_t dense = elements_per_token(operand, problem);
+  if (stride < dense) {
+    throw_bad_input(operand.name + ": token stride " + std::to_string(stride) +
+                    " is smaller than a token's " + std::to_string(dense) + " elements");
+  }
+}
+
+std::int64_t token_stride_of(std::string_view operand, const Problem& problem,
+                             const Arguments& arguments) {
+  const std::int64_t given = arguments[operand].token_stride;
+  return given != 0 ? given : elements_per_token(problem.operation->at(operand), problem);
+}
+
 void require_operands(const Problem& problem, const Arguments& arguments) {
   const OperationSchema& schema = *problem.operation;
   for (const Arguments::Entry& entry : arguments.entries()) {
@@ -110,7 +129,7 @@ void require_operands(const Problem& problem, const Arguments& arguments) {
     if (writes && !may_be_null) require_pointer(operand, pointer.written);
     require_alignment(operand, problem, pointer.read);
     require_alignment(operand, problem, pointer.written);
-    require_stride(operand, problem, pointer.token_stride);
+    require_token_stride(operand, problem, pointer.token_stride);
     if (reads && writes) require_place(operand, problem, pointer);
   }
 }

@@ -15,7 +15,8 @@ namespace gdn {
 struct ArrayPointer {
   const void* read = nullptr;  ///< where values come from; null for an output
   void* written = nullptr;     ///< where they go; null for an input; in place: the same as `read`
-  /// tokens: elements from one token to the next (what belongs to a token is contiguous); 0: dense.
+  /// Elements from one token to the next (what belongs to a token is contiguous); 0: dense. Only
+  /// where the operand takes one (Operand::takes_token_stride).
   std::int64_t token_stride = 0;
 };
 
@@ -53,9 +54,16 @@ class Arguments {
   std::vector<Entry> entries_;
 };
 
+/// Throws Error(bad_input) where the operand takes no token stride, or one smaller than a token.
+void require_token_stride(const Operand& operand, const Problem& problem, std::int64_t stride);
+/// Elements from one token of the operand to the next; a stride of 0 has become the dense one.
+std::int64_t token_stride_of(std::string_view operand, const Problem& problem,
+                             const Arguments& arguments);
+
 /// Throws Error(bad_input) naming the operand: one that the problem does not have (a gate of another
-/// encoding), one that is missing or null, one that is not aligned to its element, or a token stride
-/// smaller than a token. Operands without elements may be null.
+/// encoding), one that is missing or null, one that is not aligned to its element, a token stride
+/// that it does not take (require_token_stride), or one whose two arrays overlap where it is updated
+/// out of place. Operands without elements may be null.
 void require_operands(const Problem& problem, const Arguments& arguments);
 
 }  // namespace gdn

@@ -10,10 +10,11 @@
 namespace gdn {
 namespace {
 
-void require_size(const std::string& name, std::size_t actual, std::int64_t expected) {
+void require_size(const std::string& name, std::size_t actual, std::int64_t expected,
+                  const std::string& what = "") {
   if (actual != static_cast<std::size_t>(expected)) {
     throw_bad_input(name + ": holds " + std::to_string(actual) + " values, expected " +
-                    std::to_string(expected));
+                    std::to_string(expected) + what);
   }
 }
 
@@ -62,14 +63,9 @@ void validate_offsets(const Case& c) {
   }
 }
 
-void validate_slots(const Case& c, const std::string& pool, std::int64_t rows) {
-  if (c.slot_index.empty()) {
-    if (rows < c.problem.num_sequences()) {
-      throw_bad_input(pool + ": " + std::to_string(rows) + " rows for " +
-                      std::to_string(c.problem.num_sequences()) + " sequences without slot_index");
-    }
-    return;
-  }
+void validate_slots(const Case& c) {
+  if (c.slot_index.empty()) return;  // the problem has a row for each sequence
+  const std::int64_t rows = c.problem.num_pool_rows();
   require_size("slot_index", c.slot_index.size(), c.problem.num_sequences());
   std::set<std::int64_t> used;
   for (std::size_t n = 0; n < c.slot_index.size(); ++n) {
@@ -108,21 +104,14 @@ void validate_values(const Operand& operand, const Problem& p, const std::vector
                   " of " + shape_names(operand, p) + ", expected finite values");
 }
 
-// Rows and slots of a pool; returns nothing, throws.
+// Finite where the call may read it: the rows, not what stands behind them.
 void validate_pool(const Operand& operand, const Case& c) {
   const Problem& p = c.problem;
+  if (!is_read(operand, p)) return;
   const std::vector<float>& pool = c[operand.name];
   const std::int64_t stride = row_stride(operand, p);
-  const auto size = static_cast<std::int64_t>(pool.size());
-  if (size == 0 || size % stride != 0) {
-    throw_bad_input(operand.name + ": holds " + std::to_string(size) +
-                    " values, expected a positive multiple of the row stride " +
-                    std::to_string(stride));
-  }
-  validate_slots(c, operand.name, size / stride);
-  if (!is_read(operand, p)) return;
   const std::int64_t used = row_elements(operand, p);
-  for (std::int64_t row = 0; row < size / stride; ++row) {
+  for (std::int64_t row = 0; row < p.num_pool_rows(); ++row) {
     const std::int64_t element = first_not_finite(pool.data() + row * stride, used);
     if (element < 0) continue;
     throw_bad_input(operand.name + ": not finite at row " + std::to_string(row) + ", element " +
@@ -140,20 +129,11 @@ const std::vector<std::int64_t>& Case::indices(const Operand& operand) const {
   return operand.name == "slot_index" ? slot_index : sequence_offsets;
 }
 
-std::int64_t pool_rows(const Case& c) {
-  for (const Operand& operand : c.problem.operation->operands) {
-    if (operand.is_index() || cut_of(operand, c.problem) != Cut::pool_rows) continue;
-    if (const auto* pool = c.arrays.find(operand.name)) {
-      return static_cast<std::int64_t>(pool->size()) / row_stride(operand, c.problem);
-    }
-  }
-  return c.problem.num_sequences();
-}
-
 void validate(const Case& c) {
   const Problem& p = c.problem;
   p.validate();
   validate_offsets(c);
+  validate_slots(c);
   for (const auto& [name, values] : c.arrays) {
     const Operand* operand = p.operation->find(name);
     if (operand == nullptr || operand->is_index() || operand->role == Role::output) {
@@ -166,12 +146,16 @@ void validate(const Case& c) {
   for (const Operand& operand : p.operation->operands) {
     if (operand.is_index() || operand.role == Role::output || !is_present(operand, p)) continue;
     if (!c.arrays.has(operand.name)) throw_bad_input(operand.name + ": is missing");
+    const std::vector<float>& values = c[operand.name];
+    const auto expected = static_cast<std::int64_t>(element_count(operand, p));
     if (cut_of(operand, p) == Cut::pool_rows) {
+      require_size(operand.name, values.size(), expected,
+                   " (" + std::to_string(p.num_pool_rows()) + " rows at the row stride " +
+                       std::to_string(row_stride(operand, p)) + ")");
       validate_pool(operand, c);
       continue;
     }
-    const std::vector<float>& values = c[operand.name];
-    require_size(operand.name, values.size(), static_cast<std::int64_t>(element_count(operand, p)));
+    require_size(operand.name, values.size(), expected);
     validate_values(operand, p, values);
   }
 }

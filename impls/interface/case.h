@@ -45,9 +45,6 @@ struct Case {
 /// names after the call; pools whole, the rows that no sequence owns included.
 using Outputs = Arrays<float>;
 
-/// Rows of the case's pools; as many as sequences where the operation has none.
-std::int64_t pool_rows(const Case& value);
-
 /// Throws Error(bad_input), naming the array, the offending index and value, and what was expected:
 /// arrays that are no operand or are missing, their sizes, offsets monotone and ending at T, slots
 /// distinct and in range (or -1), each operand's ValueRule, no NaN anywhere except in a pool that is

@@ -30,7 +30,7 @@ struct DeviceInfo {
   int compute_capability = 0;   ///< 10 * major + minor for CUDA; 0 elsewhere
   int multiprocessors = 0;      ///< SMs, CUs or host threads
   std::int64_t memory_bytes = 0;
-  std::int64_t l2_bytes = 0;
+  std::int64_t l2_bytes = 0;   ///< of the last-level cache; 0: unknown
   bool modelled_time = false;  ///< times come from a model, never from a clock (emulators)
   bool has_time = true;        ///< false: time_launch throws Error(unsupported)
 };

@@ -147,4 +147,8 @@ bool tokens_are_fastest(const Operand& operand, const Problem& problem) {
   return dimensions.size() > 1 && dimensions.back().cut == Cut::tokens;
 }
 
+bool takes_token_stride(const Operand& operand, const Problem& problem) {
+  return operand.takes_token_stride && !tokens_are_fastest(operand, problem);
+}
+
 }  // namespace gdn

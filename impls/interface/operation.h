@@ -102,6 +102,9 @@ struct Operand {
   std::int64_t (*row_padding)(const Problem&) = nullptr;
   /// pool_rows: whether a sequence without tokens writes its row too (with what it held).
   bool written_by_empty_sequences = false;
+  /// tokens: a call may hand it over with tokens further apart than they are long (a slice of another
+  /// tensor). Every implementation honours that; of any other operand a token stride is refused.
+  bool takes_token_stride = false;
   /// An output made of values that are copied, never computed: its error limit is its rounding.
   bool is_copy = false;
   /// An output nobody must ask for: judged where it is given.
@@ -170,5 +173,7 @@ std::int64_t row_stride(const Operand& operand, const Problem& problem);
 std::int64_t elements_per_token(const Operand& operand, const Problem& problem);
 /// tokens: whether tokens are the fastest dimension ([channels, T]).
 bool tokens_are_fastest(const Operand& operand, const Problem& problem);
+/// Whether a call may hand it over with a token stride: never where tokens are fastest.
+bool takes_token_stride(const Operand& operand, const Problem& problem);
 
 }  // namespace gdn

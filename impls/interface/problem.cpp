@@ -1,5 +1,6 @@
 #include "interface/problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -20,7 +21,18 @@ std::int64_t Problem::state_row_stride() const {
 }
 
 std::int64_t Problem::num_pool_rows() const {
+  if (pool_rows != 0) return pool_rows;
   return num_sequences() + (slots == SlotMap::identity ? 0 : 3);
+}
+
+void Problem::set_pool_rows(std::int64_t rows) {
+  pool_rows = 0;
+  if (num_pool_rows() != rows) pool_rows = rows;
+}
+
+std::int64_t Problem::least_pool_rows() const {
+  if (pool_rows != 0) return pool_rows;
+  return slots == SlotMap::identity ? num_sequences() : std::min<std::int64_t>(1, num_sequences());
 }
 
 std::string Problem::to_string() const {
@@ -75,6 +87,10 @@ void Problem::validate() const {
   require(conv_width >= 2 && conv_width <= 15,
           "width=" + std::to_string(conv_width) + ": expected 2..15");
   require(pool_row_padding >= 0, "pool_pad: must not be negative");
+  require(pool_rows >= 0, "pool_rows: must not be negative");
+  require(pool_rows == 0 || slots != SlotMap::identity || pool_rows >= num_sequences(),
+          "pool_rows=" + std::to_string(pool_rows) + ": expected a row for each of the " +
+              std::to_string(num_sequences()) + " sequences, or slots");
   require(chunk >= 0, "chunk: must not be negative");
   require(!scale || std::isfinite(*scale), "scale: must be finite");
   require(gate_range.low <= gate_range.high && gate_range.high <= 0,

@@ -109,7 +109,7 @@ struct ValueRange {
 /// How sequences are mapped to rows of the state pool.
 enum class SlotMap {
   identity,  ///< no slot_index array: sequence n uses row n
-  permuted,  ///< slot_index is a random injection into a pool with 3 spare rows
+  permuted,  ///< slot_index is a random injection into the pool's rows
   padding,   ///< permuted, and every third sequence has slot -1 (no state; outputs zeros)
 };
 
@@ -143,6 +143,9 @@ struct Problem {
   bool final_state = true;
   SlotMap slots = SlotMap::identity;
   std::int64_t pool_row_padding = 0;  ///< unused elements after each pool row
+  /// Rows of every pool; 0: as many as sequences, and three more with slots. A kernel must not need
+  /// it: slots on the device say which rows there are.
+  std::int64_t pool_rows = 0;
   bool normalize_qk = false;
   std::optional<double> scale;  ///< absent: 1/sqrt(Dk)
   GateEncoding gate_encoding = GateEncoding::log_decay;
@@ -182,8 +185,12 @@ struct Problem {
   std::int64_t conv_channels() const;
   /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.
   std::int64_t state_row_stride() const;
-  /// Rows of the state pool that the generated inputs use.
+  /// Rows of every pool: pool_rows, or what stands in its place.
   std::int64_t num_pool_rows() const;
+  /// Makes it the rows, written only where the sequences do not say as many.
+  void set_pool_rows(std::int64_t rows);
+  /// Rows that a caller's pool surely has, whatever its slots hold.
+  std::int64_t least_pool_rows() const;
 
   /// Canonical form; parse(to_string()) == *this for every valid Problem.
   std::string to_string() const;

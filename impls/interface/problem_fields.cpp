@@ -247,6 +247,31 @@ ProblemField seq_field() {
   return field;
 }
 
+// "auto" is what the sequences say; a case file always holds the number.
+ProblemField pool_rows_field() {
+  ProblemField field;
+  field.key = "pool_rows";
+  field.help = "rows of every pool, or auto: as many as sequences, 3 more with slots";
+  field.set = [](Problem& p, std::string_view text) {
+    p.pool_rows = text == "auto" ? 0 : parse_integer(text, "pool_rows", 1);
+  };
+  field.get = [](const Problem& p) {
+    return p.pool_rows == 0 ? std::string("auto") : std::to_string(p.pool_rows);
+  };
+  field.columns = {{"pool_rows", "rows of every pool; 0: as the problem's sequences say",
+                    [](const Problem& p) { return p.pool_rows; }}};
+  field.attributes = {{.name = "pool_rows",
+                       .written = Written::always,
+                       .lowest = 1,
+                       .get = [](const Problem& p) { return p.num_pool_rows(); },
+                       .set =
+                           [](Problem& p, const FieldValue& value) {
+                             p.pool_rows = integer_of(value);
+                             return true;
+                           }}};
+  return field;
+}
+
 ProblemField token_dtype_field() {
   ProblemField field = dtype_field("dtype", "tokens", &Problem::token_dtype, "token_dtype");
   field.help = "token dtype: f32|bf16|f16";
@@ -386,6 +411,7 @@ std::vector<ProblemField> make_fields() {
       with(integer_field("pool_pad", "unused elements after each pool row", 0, &P::pool_row_padding,
                          "pool_row_padding"),
            integer_attribute("pool_row_padding", 0, &P::pool_row_padding, kUnlessDefault, false)),
+      pool_rows_field(),
       with(flag_field("norm", "l2-normalise q and k in the kernel", &P::normalize_qk,
                       "normalize_qk"),
            flag_attribute("normalize_qk", &P::normalize_qk, kAlways)),

@@ -5,6 +5,7 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
+#include "harness/verify/verify.h"
 #include "implementation_fixture.h"
 #include "interface/error.h"
 #include "interface/operations/causal_conv1d.h"
@@ -139,11 +140,41 @@ TEST_P(AnyImplementation, RefusesAnArrayThatIsNotAlignedToItsElement) {
   }
 }
 
-std::string operation_and_name(const testing::TestParamInfo<const Implementation*>& tested) {
-  return to_string(tested.param->description().operation) + "_" + test_name(tested);
+// An operand says whether its tokens may lie apart: one that may not is refused with a stride
+// whatever its values, one that may is computed right (the check "strided" below).
+TEST_P(AnyImplementation, RefusesATokenStrideThatTheOperandDoesNotTake) {
+  for (const std::string& text : implementation().description().examples) {
+    const Problem problem = Problem::parse(text);
+    SCOPED_TRACE(text);
+    const Case inputs = generate_case(problem);
+    const DeviceCase on_device(inputs, device());
+    for (const Arguments::Entry& entry : on_device.arguments().entries()) {
+      const Operand& operand = problem.operation->at(entry.operand);
+      SCOPED_TRACE(entry.operand);
+      Arguments strided = on_device.arguments();
+      ArrayPointer pointer = entry.pointer;
+      pointer.token_stride = 1;
+      if (takes_token_stride(operand, problem)) {
+        if (elements_per_token(operand, problem) == 1) continue;
+      } else {
+        pointer.token_stride = elements_per_token(operand, problem) + 64;
+      }
+      strided.set(entry.operand, pointer);
+      expect_refused(problem, strided, ErrorKind::bad_input, entry.operand);
+    }
+  }
 }
-INSTANTIATE_TEST_SUITE_P(All, AnyImplementation, testing::ValuesIn(all_implementations()),
-                         operation_and_name);
+
+// Everything that verification checks of an implementation, on its examples.
+TEST_P(AnyImplementation, PassesEveryCheckOnItsExamples) {
+  for (const std::string& text : implementation().description().examples) {
+    const VerifyResult result = verify(implementation(), generate_case(Problem::parse(text)),
+                                       device(), VerifyOptions::all_invariances());
+    EXPECT_TRUE(result.passed()) << text << ": " << result.reason;
+  }
+}
+
+GDN_INSTANTIATE_FOR_ALL(AnyImplementation);
 
 TEST(Registry, HoldsEveryImplementationOnce) {
   std::set<std::pair<Operation, std::string>> names;

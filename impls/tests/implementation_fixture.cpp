@@ -72,6 +72,10 @@ std::string test_name(const testing::TestParamInfo<const Implementation*>& info)
   return name;
 }
 
+std::string operation_and_name(const testing::TestParamInfo<const Implementation*>& tested) {
+  return to_string(tested.param->description().operation) + "_" + test_name(tested);
+}
+
 void PrintTo(const Implementation* implementation, std::ostream* out) {
   *out << implementation->description().name;
 }

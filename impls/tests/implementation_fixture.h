@@ -48,6 +48,9 @@ void PrintTo(const Implementation* implementation, std::ostream* out);
 /// "cpu_chunkwise": a test name from an implementation's.
 std::string test_name(const testing::TestParamInfo<const Implementation*>& info);
 
+/// "gated_delta_cpu_chunkwise", for suites of every operation's implementations.
+std::string operation_and_name(const testing::TestParamInfo<const Implementation*>& info);
+
 /// Tokens [begin, end) of sequence `sequence` of a case.
 struct Piece {
   std::int64_t sequence = 0;
@@ -73,3 +76,7 @@ std::vector<float> token_range(const std::vector<float>& values, std::int64_t pe
 #define GDN_INSTANTIATE_FOR(Suite, operation)           \
   GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite); \
   INSTANTIATE_TEST_SUITE_P(All, Suite, testing::ValuesIn(implementations_of(operation)), test_name)
+
+/// One instance of the suite per implementation there is, named after its operation and it.
+#define GDN_INSTANTIATE_FOR_ALL(Suite) \
+  INSTANTIATE_TEST_SUITE_P(All, Suite, testing::ValuesIn(all_implementations()), operation_and_name)

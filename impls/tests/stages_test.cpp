@@ -7,6 +7,7 @@
 #include "harness/run/execute.h"
 #include "implementation_fixture.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 

@@ -103,6 +103,7 @@ TEST(GatedDelta, SequencesAreIndependent) {
   cut(alone["v"], 8);
   cut(alone["log_decay"], 2);
   cut(alone["beta"], 2);
+  alone["initial_state"].resize(2 * 8 * 4);  // a row
   const std::vector<double> single = evaluate<double>(alone)["output"];
   EXPECT_EQ(single, std::vector<double>(batch.begin() + 7 * 8, batch.begin() + 14 * 8));
 }

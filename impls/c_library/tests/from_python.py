@@ -194,13 +194,20 @@ class CLibrary(unittest.TestCase):
         self.assert_close(state, exact_state, 6e-3)
 
     def test_padding_between_tokens_is_passed_over(self):
+        """Every operand that takes a token stride as a slice of a wider array."""
         inputs = Inputs()
         expected_output, _ = inputs.expected()
-        tokens, width = inputs.offsets[-1], HV * DV
-        wide = array([math.nan] * (tokens * (width + 8)))
-        for t in range(tokens):
-            wide[t * (width + 8):t * (width + 8) + width] = inputs.value[t * width:(t + 1) * width]
-        strided = {"v": Array(read=ctypes.addressof(wide), token_stride=width + 8)}
+        tokens, strided, kept = inputs.offsets[-1], {}, []
+        values = {"q": inputs.query, "k": inputs.key, "v": inputs.value, "log_decay": inputs.gate, "beta": inputs.beta}
+        taking = [x.name for x in library.operands(f"gated_delta:{SHAPE},seq=1x1") if x.takes_token_stride]
+        self.assertEqual(sorted(taking), sorted(values))
+        for name, dense in values.items():
+            width = len(dense) // tokens
+            stride = width + (8 if width % 8 == 0 else 3)
+            kept.append(array([math.nan] * (tokens * stride)))
+            for t in range(tokens):
+                kept[-1][t * stride:t * stride + width] = dense[t * width:(t + 1) * width]
+            strided[name] = Array(read=ctypes.addressof(kept[-1]), token_stride=stride)
         output = (ctypes.c_double * len(inputs.output))()
         library.reference_float64(f"gated_delta:{SHAPE},seq=1x1", inputs.inputs() | strided,
                                   {"output": ctypes.addressof(output)}, "cpu", sequence_offsets=inputs.offsets)
@@ -209,6 +216,40 @@ class CLibrary(unittest.TestCase):
                           sequence_offsets=inputs.offsets, implementation="cpu/naive") as plan:
             plan.run()
         self.assert_close(inputs.output, expected_output, 1e-6)
+
+    def test_pools_have_the_callers_rows(self):
+        """As many as the slots name, however many sequences there are: two rows for four sequences, two of padding."""
+        inputs = Inputs()
+        expected_output, expected_state = inputs.expected()
+        slots, width = (ctypes.c_int64 * 4)(1, -1, -1, 0), HV * DK * DV
+        pool = array(list(inputs.state[3 * width:]) + list(inputs.state[:width]))
+        offsets = {"slot_index": ctypes.addressof(slots)}
+        begin, end = (self.ends_of(expected_output, inputs, n) for n in (0, 3))
+        exact, exact_pool = (ctypes.c_double * len(inputs.output))(), (ctypes.c_double * len(pool))()
+        problem = f"gated_delta:{SHAPE},slots=padding,seq=1x1"
+        library.reference_float64(problem, inputs.inputs() | offsets | {"initial_state": ctypes.addressof(pool)},
+                                  {"output": ctypes.addressof(exact), "final_state": ctypes.addressof(exact_pool)},
+                                  "cpu", sequence_offsets=inputs.offsets)
+        for rows in ("", ",pool_rows=2"):
+            arguments = inputs.arguments() | offsets
+            written = array(list(pool))
+            arguments["initial_state"] = ctypes.addressof(written)
+            with library.plan(problem + rows, arguments, "cpu", sequence_offsets=inputs.offsets,
+                              implementation="cpu/recurrent") as plan:
+                plan.run()
+            for values, bound in ((exact, 1e-13), (inputs.output, 1e-6)):
+                self.assert_close(self.ends_of(values, inputs, 0), begin, bound)
+                self.assert_close(self.ends_of(values, inputs, 3), end, bound)
+            for values, bound in ((exact_pool, 1e-13), (written, 1e-6)):
+                self.assert_close(values[:width], expected_state[3 * width:], bound)
+                self.assert_close(values[width:], expected_state[:width], bound)
+        self.refused("bad input", "slot_index", lambda: library.reference_float64(
+            problem + ",pool_rows=1", inputs.inputs() | offsets, {"output": ctypes.addressof(exact)}, "cpu",
+            sequence_offsets=inputs.offsets))
+
+    def ends_of(self, output, inputs, n):
+        width = HV * DV
+        return list(output)[inputs.offsets[n] * width:inputs.offsets[n + 1] * width]
 
     def refused(self, status, words, call):
         with self.assertRaises(GdnbenchError) as caught:
@@ -237,8 +278,11 @@ class CLibrary(unittest.TestCase):
                      lambda: library.require_supported("cpu/chunkwise", problem + ",chunk=512"))
         self.refused("unsupported", "chunk=512", plan(name="cpu/chunkwise", text=problem + ",chunk=512"))
         self.refused("bad input", "did you mean", plan(device="cpv"))
-        self.refused("unsupported", "", plan(name="cuda/fused_sm90", text=problem.replace("f32", "bf16")))
+        if "cuda/fused_sm90" in library.implementations():
+            self.refused("unsupported", "", plan(name="cuda/fused_sm90", text=problem.replace("f32", "bf16")))
         self.refused("bad input", "output", plan(output=None))
+        self.refused("bad input", "sequence_offsets: takes no token stride",
+                     plan(sequence_offsets=Array(read=ctypes.addressof(inputs.device_offsets), token_stride=9)))
         self.refused("bad input", "offsets", plan(offsets=[0, 5, 4]))
         self.refused("bad input", "offsets", plan(offsets=[]))
         self.refused("bad input", "slot_index", lambda: library.reference_float64(

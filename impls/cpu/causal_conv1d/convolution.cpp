@@ -60,7 +60,7 @@ void Convolution::load_tokens(std::int64_t first, std::int64_t count, const Bloc
   const DType dtype = problem_.token_dtype;
   if (problem_.conv_layout == ConvLayout::channels) {
     for (std::int64_t t = 0; t < count; ++t) {
-      const std::int64_t index = (first + t) * channels_ + block.first_channel;
+      const std::int64_t index = (first + t) * arguments_.input_token_stride + block.first_channel;
       decode(dtype, element(arguments_.input, index, dtype), rows + t * block.channels,
              block.channels);
     }

@@ -77,7 +77,7 @@ void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t firs
   const auto load = [&](const float* values, const auto& decoded) {
     for (std::int64_t t = 0; t < count; ++t) {
       const float* token =
-          values + (task.first_token + first + t) * problem_.gates_per_token() + of_head;
+          values + (task.first_token + first + t) * arguments_.gate_token_stride + of_head;
       for (std::int64_t i = 0; i < width; ++i) log_decay[t * width + i] = decoded(token[i], i);
     }
   };
@@ -98,11 +98,12 @@ void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t firs
 
 void GatedDeltaOperands::load_betas(const HeadTask& task, std::int64_t first, std::int64_t count,
                                     float* beta) const {
-  const std::int64_t heads = problem_.num_value_heads;
-  const std::int64_t start = (task.first_token * problem_.steps + first) * heads + task.value_head;
   const bool is_logit = problem_.beta_encoding == BetaEncoding::logit;
   for (std::int64_t i = 0; i < count; ++i) {
-    const float x = arguments_.beta[start + i * heads];
+    const std::int64_t token = task.first_token + (first + i) / problem_.steps;
+    const std::int64_t step = (first + i) % problem_.steps;
+    const float x = arguments_.beta[token * arguments_.beta_token_stride +
+                                    step * problem_.num_value_heads + task.value_head];
     beta[i] = is_logit ? sigmoid(x) : x;
   }
 }

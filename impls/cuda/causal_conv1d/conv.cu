@@ -110,9 +110,10 @@ __global__ void __launch_bounds__(kChannelThreads)
       (static_cast<std::int64_t>(blockIdx.x % channel_blocks) * kChannelThreads + threadIdx.x) *
       Count;
   if (channel >= p.channels) return;
-  // Token t at t * channels.
+  // Token t at t * stride.
+  const std::int64_t stride = p.input_token_stride;
   const auto* const input =
-      static_cast<const Token*>(p.input) + tile.sequence_first * p.channels + channel;
+      static_cast<const Token*>(p.input) + tile.sequence_first * stride + channel;
   const auto output_at = [&](std::int64_t t) {
     return token_element(p, p.output_layout, tile.sequence_first + t, channel);
   };
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(kChannelThreads)
 #pragma unroll
       for (int i = 0; i < Count; ++i) history[j][i] = 0;
     } else if (t >= 0) {
-      load_channels<Token, Count>(input + t * p.channels, history[j]);
+      load_channels<Token, Count>(input + t * stride, history[j]);
     } else {  // the first tile: t = -1 is the newest of the old window
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
@@ -177,12 +178,12 @@ __global__ void __launch_bounds__(kChannelThreads)
   if (tile.begin == 0) {
     // New window: the last width - 1 of (old window, sequence). What stays of the old window moves
     // to lower places, so in ascending order nothing is overwritten before it is read.
-    if (tile.length > 0 || p.window_in != p.window_out) {
+    if (p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out)) {
       for (int j = 0; j < window; ++j) {
         const std::int64_t t = tile.length - window + j;
         for (int i = 0; i < Count; ++i) {
           const float value =
-              t >= 0 ? to_float(input[t * p.channels + i])
+              t >= 0 ? to_float(input[t * stride + i])
                      : load_element(p.window_in, row + i * window + window + t, p.window_dtype);
           store_element(p.window_out, row + i * window + j, p.window_dtype, value);
         }
@@ -199,7 +200,7 @@ __global__ void __launch_bounds__(kChannelThreads)
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (first + i < tile.end) {
-        batch[i] = *reinterpret_cast<const Vector*>(input + (first + i) * p.channels);
+        batch[i] = *reinterpret_cast<const Vector*>(input + (first + i) * stride);
       }
     }
   };
@@ -273,7 +274,8 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
         t >= 0 ? to_float(input[t]) : load_element(p.window_in, row + window + t, p.window_dtype);
   }
   __syncwarp();
-  if (lane < window && (tile.length > 0 || p.window_in != p.window_out)) {
+  if (lane < window && p.window_out != nullptr &&
+      (tile.length > 0 || p.window_in != p.window_out)) {
     store_element(p.window_out, row + lane, p.window_dtype, value);
   }
 }
@@ -309,7 +311,8 @@ void launch(const ConvParams& p, cudaStream_t stream) {
   };
   if (p.width > 4) {
     launch_channels<Token, kMaxWidth, 1>(p, stream);
-  } else if (p.channels % kVector == 0 && aligned(p.input) && aligned(p.output)) {
+  } else if (p.channels % kVector == 0 && p.input_token_stride % kVector == 0 && aligned(p.input) &&
+             aligned(p.output)) {
     launch_channels<Token, 4, kVector>(p, stream);
   } else {
     launch_channels<Token, 4, 1>(p, stream);
@@ -336,18 +339,10 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.num_sequences = problem.num_sequences();
   p.token_capacity = problem.total_tokens();
   p.channels = problem.conv_channels();
+  p.input_token_stride = arguments.input_token_stride;
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
 
-  const auto window_bytes = static_cast<std::int64_t>(size_of(p.window_dtype));
-  const auto in = reinterpret_cast<std::uintptr_t>(p.window_in);
-  const auto out = reinterpret_cast<std::uintptr_t>(p.window_out);
-  const auto pool = static_cast<std::uintptr_t>(problem.num_pool_rows() * p.channels *
-                                                (problem.conv_width - 1) * window_bytes);
-  if (in != out && in < out + pool && out < in + pool) {
-    throw_bad_input(
-        "conv_state: the windows read and written overlap in part; expected one array or two");
-  }
   return p;
 }
 

@@ -18,7 +18,7 @@ struct ConvParams {
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
   const void* window_in = nullptr;
-  void* window_out = nullptr;
+  void* window_out = nullptr;  ///< null: windows stay as they are
   void* output = nullptr;
   DType token_dtype = DType::float32;
   DType window_dtype = DType::float32;
@@ -28,12 +28,12 @@ struct ConvParams {
   std::int64_t num_sequences = 0;
   std::int64_t token_capacity = 0;  ///< T: also the time-fastest layout's channel stride
   std::int64_t channels = 0;
+  std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
   std::int32_t width = 4;
   bool silu = false;
 };
 
-/// Throws Error(bad_input) for null or misaligned pointers, or windows that overlap in part. The
-/// output is in the problem's layout and token dtype; a caller may replace these three fields.
+/// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.
 ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments);
 
 /// One launch. Throws Error(unsupported) beyond the largest grid.

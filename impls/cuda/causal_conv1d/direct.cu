@@ -9,11 +9,6 @@ namespace gdn {
 namespace cuda {
 namespace {
 
-std::int64_t window_bytes(const Problem& problem) {
-  return problem.num_pool_rows() * problem.conv_channels() * (problem.conv_width - 1) *
-         static_cast<std::int64_t>(size_of(problem.state_dtype));
-}
-
 class Direct final : public Implementation {
  public:
   const Description& description() const override {
@@ -33,10 +28,7 @@ class Direct final : public Implementation {
 
   Support supports(const Problem&) const override { return Support::yes(); }
 
-  /// Of a plan with both an output and an intermediate; none otherwise.
-  std::int64_t workspace_bytes(const Problem& problem) const override {
-    return window_bytes(problem);
-  }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
@@ -45,15 +37,11 @@ class Direct final : public Implementation {
     const ConvParams rounded = make_conv_params(problem, given);
     PlanInfo info;
     info.choice = problem.conv_layout == ConvLayout::time ? "time fastest" : "channels fastest";
-    std::vector<DeviceBuffer> workspaces;
     std::vector<ConvParams> launches;
     if (given.intermediate == nullptr || rounded.output != nullptr) launches.push_back(rounded);
     if (given.intermediate != nullptr) {
-      // Only the last of two launches may move the window: the first writes windows nothing reads.
-      if (!launches.empty()) {
-        workspaces.push_back(device.allocate(window_bytes(problem)));
-        launches.front().window_out = workspaces.back().data();
-      }
+      // Only the last of two launches may move the window.
+      if (!launches.empty()) launches.front().window_out = nullptr;
       ConvParams wide = rounded;
       wide.output = given.intermediate;
       wide.output_dtype = DType::float32;
@@ -61,7 +49,7 @@ class Direct final : public Implementation {
       launches.push_back(wide);
     }
     info.launches = static_cast<int>(launches.size());
-    return std::make_unique<LaunchPlan>(device, info, std::move(workspaces),
+    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         [launches](cudaStream_t stream) {
                                           for (const ConvParams& params : launches)
                                             enqueue_causal_conv1d(params, stream);

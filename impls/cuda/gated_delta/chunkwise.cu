@@ -115,10 +115,11 @@ struct WorkspaceSizes {
   std::int64_t max_chunks = 0;
   std::int64_t first_chunk = 0, sequence = 0, norms = 0, gates = 0, inverse = 0, w = 0, values = 0,
                states = 0;
-  std::int64_t row_offsets = 0, row_log_decay = 0;  ///< StepRows
+  std::int64_t row_offsets = 0, row_log_decay = 0;        ///< StepRows
+  std::int64_t row_key = 0, row_value = 0, row_beta = 0;  ///< of which a plan may need none
   std::int64_t total() const {
     return first_chunk + sequence + 2 * norms + gates + inverse + w + values + states +
-           row_offsets + row_log_decay;
+           row_offsets + row_log_decay + row_key + row_value + row_beta;
   }
 };
 
@@ -146,6 +147,9 @@ WorkspaceSizes workspace_sizes(const Problem& problem) {
   if (problem.steps > 1) {
     sizes.row_offsets = 8 * (problem.num_sequences() + 1);
     sizes.row_log_decay = 4 * rows * problem.num_value_heads;
+    sizes.row_key = element * problem.total_tokens() * problem.keys_per_token();
+    sizes.row_value = element * problem.total_tokens() * problem.values_per_token();
+    sizes.row_beta = 4 * rows * problem.num_value_heads;
   }
   return sizes;
 }
@@ -227,6 +231,11 @@ class Chunkwise final : public Implementation {
       launch.rows.sequence_offsets = static_cast<std::int64_t*>(allocate(sizes.row_offsets));
       launch.rows.log_decay = static_cast<float*>(allocate(sizes.row_log_decay));
       launch.tokens = launch.params;
+      if (!keys_are_rows(launch.tokens)) launch.rows.key = allocate(sizes.row_key);
+      if (!values_are_rows(launch.tokens)) launch.rows.value = allocate(sizes.row_value);
+      if (!betas_are_rows(launch.tokens)) {
+        launch.rows.beta = static_cast<float*>(allocate(sizes.row_beta));
+      }
       launch.params = params_of_step_rows(launch.tokens, launch.rows);
     }
 

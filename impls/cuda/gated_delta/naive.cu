@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
       float decay = 1;  // the token's decay comes before its first step
       if (step == 0 && !channel_decay) decay = decay_of(p.gates, token, head);
       if (step == 0 && channel_decay) decay_channels(p, token, head, state);
-      const float beta = beta_of(p.gates, token * steps + step, head);
+      const float beta = beta_of(p.gates, token, step, head);
       float key_factor = 1;
       if (p.normalize_qk) {
         float query_squares = 0;

@@ -52,8 +52,8 @@ struct LaneToken {
       key[i] = key_at<Token>(p, token, key_head)[lane + i * kWarp];
     }
     value = v < p.value_head_dim ? value_at<Token>(p, token, head)[v] : from_float<Token>(0.0f);
-    gate = p.gates.gate[token * p.num_value_heads + head];
-    beta = p.gates.beta[token * p.num_value_heads + head];
+    gate = p.gates.gate[token * p.gates.gate_token_stride + head];
+    beta = p.gates.beta[token * p.gates.beta_token_stride + head];
   }
 };
 

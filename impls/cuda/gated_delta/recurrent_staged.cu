@@ -130,9 +130,9 @@ class TilePreparation {
     gate_ = next_gate_;
     beta_ = next_beta_;
     if (t >= work_.span.length) return;
-    const std::int64_t at = (work_.span.first + t) * p_.num_value_heads + work_.head;
-    next_gate_ = p_.gates.gate[at];
-    next_beta_ = p_.gates.beta[at];
+    const std::int64_t token = work_.span.first + t;
+    next_gate_ = p_.gates.gate[token * p_.gates.gate_token_stride + work_.head];
+    next_beta_ = p_.gates.beta[token * p_.gates.beta_token_stride + work_.head];
   }
 
   /// Raw tile -> float32 tile and scalars in `buffer`. The copies must have arrived.

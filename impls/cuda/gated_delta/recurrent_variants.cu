@@ -44,7 +44,7 @@ struct LaneToken {
   __device__ void load(const GatedDeltaParams& p, std::int64_t token, int head, int lane) {
     const Token* const from = query_at<Token>(p, token, head / p.value_heads_per_key_head);
     const float* const gates =
-        p.gates.gate + (token * p.num_value_heads + head) * p.gates.gates_per_head;
+        p.gates.gate + token * p.gates.gate_token_stride + head * p.gates.gates_per_head;
 #pragma unroll
     for (int i = 0; i < Dk / kWarp; ++i) query[i] = from[lane + i * kWarp];
 #pragma unroll
@@ -66,7 +66,7 @@ struct LaneStep {
     for (int i = 0; i < Dk / kWarp; ++i) key[i] = from[lane + i * kWarp];
     value =
         v < p.value_head_dim ? value_at<Token>(p, token, step, head)[v] : from_float<Token>(0.0f);
-    beta = p.gates.beta[(token * p.steps + step) * p.num_value_heads + head];
+    beta = p.gates.beta[token * p.gates.beta_token_stride + step * p.num_value_heads + head];
   }
 };
 

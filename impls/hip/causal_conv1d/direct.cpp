@@ -25,6 +25,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.intermediate = arguments.intermediate;
   params.tokens = problem.total_tokens();
   params.channels = problem.conv_channels();
+  params.input_token_stride = arguments.input_token_stride;
   // As many tiles as the longest planned sequence has; a longer one is strided over.
   const std::int64_t longest = std::max<std::int64_t>(1, problem.sequences.longest());
   params.token_tiles = static_cast<std::int32_t>((longest + kConvTileTokens - 1) / kConvTileTokens);

@@ -26,6 +26,10 @@ __device__ __forceinline__ std::int64_t token_index(const ConvParams& p, std::in
                                                     std::int64_t channel) {
   return p.time_fastest != 0 ? channel * p.tokens + token : token * p.channels + channel;
 }
+__device__ __forceinline__ std::int64_t input_index(const ConvParams& p, std::int64_t token,
+                                                    std::int64_t channel) {
+  return p.time_fastest != 0 ? channel * p.tokens + token : token * p.input_token_stride + channel;
+}
 __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::int64_t row,
                                                      std::int64_t channel) {
   return (row * p.channels + channel) * (p.width - 1);
@@ -40,7 +44,7 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Token*>(p.bias)[channel]);
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
-    const float x = i >= 0 ? to_float(input[token_index(p, sequence.first + i, channel)])
+    const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
                            : load_element(p.state_in, p.state_element,
                                           window_index(p, sequence.row, channel) + window + i);
     sum = fmaf(to_float(weight[j]), x, sum);
@@ -87,7 +91,7 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
     if (j >= window) continue;
     const std::int64_t i = sequence.length - window + j;
     x[j] = i >= 0 ? to_float(static_cast<const Token*>(
-                        p.input)[token_index(p, sequence.first + i, channel)])
+                        p.input)[input_index(p, sequence.first + i, channel)])
                   : load_element(p.state_in, p.state_element, at + sequence.length + j);
   }
 #pragma unroll

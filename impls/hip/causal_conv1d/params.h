@@ -23,7 +23,8 @@ struct ConvParams {
   float* intermediate;  ///< [T, channels]; or null
   std::int64_t tokens;  ///< T, as planned: the stride of a channel if time_fastest
   std::int64_t channels;
-  std::int32_t token_tiles;  ///< grid y: tiles beyond are strided over
+  std::int64_t input_token_stride;  ///< elements, of [T, channels]
+  std::int32_t token_tiles;         ///< grid y: tiles beyond are strided over
   std::int32_t width;
   std::int32_t silu;
   std::int32_t time_fastest;

@@ -48,6 +48,8 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.query_token_stride = given.query_token_stride;
   p.key_token_stride = given.key_token_stride;
   p.value_token_stride = given.value_token_stride;
+  p.gate_token_stride = given.gate_token_stride;
+  p.beta_token_stride = given.beta_token_stride;
   p.gate_input = gate_input(problem.gate_encoding);
   p.gate = given.gate;
   p.A_log = given.A_log;

@@ -56,13 +56,13 @@ __device__ __forceinline__ float beta_from(const GatedDeltaParams& p, float x) {
 
 __device__ __forceinline__ float log_decay_of(const GatedDeltaParams& p, std::int64_t token,
                                               int head) {
-  return log_decay_from(p, head_gates(p, head), p.gate[token * p.num_value_heads + head]);
+  return log_decay_from(p, head_gates(p, head), p.gate[token * p.gate_token_stride + head]);
 }
 __device__ __forceinline__ float decay_of(const GatedDeltaParams& p, std::int64_t token, int head) {
-  return decay_from(p, head_gates(p, head), p.gate[token * p.num_value_heads + head]);
+  return decay_from(p, head_gates(p, head), p.gate[token * p.gate_token_stride + head]);
 }
 __device__ __forceinline__ float beta_of(const GatedDeltaParams& p, std::int64_t token, int head) {
-  return beta_from(p, p.beta[token * p.num_value_heads + head]);
+  return beta_from(p, p.beta[token * p.beta_token_stride + head]);
 }
 
 // ---- addresses ----

@@ -26,6 +26,8 @@ struct GatedDeltaParams {
   std::int64_t query_token_stride;
   std::int64_t key_token_stride;
   std::int64_t value_token_stride;
+  std::int64_t gate_token_stride;
+  std::int64_t beta_token_stride;
   std::int64_t state_row_stride;  ///< elements between pool rows
   std::int32_t state_key_stride;  ///< elements between rows k of one head's state
   std::int32_t state_value_stride;
@@ -45,13 +47,13 @@ struct GatedDeltaParams {
   std::int32_t read_state;
   std::int32_t write_state;
   float scale;
-  /// Every array starts at a multiple of 16 bytes, and Dk, Dv and every stride are multiples of 8
-  /// elements: 8 neighbouring elements (from a multiple of 8) are one access, all within or all
+  /// Every array starts at a multiple of 16 bytes, and Dk, Dv and every stride but those of gates and betas are multiples of
+  /// 8 elements: 8 neighbouring elements (from a multiple of 8) are one access, all within or all
   /// beyond the array.
   std::int32_t packets;
   std::int32_t unused;
 };
-static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 18 * 4);
+static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 6 * 8 + 18 * 4);
 
 /// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
 /// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of

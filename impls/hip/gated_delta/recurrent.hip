@@ -125,8 +125,8 @@ struct LaneToken {
     }
     value = load_inside_or_first<Token, 4>(
         column < p.value_head_dim, value_at<Token>(p, token, head), static_cast<unsigned>(column));
-    gate = p.gate[token * p.num_value_heads + head];
-    beta = p.beta[token * p.num_value_heads + head];
+    gate = p.gate[token * p.gate_token_stride + head];
+    beta = p.beta[token * p.beta_token_stride + head];
   }
   /// Waits for it: the same with zeros beyond Dk.
   __device__ __forceinline__ LaneToken arrived(const GatedDeltaParams& p) const {

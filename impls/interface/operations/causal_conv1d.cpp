@@ -48,6 +48,7 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   a.output = arguments.output("conv_output");
   require_operands(problem, arguments);
   a.input = arguments.input("qkv");
+  a.input_token_stride = token_stride_of("qkv", problem, arguments);
   a.weight = arguments.input("conv_weight");
   a.bias = arguments.input("conv_bias");
   a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");

@@ -11,14 +11,16 @@ namespace gdn {
 const OperationSchema& causal_conv1d_operation();
 
 struct CausalConv1dArguments {
-  const void* input = nullptr;   ///< [T, channels] or [channels, T], token dtype
+  const void* input = nullptr;  ///< [T, channels] or [channels, T], token dtype
+  /// Elements from one token of the input to the next, never 0; with [channels, T] it says nothing.
+  std::int64_t input_token_stride = 0;
   const void* weight = nullptr;  ///< [channels, width], token dtype
   const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;
   const void* state_in = nullptr;  ///< [rows, channels, width - 1], state dtype, oldest first
   void* state_out = nullptr;       ///< the same pointer as state_in when updated in place
-  void* output = nullptr;          ///< as input; nullptr if `intermediate` is given instead
+  void* output = nullptr;          ///< as input, dense; nullptr if `intermediate` is given instead
   /// Optional: the result before its rounding to the token dtype, [T, channels] in any conv_layout,
   /// for an operation that goes on from it.
   float* intermediate = nullptr;

@@ -21,7 +21,10 @@ Dimensions token_shape(const Problem& p) {
 
 std::vector<Operand> convolution_operands() {
   return {
-      {.name = "qkv", .shape = token_shape, .dtype = element_type::token},
+      {.name = "qkv",
+       .shape = token_shape,
+       .dtype = element_type::token,
+       .takes_token_stride = true},
       {.name = "conv_weight",
        .shape =
            [](const Problem&) {
@@ -61,7 +64,7 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
+  return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
 }
 
 }  // namespace gdn

@@ -29,9 +29,10 @@ OperationSchema make_schema() {
            [](const Problem&) {
              return Dimensions{dimension::T, dimension::Hk, dimension::Dk};
            },
-       .dtype = element_type::token},
-      {.name = "k", .shape = key_shape, .dtype = element_type::token},
-      {.name = "v", .shape = value_shape, .dtype = element_type::token},
+       .dtype = element_type::token,
+       .takes_token_stride = true},
+      {.name = "k", .shape = key_shape, .dtype = element_type::token, .takes_token_stride = true},
+      {.name = "v", .shape = value_shape, .dtype = element_type::token, .takes_token_stride = true},
   };
   for (Operand& operand : gate_operands()) schema.operands.push_back(std::move(operand));
   schema.operands.push_back(sequence_offsets_operand());
@@ -52,17 +53,18 @@ const OperationSchema& gated_delta_operation() {
 
 GatedDeltaArguments gated_delta_arguments(const Problem& problem, const Arguments& arguments) {
   require_operands(problem, arguments);
-  const auto stride = [&](const char* operand, std::int64_t dense) {
-    const std::int64_t given = arguments[operand].token_stride;
-    return given == 0 ? dense : given;
+  const auto stride = [&](const char* operand) {
+    return token_stride_of(operand, problem, arguments);
   };
   GatedDeltaArguments a;
   a.query = arguments.input("q");
   a.key = arguments.input("k");
   a.value = arguments.input("v");
-  a.query_token_stride = stride("q", problem.num_key_heads * problem.key_head_dim);
-  a.key_token_stride = stride("k", problem.keys_per_token());
-  a.value_token_stride = stride("v", problem.values_per_token());
+  a.query_token_stride = stride("q");
+  a.key_token_stride = stride("k");
+  a.value_token_stride = stride("v");
+  a.gate_token_stride = stride(gate_name(problem));
+  a.beta_token_stride = stride(beta_name(problem));
   a.gate = arguments.input_as<float>(gate_name(problem));
   a.A_log = arguments.input_as<float>("A_log");
   a.dt_bias = arguments.input_as<float>("dt_bias");

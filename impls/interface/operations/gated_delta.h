@@ -15,10 +15,12 @@ struct GatedDeltaArguments {
   const void* query = nullptr;  ///< [T, Hk, Dk] token dtype
   const void* key = nullptr;    ///< [T, Hk, Dk]; with n steps per token [T, n, Hk, Dk]
   const void* value = nullptr;  ///< [T, Hv, Dv]; with n steps per token [T, n, Hv, Dv]
-  /// Elements from one token to the next (steps and heads of a token are contiguous).
+  /// Elements from one token to the next (steps and heads of a token are contiguous), never 0.
   std::int64_t query_token_stride = 0;
   std::int64_t key_token_stride = 0;
   std::int64_t value_token_stride = 0;
+  std::int64_t gate_token_stride = 0;
+  std::int64_t beta_token_stride = 0;
   /// Encoded as Problem::gate_encoding says: [T, Hv], or [T, Hv, Dk] with decay=channel.
   const float* gate = nullptr;
   const float* A_log = nullptr;    ///< [Hv], gate=logits only

@@ -38,6 +38,7 @@ Operand gate_operand(const char* name, const ValueRule& rule) {
           .shape = gate_shape,
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.gate_encoding == encoding; },
+          .takes_token_stride = true,
           .alternatives = "gate",
           .infer_presence =
               [](Problem& p, bool present) {
@@ -52,6 +53,7 @@ Operand beta_operand(const char* name, const ValueRule& rule) {
           .shape = beta_shape,
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.beta_encoding == encoding; },
+          .takes_token_stride = true,
           .alternatives = "beta",
           .infer_presence =
               [](Problem& p, bool present) {
@@ -120,8 +122,8 @@ Operand recurrence_output_operand() {
 }
 
 std::vector<std::string> recurrence_fields() {
-  return {"slots",  "out",   "state", "layout", "h0",   "ht",    "pool_pad", "norm", "scale",
-          "update", "steps", "decay", "gate",   "beta", "gates", "betas",    "keys"};
+  return {"slots", "out",    "state", "layout", "h0",   "ht",   "pool_pad", "pool_rows", "norm",
+          "scale", "update", "steps", "decay",  "gate", "beta", "gates",    "betas",     "keys"};
 }
 
 void validate_recurrence(const Problem& p) {

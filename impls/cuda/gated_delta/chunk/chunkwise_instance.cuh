@@ -77,7 +77,9 @@ void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
   const std::int64_t chunk_heads = w.max_chunks * p.num_value_heads;
   const bool many_steps = p.steps > 1;
 
-  if (many_steps) enqueue_step_rows(launch.tokens, launch.rows, launch.token_capacity, stream);
+  if (many_steps) {
+    enqueue_step_rows(launch.tokens, launch.rows, sizeof(Element), launch.token_capacity, stream);
+  }
   enqueue_chunk_map(p, w.map, C, stream);
   if (p.normalize_qk) {
     const auto norm_warps = launch.token_capacity * p.steps * p.num_key_heads;

@@ -1,18 +1,41 @@
 #include <algorithm>
-#include <string>
 
 #include "cuda/gated_delta/chunk/step_rows.cuh"
 #include "cuda/launch_kernel.cuh"
-#include "interface/error.h"
 
 namespace gdn::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 
-/// One thread per sequence, then per (row, value head).
+/// Elements of one step.
+__host__ __device__ std::int64_t key_row(const GatedDeltaParams& p) {
+  return std::int64_t{p.num_key_heads} * p.key_head_dim;
+}
+__host__ __device__ std::int64_t value_row(const GatedDeltaParams& p) {
+  return std::int64_t{p.num_value_heads} * p.value_head_dim;
+}
+
+/// The threads of a grid, each with every `stride`-th of some items.
+struct GridStride {
+  std::int64_t first, stride;
+};
+
+/// Tokens of `width` units, `token_stride` apart, one behind the other.
+template <typename Unit>
+__device__ __forceinline__ void copy_tokens(const GridStride& mine, const void* from,
+                                            std::int64_t token_stride, std::int64_t width,
+                                            std::int64_t num_tokens, void* to) {
+  if (to == nullptr) return;
+  for (std::int64_t i = mine.first; i < num_tokens * width; i += mine.stride) {
+    static_cast<Unit*>(to)[i] =
+        static_cast<const Unit*>(from)[i / width * token_stride + i % width];
+  }
+}
+
+/// One thread per sequence, then per (row, value head), then per 16 bytes of what is copied.
 __global__ void __launch_bounds__(kThreads)
-    step_rows_kernel(const GatedDeltaParams tokens, const StepRows rows,
+    step_rows_kernel(const GatedDeltaParams tokens, const StepRows rows, std::int64_t element_bytes,
                      std::int64_t token_capacity) {
   const int Hv = tokens.num_value_heads;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -28,38 +51,55 @@ __global__ void __launch_bounds__(kThreads)
                                                                static_cast<int>(i % Hv))
                                                 : 0.0f;
   }
-}
-
-void require_dense(std::int64_t stride, std::int64_t dense, const char* name) {
-  if (stride == dense) return;
-  throw Error(ErrorKind::unsupported, std::string(name) + ": tokens " + std::to_string(stride) +
-                                          " elements apart; with several steps per token they are "
-                                          "taken only where nothing lies between them (" +
-                                          std::to_string(dense) + ")");
+  const GridStride mine = {first, stride};
+  const std::int64_t elements = 16 / element_bytes;  // in a unit of 16 bytes
+  copy_tokens<uint4>(mine, tokens.key, tokens.key_token_stride / elements,
+                     key_row(tokens) * tokens.steps / elements, num_tokens, rows.key);
+  copy_tokens<uint4>(mine, tokens.value, tokens.value_token_stride / elements,
+                     value_row(tokens) * tokens.steps / elements, num_tokens, rows.value);
+  copy_tokens<float>(mine, tokens.gates.beta, tokens.gates.beta_token_stride,
+                     std::int64_t{Hv} * tokens.steps, num_tokens, rows.beta);
 }
 
 }  // namespace
 
+bool keys_are_rows(const GatedDeltaParams& tokens) {
+  return tokens.key_token_stride == key_row(tokens) * tokens.steps;
+}
+
+bool values_are_rows(const GatedDeltaParams& tokens) {
+  return tokens.value_token_stride == value_row(tokens) * tokens.steps;
+}
+
+bool betas_are_rows(const GatedDeltaParams& tokens) {
+  return tokens.gates.beta_token_stride == std::int64_t{tokens.steps} * tokens.num_value_heads;
+}
+
 GatedDeltaParams params_of_step_rows(const GatedDeltaParams& tokens, const StepRows& rows) {
   GatedDeltaParams p = tokens;
-  p.key_token_stride = std::int64_t{tokens.num_key_heads} * tokens.key_head_dim;
-  p.value_token_stride = std::int64_t{tokens.num_value_heads} * tokens.value_head_dim;
-  require_dense(tokens.key_token_stride, tokens.steps * p.key_token_stride, "k");
-  require_dense(tokens.value_token_stride, tokens.steps * p.value_token_stride, "v");
+  p.key_token_stride = key_row(tokens);
+  p.value_token_stride = value_row(tokens);
+  if (rows.key != nullptr) p.key = rows.key;
+  if (rows.value != nullptr) p.value = rows.value;
+  if (rows.beta != nullptr) p.gates.beta = rows.beta;
   p.sequence_offsets = rows.sequence_offsets;
+  p.gates.gate_token_stride = tokens.num_value_heads;
+  p.gates.beta_token_stride = tokens.num_value_heads;
   p.gates.gate_encoding = GateEncoding::log_decay;
   p.gates.gate = rows.log_decay;
   return p;
 }
 
 void enqueue_step_rows(const GatedDeltaParams& tokens, const StepRows& rows,
-                       std::int64_t token_capacity, cudaStream_t stream) {
+                       std::int64_t element_bytes, std::int64_t token_capacity,
+                       cudaStream_t stream) {
   const std::int64_t count =
       std::max<std::int64_t>(token_capacity * tokens.steps * tokens.num_value_heads,
                              std::int64_t{tokens.num_sequences} + 1);
   const auto blocks =
       static_cast<unsigned int>(std::min<std::int64_t>((count + kThreads - 1) / kThreads, 1 << 16));
-  launch_kernel(step_rows_kernel, blocks, kThreads, 0, stream, tokens, rows, token_capacity);
+  launch_kernel(step_rows_kernel, blocks, kThreads, 0, stream, tokens, rows, element_bytes,
+                token_capacity);
 }
 
 }  // namespace gdn::cuda

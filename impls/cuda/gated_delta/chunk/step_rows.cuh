@@ -16,16 +16,27 @@ namespace gdn::cuda {
 struct StepRows {
   std::int64_t* sequence_offsets = nullptr;  ///< [N + 1], in rows
   float* log_decay = nullptr;                ///< [T n, Hv]
+  /// Dense copies, of those that come with something between their tokens: rows are taken to lie one
+  /// behind the other. Null: the caller's own array.
+  void* key = nullptr;    ///< [T n, Hk, Dk]
+  void* value = nullptr;  ///< [T n, Hv, Dv]
+  float* beta = nullptr;  ///< [T n, Hv]
 };
 
+/// Whether a token's steps follow the last token's without a gap.
+bool keys_are_rows(const GatedDeltaParams& tokens);
+bool values_are_rows(const GatedDeltaParams& tokens);
+bool betas_are_rows(const GatedDeltaParams& tokens);
+
 /// The same problem with rows for tokens; `steps` remains, for what belongs to whole tokens:
-/// queries and outputs. Throws Error(unsupported) unless the steps of all tokens lie one after the
-/// other.
+/// queries and outputs.
 GatedDeltaParams params_of_step_rows(const GatedDeltaParams& tokens, const StepRows& rows);
 
-/// `tokens` as made by make_params, of at most `token_capacity` tokens.
+/// `tokens` as made by make_params, of at most `token_capacity` tokens; keys and values of
+/// `element_bytes` bytes an element, each token's and each copy aligned to 16 bytes.
 void enqueue_step_rows(const GatedDeltaParams& tokens, const StepRows& rows,
-                       std::int64_t token_capacity, cudaStream_t stream);
+                       std::int64_t element_bytes, std::int64_t token_capacity,
+                       cudaStream_t stream);
 
 #ifdef __CUDACC__
 

@@ -184,13 +184,14 @@ struct MathLoads {
 __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& a, int n, int l) {
   const int4 place = load_place(sm, n);
   if (place.x < 0) return;
-  const int64_t first = static_cast<int64_t>(place.x + 2 * l) * a.p.num_value_heads + place.z;
+  const GateParams& from = a.p.gates;
   const uint32_t raw = sm + OneLaunchLayout::kRawGates + 512 * (n & 1) + 8 * l;
 #pragma unroll
   for (int e = 0; e < 2; e++)
     if (2 * l + e < place.y) {
-      copy_4_async(raw + 4 * e, a.p.gates.gate + first + e * a.p.num_value_heads);
-      copy_4_async(raw + 256 + 4 * e, a.p.gates.beta + first + e * a.p.num_value_heads);
+      const int64_t token = place.x + 2 * l + e;
+      copy_4_async(raw + 4 * e, from.gate + token * from.gate_token_stride + place.z);
+      copy_4_async(raw + 256 + 4 * e, from.beta + token * from.beta_token_stride + place.z);
     }
 }
 /// One warp: the gates of chunk n, which have arrived, scanned.

@@ -177,7 +177,7 @@ __device__ __forceinline__ void load_tiles(uint32_t sm, uint32_t key_full, uint3
 }
 
 /// One warp: the gates of the chunk that takes this one's place come to the cache, if its sequence
-/// goes on so far. Not K and Q: records on their way out push them out again. A chunk's gates are
+/// goes on so far, and tokens lie one behind the other. Not K and Q: records on their way out push them out again. A chunk's gates are
 /// two lines a value head; each block asks for those of its heads.
 __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t token0, int64_t end,
                                                HeadRange heads, int l) {
@@ -186,7 +186,9 @@ __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t t
   const int line = 2 * heads.first + (of_beta ? l - 2 * heads.count : l);
   const int64_t values = a.p.num_value_heads,
                 at = (token0 + int64_t{a.prefetch_chunks} * kChunk) * values + 32 * line;
-  if (at < end * values) prefetch_line((of_beta ? a.p.gates.beta : a.p.gates.gate) + at);
+  const int64_t stride = of_beta ? a.p.gates.beta_token_stride : a.p.gates.gate_token_stride;
+  if (at < end * values && stride == values)
+    prefetch_line((of_beta ? a.p.gates.beta : a.p.gates.gate) + at);
 }
 
 /// Every warp: the gates of the value heads, scanned, a head at a time.
@@ -198,9 +200,9 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
     float x[2], b[2];
 #pragma unroll
     for (int e = 0; e < 2; e++) {  // every load before the first value is used: the longest wait
-      const int64_t at = (token0 + 2 * l + e) * from.num_value_heads + head;
-      x[e] = 2 * l + e < valid ? from.gate[at] : 0.f;
-      b[e] = 2 * l + e < valid ? from.beta[at] : 0.f;
+      const int64_t token = token0 + 2 * l + e;
+      x[e] = 2 * l + e < valid ? from.gate[token * from.gate_token_stride + head] : 0.f;
+      b[e] = 2 * l + e < valid ? from.beta[token * from.beta_token_stride + head] : 0.f;
     }
 #pragma unroll
     for (int e = 0; e < 2; e++) {

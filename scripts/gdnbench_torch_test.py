@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""scripts/gdnbench_torch.py on the CPU, and on a CUDA device where there is one. Skipped without PyTorch.
+    GDNBENCH_LIBRARY=build/libgdnbench.so scripts/gdnbench_torch_test.py"""
+import sys
+import unittest
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+if torch is not None:
+    import gdnbench_torch as gdn
+    from gdnbench_library import GdnbenchError
+
+SEED = 5
+
+
+def devices():
+    return ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+def inputs(device, lengths=(20, 0, 9), key_heads=1, value_heads=2, dim=64, dtype=None):
+    dtype = dtype or (torch.bfloat16 if device == "cuda" else torch.float32)
+    draw = torch.Generator().manual_seed(SEED)
+    tokens = sum(lengths)
+    normal = lambda *shape: torch.randn(*shape, generator=draw)
+    unit = lambda x: x / x.norm(dim=-1, keepdim=True)
+    offsets = torch.tensor([sum(lengths[:n]) for n in range(len(lengths) + 1)])
+    made = {"q": unit(normal(tokens, key_heads, dim)).to(dtype), "k": unit(normal(tokens, key_heads, dim)).to(dtype),
+            "v": normal(tokens, value_heads, dim).to(dtype), "log_decay": -torch.rand(tokens, value_heads, generator=draw),
+            "beta": torch.rand(tokens, value_heads, generator=draw), "sequence_offsets": offsets}
+    return {name: x.to(device) for name, x in made.items()}
+
+
+def problem_of(x, fields=""):
+    heads, dim = f"{x['q'].shape[1]}/{x['v'].shape[1]}", x["q"].shape[2]
+    dtype = {torch.float32: "f32", torch.bfloat16: "bf16"}[x["q"].dtype]
+    return f"gated_delta:heads={heads},dim={dim}x{dim},seq=1x1,dtype={dtype}{fields}"
+
+
+class Torch(unittest.TestCase):
+    def test_a_sequence_without_tokens_and_without_a_state_ends_with_zeros(self):
+        for device in devices():
+            with self.subTest(device=device, seed=SEED):
+                x = inputs(device)
+                # Memory that was in use before: what torch.empty would hand out.
+                del_before = [torch.full((3, 2, 64, 64), 7.0, device=device) for _ in range(4)]
+                del_before.clear()
+                _, state = gdn.gated_delta(x["q"], x["k"], x["v"], x["log_decay"], x["beta"], x["sequence_offsets"])
+                self.assertTrue(torch.equal(state[1], torch.zeros_like(state[1])))
+                self.assertGreater(float(state[0].abs().max()), 0)
+
+    def test_slices_of_one_projection_are_taken_as_they_are(self):
+        for device in devices():
+            with self.subTest(device=device, seed=SEED):
+                x = inputs(device)
+                plan = gdn.Plan(problem_of(x), x)
+                plan.run()
+                gates = torch.cat([x["log_decay"], x["beta"]], dim=1)
+                tokens = x["q"].shape[0]
+                qkv = torch.cat([x[name].reshape(tokens, -1) for name in "qkv"], dim=1)
+                parts = qkv.split([x[name][0].numel() for name in "qkv"], dim=1)
+                split = {name: part.unflatten(1, x[name].shape[1:]) for name, part in zip("qkv", parts)}
+                sliced = x | split | {"log_decay": gates[:, :2], "beta": gates[:, 2:]}
+                self.assertFalse(any(sliced[name].is_contiguous() for name in ("q", "k", "v", "log_decay", "beta")))
+                strided = gdn.Plan(problem_of(x), sliced)
+                strided.run()
+                self.assertTrue(torch.equal(plan.tensors["output"], strided.tensors["output"]))
+                with self.assertRaises(GdnbenchError) as caught:
+                    gdn.Plan(problem_of(x), x | {"sequence_offsets": x["sequence_offsets"].repeat_interleave(2)[::2]})
+                self.assertIn("sequence_offsets", str(caught.exception))
+
+    def test_pools_have_the_rows_of_their_tensor(self):
+        for device in devices():
+            with self.subTest(device=device, seed=SEED):
+                x = inputs(device)
+                pool = torch.zeros(50, 2, 64, 64, device=device)
+                slots = torch.tensor([49, -1, 7], device=device)
+                fields = ",h0=normal,slots=padding"
+                plan = gdn.Plan(problem_of(x, fields), x | {"initial_state": pool, "slot_index": slots})
+                plan.run()
+                _, state = gdn.gated_delta(x["q"], x["k"], x["v"], x["log_decay"], x["beta"], x["sequence_offsets"])
+                self.assertTrue(torch.equal(pool[49], state[0]))
+                self.assertTrue(torch.equal(pool[7], state[2]))
+                with self.assertRaises(GdnbenchError) as caught:
+                    gdn.Plan(problem_of(x, fields), x | {"initial_state": pool[:49], "slot_index": slots})
+                self.assertIn("slot_index: 49", str(caught.exception))
+
+
+if __name__ == "__main__":
+    if torch is None:
+        print("PyTorch is not installed")
+        sys.exit(77)  # skipped
+    unittest.main()
