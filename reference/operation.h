@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "interface/honoured_fields.h"
 #include "reference/conditioning.h"
 #include "reference/limits.h"
 #include "reference/reference.h"
@@ -16,6 +17,8 @@ namespace gdn::reference {
 
 struct ReferenceOperation {
   Operation operation;
+  /// Fields of a problem that it honours: any other off its default is refused (reference.cpp).
+  HonouredFields honours;
   // The outputs by name, as Outputs in a wider scalar: values of units that were not evaluated are
   // NaN, pools hold the case's values where nothing is written.
   Arrays<float> (*evaluate_float)(const Case&, const EvaluationOptions&);

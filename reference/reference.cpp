@@ -65,20 +65,28 @@ Gates<Scalar> decode_gates(const Case& inputs) {
   return gates;
 }
 
+// The case is valid, and the reference knows every field that it sets.
+static const ReferenceOperation& reference_for(const Case& inputs) {
+  validate(inputs);
+  const ReferenceOperation& reference = reference_of(inputs.problem.operation);
+  const std::string field = first_not_honoured(inputs.problem, reference.honours);
+  if (!field.empty()) {
+    throw Error(ErrorKind::unsupported, "reference: does not honour " + field);
+  }
+  return reference;
+}
+
 template <>
 Arrays<float> evaluate(const Case& inputs, const EvaluationOptions& options) {
-  validate(inputs);
-  return reference_of(inputs.problem.operation).evaluate_float(inputs, options);
+  return reference_for(inputs).evaluate_float(inputs, options);
 }
 template <>
 Arrays<double> evaluate(const Case& inputs, const EvaluationOptions& options) {
-  validate(inputs);
-  return reference_of(inputs.problem.operation).evaluate_double(inputs, options);
+  return reference_for(inputs).evaluate_double(inputs, options);
 }
 template <>
 Arrays<long double> evaluate(const Case& inputs, const EvaluationOptions& options) {
-  validate(inputs);
-  return reference_of(inputs.problem.operation).evaluate_long_double(inputs, options);
+  return reference_for(inputs).evaluate_long_double(inputs, options);
 }
 
 template Gates<float> decode_gates(const Case&);

@@ -5,7 +5,9 @@
 #include "harness/conventions/semantics.h"
 #include "interface/error.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::conventions {
 namespace {
@@ -25,6 +27,7 @@ class Requirements {
       check_slots(convention_.slots);
       check_dtypes(convention_.token_dtypes, convention_.state_dtypes);
       check_delta();
+      check_fields(recurrence_options());
     } else if (p_.operation == causal_conv1d_operation()) {
       if (!convention_.convolution) fail("has no convolution; the case is one of causal_conv1d");
       const Convolution& conv = *convention_.convolution;
@@ -32,6 +35,7 @@ class Requirements {
       check_slots(conv.slots);
       check_dtypes(conv.token_dtypes, conv.state_dtypes);
       check_convolution(conv);
+      check_fields(convolution_options());
     } else {
       fail("describes gated_delta and causal_conv1d; the case is one of " +
            to_string(p_.operation) + " (--op gated_delta takes the recurrence out of a layer)");
@@ -116,6 +120,12 @@ class Requirements {
     if (convention_.scale == ScaleRule::argument_zero_is_default) {
       require(!p_.scale || *p_.scale != 0, "takes a scale of 0 for 1/sqrt(Dk); the case means 0");
     }
+  }
+
+  // What came to problems after the conventions were written down.
+  void check_fields(const HonouredFields& known) const {
+    const std::string field = first_not_honoured(p_, known);
+    require(field.empty(), "says nothing of " + field);
   }
 
   void check_convolution(const Convolution& conv) const {

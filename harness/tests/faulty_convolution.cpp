@@ -7,6 +7,7 @@
 #include "interface/dtype.h"
 #include "interface/error.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 
 namespace gdn::testing {
 namespace {
@@ -139,6 +140,7 @@ class FaultyConvolution : public Implementation {
   explicit FaultyConvolution(Fault fault) : fault_(fault) {
     description_.name = "cpu/faulty_" + name_of(fault);
     description_.operation = causal_conv1d_operation();
+    description_.honours = convolution_options();
     description_.backend = "cpu";
     description_.form = "direct";
     description_.summary = "planted fault for tests: " + name_of(fault);

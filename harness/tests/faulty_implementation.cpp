@@ -11,6 +11,7 @@
 #include "harness/tests/faulty_head.h"
 #include "interface/error.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/gates.h"
 
 namespace gdn::testing {
@@ -372,6 +373,7 @@ class FaultyImplementation : public Implementation {
   explicit FaultyImplementation(Fault fault) : fault_(fault) {
     description_.name = "cpu/faulty_" + name_of(fault);
     description_.operation = gated_delta_operation();
+    description_.honours = recurrence_options();
     description_.backend = "cpu";
     description_.form = is_chunkwise(fault) ? "chunkwise" : "recurrent";
     description_.summary = "planted fault for tests: " + name_of(fault);

@@ -12,6 +12,7 @@
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -60,6 +61,7 @@ class AddOne : public Implementation {
     description_.name = "cpu/add_one";
     description_.backend = "cpu";
     description_.form = "naive";
+    description_.honours = recurrence_options();
     description_.bitwise_repeatable = behaviour.repeatable;
   }
   const Description& description() const override { return description_; }

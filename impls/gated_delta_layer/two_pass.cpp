@@ -70,6 +70,7 @@ class TwoPassPlan final : public Plan {
 TwoPassLayer::TwoPassLayer(const Implementation& convolution, const Implementation& delta)
     : convolution_(convolution), delta_(delta), description_(delta.description()) {
   description_.operation = gated_delta_layer_operation();
+  description_.honours = delta.description().honours + convolution.description().honours;
   description_.examples = {"gated_delta_layer:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                            "gated_delta_layer:heads=1/2,dim=64,seq=20+3,dtype=bf16,gate=logits"};
   description_.summary = "convolution to a float32 intermediate, then gated_delta " +

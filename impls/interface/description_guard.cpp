@@ -1,8 +1,6 @@
-// What an implementation's description does not name, other operations and other variants of the
-// recurrence, is refused here, in one place: a kernel written for the gated delta rule need not know
-// that others exist.
-#include <limits>
-
+// What an implementation's description does not name, other operations and fields off their default,
+// is refused here, in one place: a kernel written for the gated delta rule need not know that other
+// recurrences exist, nor what fields a problem gains later.
 #include "interface/error.h"
 #include "interface/implementation.h"
 
@@ -34,26 +32,13 @@ class DescriptionGuard final : public Implementation {
 
 }  // namespace
 
-Variants Variants::all() { return {true, std::numeric_limits<std::int64_t>::max(), true}; }
-
 Support description_support(const Description& description, const Problem& problem) {
   if (problem.operation != description.operation) {
     return Support::no("does " + to_string(description.operation) + ", not " +
                        to_string(problem.operation));
   }
-  const Variants& variants = description.variants;
-  if (problem.update == UpdateRule::additive && !variants.additive_update) {
-    return Support::no("does the delta rule only, not update=additive");
-  }
-  if (problem.steps > variants.most_steps) {
-    return Support::no("does at most " + std::to_string(variants.most_steps) + " Householder step" +
-                       (variants.most_steps == 1 ? "" : "s") +
-                       " per token, not steps=" + std::to_string(problem.steps));
-  }
-  if (problem.decay == DecayPer::channel && !variants.decay_per_channel) {
-    return Support::no("does one decay per value head only, not decay=channel");
-  }
-  return Support::yes();
+  const std::string field = first_not_honoured(problem, description.honours);
+  return field.empty() ? Support::yes() : Support::no("does not honour " + field);
 }
 
 std::vector<std::unique_ptr<const Implementation>> guarded_by_description(

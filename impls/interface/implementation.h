@@ -20,6 +20,7 @@
 
 #include "interface/arguments.h"
 #include "interface/device.h"
+#include "interface/honoured_fields.h"
 #include "interface/problem.h"
 
 namespace gdn {
@@ -53,20 +54,12 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
-/// Variants of the recurrence (Problem::update, steps, decay) that an implementation computes
-/// beside the gated delta rule with one step and one decay per head. supports() is asked only about
-/// problems within them; it may still refuse some.
-struct Variants {
-  bool additive_update = false;
-  std::int64_t most_steps = 1;
-  bool decay_per_channel = false;
-
-  static Variants all();
-};
-
 struct Description {
   std::string name;  ///< "cuda/fused": backend, then form (and variant)
   Operation operation;
+  /// Fields of a problem that it honours: any other off its default is refused (description_support)
+  /// before supports() is asked, which may still refuse some.
+  HonouredFields honours = {};
   std::string backend;    ///< "cpu", "cuda", "hip"
   std::string form;       ///< "naive", "recurrent", "chunkwise", "fused"
   std::string summary;    ///< one line: what this version does and what bounds it
@@ -75,7 +68,6 @@ struct Description {
   int exact_compute_capability = 0;  ///< CUDA: only this one (90 for sm_90a code); 0 = any above
   bool bitwise_repeatable = true;    ///< two runs of the same inputs give the same bits
   bool batch_invariant = true;       ///< a sequence alone gives the same bits as in a batch
-  Variants variants = {};            ///< what is not named here is refused (description_support)
   /// How soon it is chosen of those that do a problem (select.h): the higher, the sooner.
   int rank = 0;
   /// Small problems that exercise it, its own options and limits among them: what the tests of every
@@ -88,7 +80,7 @@ class Implementation {
   virtual ~Implementation() = default;
   virtual const Description& description() const = 0;
   /// Device-independent: shapes, dtypes, options. Never throws. Implementations in the registry
-  /// need not think of other operations and variants: what their description does not name is
+  /// need not think of other operations and fields: what their description does not name is
   /// refused before this.
   virtual Support supports(const Problem& problem) const = 0;
   /// Description::rank, or another where the problem decides.
@@ -108,7 +100,8 @@ const Implementation& find_implementation(Operation operation, const std::string
 /// Whether the device can run it: backend and compute capability; the reason if not.
 Support runs_on(const Implementation& implementation, const DeviceInfo& device);
 
-/// Whether the description names the problem's operation and variant; the reason if not.
+/// Whether the description names the problem's operation, and every field that is off its default;
+/// the reason if not.
 Support description_support(const Description& description, const Problem& problem);
 /// The same implementations, each behind one whose supports() and plan() ask description_support()
 /// first. all_implementations() is made of these.

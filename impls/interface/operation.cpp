@@ -28,6 +28,11 @@ const std::vector<std::string>& common_fields() {
 
 }  // namespace
 
+bool is_common_field(std::string_view key) {
+  const auto& keys = common_fields();
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
 Operation::Operation() : Operation(operations().front()) {}
 
 const std::string& to_string(Operation operation) { return operation->name; }
@@ -65,7 +70,7 @@ bool OperationSchema::has_field(std::string_view key) const {
   const auto listed = [&](const std::vector<std::string>& keys) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   };
-  return listed(common_fields()) || listed(fields);
+  return is_common_field(key) || listed(fields);
 }
 
 bool is_present(const Operand& operand, const Problem& problem) {

@@ -146,6 +146,9 @@ struct OperationSchema {
   bool has_field(std::string_view key) const;
 };
 
+/// Whether every operation has the problem field: heads, dim, seq, dtype, seed, chunk, case.
+bool is_common_field(std::string_view key);
+
 /// Every operation, in the order of impls/operations.cmake.
 const std::vector<Operation>& operations();
 const std::string& to_string(Operation operation);

@@ -232,6 +232,8 @@ struct ProblemField {
   std::string key;  ///< "heads", "seq", ...: in Problem strings, and as --heads on the command line
   std::string help;  ///< one line, with the accepted values
   bool always_printed = false;
+  /// It says how inputs are drawn and nothing of what is computed from them.
+  bool of_inputs = false;
   std::function<void(Problem&, std::string_view)> set;  ///< throws Error(bad_input)
   std::function<std::string(const Problem&)> get;
   std::vector<FieldColumn> columns = {};

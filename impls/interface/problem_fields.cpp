@@ -389,6 +389,11 @@ ProblemField with(ProblemField field, FieldAttribute attribute) {
   return field;
 }
 
+ProblemField of_inputs(ProblemField field) {
+  field.of_inputs = true;
+  return field;
+}
+
 std::vector<ProblemField> make_fields() {
   using P = Problem;
   constexpr Written kAlways = Written::always;
@@ -442,11 +447,12 @@ std::vector<ProblemField> make_fields() {
       with(flag_field("conv_in_place", "convolution window updated in place",
                       &P::conv_state_in_place, "conv_state_in_place"),
            flag_attribute("conv_state_in_place", &P::conv_state_in_place, kUnlessDefault)),
-      distribution_field("gates", "distribution of log_decay (none: DeltaNet)",
-                         GateDistribution::uniform, &P::gates, &P::gate_range),
-      distribution_field("betas", "distribution of beta (two, wide: negative eigenvalues)",
-                         BetaDistribution::uniform, &P::betas, &P::beta_range),
-      named_field("keys", "distribution of keys", &P::keys, "keys"),
+      of_inputs(distribution_field("gates", "distribution of log_decay (none: DeltaNet)",
+                                   GateDistribution::uniform, &P::gates, &P::gate_range)),
+      of_inputs(distribution_field("betas",
+                                   "distribution of beta (two, wide: negative eigenvalues)",
+                                   BetaDistribution::uniform, &P::betas, &P::beta_range)),
+      of_inputs(named_field("keys", "distribution of keys", &P::keys, "keys")),
       seed_field(),
       case_field(),
   };

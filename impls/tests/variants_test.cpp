@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "harness/operations/generate_case.h"
@@ -14,6 +15,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/recurrence_operands.h"
+#include "reference/operation.h"
 
 namespace gdn {
 namespace {
@@ -64,6 +66,62 @@ void expect_refused(const Implementation& implementation, const Problem& problem
   }
 }
 
+bool names(const Description& description, const std::string& field) {
+  const HonouredFields& honours = description.honours;
+  return std::find(honours.begin(), honours.end(), field) != honours.end();
+}
+
+// Every field that changes what is computed, off its default. A field that is added here must be
+// named by those who honour it: nobody else gets to see it.
+TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
+  const std::map<std::string, std::string> off_default = {
+      {"out", "f32"},       {"state", "bf16"},     {"layout", "vk"},        {"h0", "normal"},
+      {"ht", "0"},          {"slots", "permuted"}, {"pool_pad", "8"},       {"pool_rows", "40"},
+      {"norm", "1"},        {"scale", "0.5"},      {"update", "additive"},  {"steps", "2"},
+      {"decay", "channel"}, {"gate", "logits"},    {"beta", "logit"},       {"width", "3"},
+      {"bias", "1"},        {"act", "none"},       {"conv_layout", "time"}, {"conv_in_place", "0"}};
+  const Unaware unaware;
+  const auto guarded = guarded_by_description({&unaware});
+  for (const ProblemField& field : problem_fields()) {
+    if (field.of_inputs || is_common_field(field.key)) continue;
+    const auto value = off_default.find(field.key);
+    ASSERT_NE(value, off_default.end()) << field.key << ": add a value off its default";
+    Problem problem = Problem::parse("gated_delta:heads=1/2,dim=64,seq=5");
+    EXPECT_TRUE(guarded[0]->supports(problem));
+    field.set(problem, value->second);
+    if (field.key == "out") problem.token_dtype = DType::bfloat16;
+    const Support support = guarded[0]->supports(problem);
+    EXPECT_FALSE(support) << field.key;
+    EXPECT_NE(support.reason.find("does not honour " + field.key + "="), std::string::npos)
+        << support.reason;
+  }
+}
+
+TEST(FieldGuard, ValuesMayBeNamedOneByOne) {
+  const Problem plain = Problem::parse("causal_conv1d:heads=1/2,dim=64,seq=5");
+  const Problem wide = Problem::parse("causal_conv1d:heads=1/2,dim=64,seq=5,width=7");
+  EXPECT_EQ(first_not_honoured(plain, {}), "");
+  EXPECT_EQ(first_not_honoured(wide, {}), "width=7");
+  EXPECT_EQ(first_not_honoured(wide, {"width"}), "");
+  EXPECT_EQ(first_not_honoured(wide, {"width=2|3|7"}), "");
+  EXPECT_EQ(first_not_honoured(wide, {"width=2|3|77"}), "width=7");
+  EXPECT_EQ(first_not_honoured(wide, {"widths"}), "width=7");
+}
+
+// The reference is asked for what it knows as well.
+TEST(FieldGuard, TheReferenceRefusesWhatItDoesNotName) {
+  for (const Operation operation : operations()) {
+    const auto& reference = reference::reference_of(operation);
+    for (const ProblemField& field : problem_fields()) {
+      if (field.of_inputs || is_common_field(field.key)) continue;
+      const bool honoured = std::find(reference.honours.begin(), reference.honours.end(),
+                                      field.key) != reference.honours.end();
+      EXPECT_EQ(honoured, operation->has_field(field.key))
+          << to_string(operation) << " " << field.key;
+    }
+  }
+}
+
 TEST(VariantGuard, AnImplementationThatSaysNothingOfVariantsRefusesThem) {
   const Unaware unaware;
   const auto guarded = guarded_by_description({&unaware});
@@ -83,13 +141,13 @@ TEST(VariantGuard, StandsBeforeEveryRegisteredImplementation) {
     const auto problem = [&](const char* variant) {
       return Problem::parse(operation + ":heads=1/2,dim=64,seq=70,dtype=f32," + variant);
     };
-    if (!description.variants.additive_update) {
+    if (!names(description, "update")) {
       expect_refused(*implementation, problem("update=additive"), "update=additive");
     }
-    if (!description.variants.decay_per_channel) {
+    if (!names(description, "decay")) {
       expect_refused(*implementation, problem("decay=channel"), "decay=channel");
     }
-    if (description.variants.most_steps == 1 && description.operation == gated_delta_operation()) {
+    if (!names(description, "steps") && description.operation == gated_delta_operation()) {
       expect_refused(*implementation, problem("steps=2"), "steps=2");
     }
   }

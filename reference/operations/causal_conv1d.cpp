@@ -1,6 +1,7 @@
 // causal_conv1d: the float64 reference, its work and its limits.
 #include "interface/operations/causal_conv1d.h"
 
+#include "interface/operations/convolution_operands.h"
 #include "reference/causal_conv1d.h"
 #include "reference/operation.h"
 
@@ -21,6 +22,7 @@ Arrays<Scalar> evaluate_convolution(const Case& inputs, const EvaluationOptions&
 const ReferenceOperation& causal_conv1d_reference() {
   static const ReferenceOperation operation = {
       .operation = causal_conv1d_operation(),
+      .honours = convolution_options(),
       .evaluate_float = evaluate_convolution<float>,
       .evaluate_double = evaluate_convolution<double>,
       .evaluate_long_double = evaluate_convolution<long double>,

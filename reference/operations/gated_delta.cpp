@@ -1,6 +1,7 @@
 // gated_delta: the float64 reference, its work and its limits.
 #include "interface/operations/gated_delta.h"
 
+#include "interface/operations/recurrence_operands.h"
 #include "reference/operation.h"
 #include "reference/recurrence.h"
 
@@ -36,6 +37,7 @@ Conditioning measure_gated_delta(const Case& inputs, const Arrays<double>&,
 const ReferenceOperation& gated_delta_reference() {
   static const ReferenceOperation operation = {
       .operation = gated_delta_operation(),
+      .honours = recurrence_options() + recurrence_variants(),
       .evaluate_float = evaluate_gated_delta<float>,
       .evaluate_double = evaluate_gated_delta<double>,
       .evaluate_long_double = evaluate_gated_delta<long double>,

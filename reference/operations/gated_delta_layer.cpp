@@ -2,6 +2,8 @@
 // handed on in the wide scalar; its channels are [q: Hk Dk | k: Hk Dk | v: Hv Dv].
 #include "interface/operations/gated_delta_layer.h"
 
+#include "interface/operations/convolution_operands.h"
+#include "interface/operations/recurrence_operands.h"
 #include "reference/causal_conv1d.h"
 #include "reference/operation.h"
 #include "reference/recurrence.h"
@@ -47,6 +49,7 @@ Conditioning measure_layer(const Case& inputs, const Arrays<double>& reference,
 const ReferenceOperation& gated_delta_layer_reference() {
   static const ReferenceOperation operation = {
       .operation = gated_delta_layer_operation(),
+      .honours = recurrence_options() + recurrence_variants() + convolution_options(),
       .evaluate_float = evaluate_layer<float>,
       .evaluate_double = evaluate_layer<double>,
       .evaluate_long_double = evaluate_layer<long double>,

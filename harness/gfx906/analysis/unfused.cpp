@@ -9,6 +9,7 @@
 #include "hip/gated_delta/arguments.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace hip {
@@ -273,6 +274,7 @@ class Unfused final : public Implementation {
     static const Description description = {
         .name = "hip/unfused",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "chunkwise",
         .summary =

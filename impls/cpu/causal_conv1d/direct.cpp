@@ -9,6 +9,7 @@
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 
 namespace gdn {
 namespace {
@@ -62,6 +63,7 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "cpu/direct",
         .operation = causal_conv1d_operation(),
+        .honours = convolution_options(),
         .backend = "cpu",
         .form = "direct",
         .summary =

@@ -13,6 +13,7 @@
 #include "cpu/gated_delta/headwise.h"
 #include "cpu/gated_delta/kernels.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -59,12 +60,12 @@ const Implementation& cpu_gated_delta_chunkwise() {
       .description =
           {.name = "cpu/chunkwise",
            .operation = gated_delta_operation(),
+           .honours = recurrence_options() + recurrence_variants(),
            .backend = "cpu",
            .form = "chunkwise",
            .summary = "chunkwise-WY (V' form), Eigen products per chunk of any size in "
                       "16..256; bound by the float32 matrix rate",
            .resources = "any CPU",
-           .variants = Variants::all(),
            .rank = 30,
            .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                         "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=bf16,chunk=32"}},

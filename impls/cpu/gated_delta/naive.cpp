@@ -17,6 +17,7 @@
 
 #include "cpu/gated_delta/headwise.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -89,12 +90,12 @@ const Implementation& cpu_gated_delta_naive() {
       .description =
           {.name = "cpu/naive",
            .operation = gated_delta_operation(),
+           .honours = recurrence_options() + recurrence_variants(),
            .backend = "cpu",
            .form = "naive",
            .summary = "the equations as plain float32 loops; bound by four passes over "
                       "the state per token",
            .resources = "any CPU",
-           .variants = Variants::all(),
            .rank = 10,
            .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                         "gated_delta:heads=1/2,dim=16x24,seq=9,dtype=bf16,steps=2,decay=channel"}},

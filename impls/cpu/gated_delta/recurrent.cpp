@@ -9,6 +9,7 @@
 #include "cpu/gated_delta/headwise.h"
 #include "cpu/gated_delta/kernels.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
@@ -25,12 +26,12 @@ const Implementation& cpu_gated_delta_recurrent() {
   static const cpu::HeadwiseImplementation implementation({
       .description = {.name = "cpu/recurrent",
                       .operation = gated_delta_operation(),
+                      .honours = recurrence_options() + recurrence_variants(),
                       .backend = "cpu",
                       .form = "recurrent",
                       .summary = "token recurrence over column blocks of the state in vector "
                                  "registers; bound by streaming the state through cache",
                       .resources = "any CPU",
-                      .variants = Variants::all(),
                       .rank = 20,
                       .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                                    "gated_delta:heads=1/2,dim=24x40,seq=5x1,h0=normal,dtype=bf16"}},

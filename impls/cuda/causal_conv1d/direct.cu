@@ -4,6 +4,7 @@
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/launch_plan.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 
 namespace gdn {
 namespace cuda {
@@ -15,6 +16,7 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "cuda/direct",
         .operation = causal_conv1d_operation(),
+        .honours = convolution_options(),
         .backend = "cuda",
         .form = "direct",
         .summary = "tokens in tiles, four channels per thread; bound by device memory",

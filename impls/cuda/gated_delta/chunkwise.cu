@@ -43,6 +43,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace cuda {
@@ -160,14 +161,12 @@ class Chunkwise final : public Implementation {
     static const Description description = {
         .name = "cuda/chunkwise",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options() + HonouredFields{"update", "steps"},
         .backend = "cuda",
         .form = "chunkwise",
         .summary = "WY form in separate kernels on tensor cores; bound by what they hand over",
         .resources = "up to 227 KB of shared memory (fewer at small Dk and chunks)",
         .min_compute_capability = 80,
-        .variants = {.additive_update = true,
-                     .most_steps = Variants::all().most_steps,
-                     .decay_per_channel = false},
         .rank = 30,
         .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
                      "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=f32,chunk=32"}};

@@ -32,6 +32,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace cuda {
@@ -117,6 +118,7 @@ class Fused final : public Implementation {
     static const Description description = {
         .name = "cuda/fused",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options(),
         .backend = "cuda",
         .form = "fused",
         .summary =

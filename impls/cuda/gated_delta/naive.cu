@@ -17,6 +17,7 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace cuda {
@@ -117,12 +118,12 @@ class Naive final : public Implementation {
     static const Description description = {
         .name = "cuda/naive",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options() + recurrence_variants(),
         .backend = "cuda",
         .form = "naive",
         .summary = "one thread per state column, state in global memory; bound by state traffic",
         .resources = "",
         .min_compute_capability = 80,
-        .variants = Variants::all(),
         .rank = 10,
         .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                      "gated_delta:heads=1/2,dim=16x24,seq=9,dtype=bf16,steps=2,decay=channel"}};

@@ -19,6 +19,7 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace cuda {
@@ -174,12 +175,12 @@ class Recurrent final : public Implementation {
     static const Description description = {
         .name = "cuda/recurrent",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options() + recurrence_variants(),
         .backend = "cuda",
         .form = "recurrent",
         .summary = "one state column per thread in registers; bound by arithmetic of few warps",
         .resources = "",
         .min_compute_capability = 80,
-        .variants = Variants::all(),
         .rank = 20,
         .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                      "gated_delta:heads=1/2,dim=128,seq=5x1,h0=normal,dtype=bf16"}};

@@ -31,6 +31,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/ptx.cuh"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace cuda {
@@ -498,6 +499,7 @@ class RecurrentStaged final : public Implementation {
     static const Description description = {
         .name = "cuda/recurrent_staged",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options(),
         .backend = "cuda",
         .form = "recurrent",
         .summary =

@@ -5,6 +5,7 @@
 #include "hip/dtype.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 
 namespace gdn {
 namespace hip {
@@ -55,6 +56,7 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
+        .honours = convolution_options(),
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",

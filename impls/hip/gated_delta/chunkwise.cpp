@@ -3,6 +3,7 @@
 #include "hip/gated_delta/chunk_choice.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace hip {
@@ -37,6 +38,7 @@ class Chunkwise final : public Implementation {
     static const Description description = {
         .name = "hip/chunkwise",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "chunkwise",
         .summary =

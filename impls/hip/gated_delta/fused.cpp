@@ -3,6 +3,7 @@
 #include "hip/gated_delta/chunk_choice.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace hip {
@@ -14,6 +15,7 @@ class Fused final : public Implementation {
     static const Description description = {
         .name = "hip/fused",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "fused",
         .summary = "one workgroup walks a head's chunks, state in registers; bound by VALU issue",

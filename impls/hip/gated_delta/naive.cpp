@@ -2,6 +2,7 @@
 #include "hip/gated_delta/arguments.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace hip {
@@ -13,6 +14,7 @@ class Naive final : public Implementation {
     static const Description description = {
         .name = "hip/naive",
         .operation = gated_delta_operation(),
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "naive",
         .summary = "one lane per state column, state in global memory; bound by state traffic",

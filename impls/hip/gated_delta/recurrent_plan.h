@@ -8,6 +8,7 @@
 #include "hip/gated_delta/arguments.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::hip {
 
@@ -27,6 +28,7 @@ class Recurrent final : public Implementation {
       : version_(std::move(version)) {
     description_.name = std::move(name);
     description_.operation = gated_delta_operation();
+    description_.honours = recurrence_options();
     description_.backend = "hip";
     description_.form = "recurrent";
     description_.summary = std::move(summary);

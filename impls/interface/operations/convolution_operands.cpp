@@ -67,4 +67,8 @@ std::vector<std::string> convolution_fields() {
   return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
 }
 
+HonouredFields convolution_options() {
+  return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
+}
+
 }  // namespace gdn

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "interface/honoured_fields.h"
 #include "interface/operation.h"
 
 namespace gdn {
@@ -17,5 +18,8 @@ Operand convolution_window_operand();
 Operand convolution_output_operand(bool on_request);
 /// Keys of the problem fields the convolution looks at.
 std::vector<std::string> convolution_fields();
+/// Those that every form of the convolution is written for (docs/contract.md, section 1.2); an option
+/// that comes later is named by the forms that have it.
+HonouredFields convolution_options();
 
 }  // namespace gdn

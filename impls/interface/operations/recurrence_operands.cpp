@@ -126,6 +126,13 @@ std::vector<std::string> recurrence_fields() {
           "scale", "update", "steps", "decay",  "gate", "beta", "gates",    "betas",     "keys"};
 }
 
+HonouredFields recurrence_options() {
+  return {"slots",    "out",       "state", "layout", "h0",   "ht",
+          "pool_pad", "pool_rows", "norm",  "scale",  "gate", "beta"};
+}
+
+HonouredFields recurrence_variants() { return {"update", "steps", "decay"}; }
+
 void validate_recurrence(const Problem& p) {
   const bool may_pass_one = p.betas == BetaDistribution::two || p.betas == BetaDistribution::wide ||
                             p.betas == BetaDistribution::mixture || p.beta_range.high > 1;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "interface/honoured_fields.h"
 #include "interface/operation.h"
 
 namespace gdn {
@@ -17,6 +18,12 @@ Operand state_operand();
 Operand recurrence_output_operand();
 /// Keys of the problem fields these and the recurrence look at.
 std::vector<std::string> recurrence_fields();
+/// Those that every form of the recurrence is written for (docs/contract.md, section 1.1); what it
+/// does not do of them its supports() says. A list that stays as it is: an option that comes later is
+/// named by the forms that have it.
+HonouredFields recurrence_options();
+/// The variants of the recurrence: update, steps, decay.
+HonouredFields recurrence_variants();
 
 /// What a problem of the recurrence must fulfil beyond its fields one by one; throws
 /// Error(bad_input).

@@ -11,6 +11,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::cuda::fused_sm90 {
 namespace {
@@ -122,6 +123,7 @@ class FusedSm90 final : public Implementation {
  public:
   explicit FusedSm90(Form form) : form_(form) {
     description_.operation = gated_delta_operation();
+    description_.honours = recurrence_options();
     description_.backend = "cuda";
     description_.form = "fused";
     switch (form) {
