@@ -6,3 +6,4 @@
 gdn_operation(gated_delta)
 gdn_operation(causal_conv1d)
 gdn_operation(gated_delta_layer)
+gdn_operation(gated_rms_norm)

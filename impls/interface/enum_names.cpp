@@ -100,6 +100,14 @@ const EnumNames<Activation>& names_of() {
 }
 
 template <>
+const EnumNames<NormGate>& names_of() {
+  static const EnumNames<NormGate> names = {{"silu", NormGate::silu},
+                                            {"sigmoid", NormGate::sigmoid},
+                                            {"sigmoid2", NormGate::sigmoid2}};
+  return names;
+}
+
+template <>
 const EnumNames<ConvLayout>& names_of() {
   static const EnumNames<ConvLayout> names = {{"channels", ConvLayout::channels},
                                               {"time", ConvLayout::time}};

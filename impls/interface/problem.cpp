@@ -5,6 +5,7 @@
 #include <set>
 
 #include "interface/error.h"
+#include "interface/parse_number.h"
 
 namespace gdn {
 
@@ -93,6 +94,9 @@ void Problem::validate() const {
               std::to_string(num_sequences()) + " sequences, or slots");
   require(chunk >= 0, "chunk: must not be negative");
   require(!scale || std::isfinite(*scale), "scale: must be finite");
+  // Kernels add it in float32: there it must neither vanish nor be infinite.
+  require(norm_eps >= 1.17549435e-38 && norm_eps <= 1e30,
+          "norm_eps=" + shortest_text(norm_eps) + ": expected 1.2e-38..1e30");
   require(gate_range.low <= gate_range.high && gate_range.high <= 0,
           "gates: LOW..HIGH must rise and not pass 0");
   require(0 <= beta_range.low && beta_range.low <= beta_range.high && beta_range.high <= 2,

@@ -115,6 +115,12 @@ enum class SlotMap {
 
 enum class Activation { none, silu };
 
+/// What the gated norm multiplies its rows by, elementwise, of z:
+///   silu      z sigmoid(z)     GatedDeltaNet and Mamba2
+///   sigmoid   sigmoid(z)       Kimi Delta Attention (Kimi Team 2025, arXiv 2510.26692)
+///   sigmoid2  2 sigmoid(z)     1 where z = 0
+enum class NormGate { silu, sigmoid, sigmoid2 };
+
 /// Memory order of conv tokens: channels = [T, channels] (default), time = [channels, T].
 enum class ConvLayout { channels, time };
 
@@ -160,6 +166,9 @@ struct Problem {
   Activation activation = Activation::silu;
   ConvLayout conv_layout = ConvLayout::channels;
   bool conv_state_in_place = true;
+
+  NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm
+  double norm_eps = 1e-6;  ///< added to the mean of the squares: positive, finite, normal in float32
 
   GateDistribution gates = GateDistribution::real;
   ValueRange gate_range;  ///< of log_decay, at most 0; with GateDistribution::uniform

@@ -345,6 +345,26 @@ ProblemField scale_field() {
   return field;
 }
 
+ProblemField norm_eps_field() {
+  ProblemField field;
+  field.key = "norm_eps";
+  field.help = "epsilon of the gated norm, added to the mean of the squares: a positive number";
+  field.set = [](Problem& p, std::string_view text) {
+    p.norm_eps = parse_number(text, text, "norm_eps=NUMBER, as 1e-6");
+  };
+  field.get = [](const Problem& p) { return shortest_text(p.norm_eps); };
+  field.columns = {
+      {"norm_eps", "epsilon of the gated norm", [](const Problem& p) { return p.norm_eps; }}};
+  field.attributes = {{.name = "norm_eps",
+                       .get = [](const Problem& p) { return p.norm_eps; },
+                       .set =
+                           [](Problem& p, const FieldValue& value) {
+                             p.norm_eps = std::get<double>(value);
+                             return true;
+                           }}};
+  return field;
+}
+
 ProblemField chunk_field() {
   ProblemField field;
   field.key = "chunk";
@@ -447,6 +467,9 @@ std::vector<ProblemField> make_fields() {
       with(flag_field("conv_in_place", "convolution window updated in place",
                       &P::conv_state_in_place, "conv_state_in_place"),
            flag_attribute("conv_state_in_place", &P::conv_state_in_place, kUnlessDefault)),
+      with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),
+           named_attribute("norm_gate", &P::norm_gate, kAlways)),
+      norm_eps_field(),
       of_inputs(distribution_field("gates", "distribution of log_decay (none: DeltaNet)",
                                    GateDistribution::uniform, &P::gates, &P::gate_range)),
       of_inputs(distribution_field("betas",

@@ -1,0 +1,25 @@
+// gated_rms_norm (docs/contract.md, section 1.5): its operands as typed pointers.
+#pragma once
+
+#include <cstdint>
+
+#include "interface/arguments.h"
+#include "interface/operation.h"
+
+namespace gdn {
+
+const OperationSchema& gated_rms_norm_operation();
+
+struct GatedRmsNormArguments {
+  const void* x = nullptr;       ///< [T, Hv, Dv], token dtype: what is normalised
+  const void* z = nullptr;       ///< [T, Hv, Dv], token dtype: what the gate is made of
+  const void* weight = nullptr;  ///< [Dv], token dtype, shared by the heads
+  /// [N + 1]. sequence_offsets[N] says how many tokens there are; rows behind them stay unwritten.
+  const std::int64_t* sequence_offsets = nullptr;
+  void* y = nullptr;  ///< [T, Hv, Dv], token dtype or float32 (Problem::effective_output_dtype)
+};
+
+/// Checked by require_operands().
+GatedRmsNormArguments gated_rms_norm_arguments(const Problem& problem, const Arguments& arguments);
+
+}  // namespace gdn

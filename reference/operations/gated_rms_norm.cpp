@@ -1,0 +1,97 @@
+// gated_rms_norm: the float64 reference, its work and its limits.
+//
+// Limits. Nothing in the operation amplifies a rounding: the squares are summed without
+// cancellation, the root halves a relative error, products keep it, and z reaches the gate exactly.
+// So there is no conditioning, and a unit may be wrong by what float32 arithmetic rounds on the way
+//
+//     sum of squares, in any order   (1 + sqrt(Dv)) u at most; half of it behind the root
+//     mean, eps, root, quotient      4 u
+//     exponential, 1 + e, quotient   6 u: an exponential of two units in the last place is 4 u
+//     three products                 3 u
+//
+// which (16 + sqrt(Dv) / 2) u of float32 covers, and by one rounding to the type of y. A sum of n
+// terms of one sign in a row is wrong by about sqrt(n) / 3 u, trees by less: sqrt(n) is a margin of
+// 3. An exponential must keep its relative accuracy where z is far below zero: exp2(z log2(e)) with
+// the product rounded to float32 is wrong by 1.44 |z| u there, which units feel whose every z is.
+#include "interface/operations/gated_rms_norm.h"
+
+#include <cmath>
+#include <limits>
+
+#include "reference/gates.h"
+#include "reference/operation.h"
+#include "reference/parallel.h"
+
+namespace gdn::reference {
+namespace {
+
+template <typename Scalar>
+Scalar gate_of(NormGate gate, Scalar z) {
+  switch (gate) {
+    case NormGate::silu:
+      return z * sigmoid(z);
+    case NormGate::sigmoid:
+      return sigmoid(z);
+    case NormGate::sigmoid2:
+      break;
+  }
+  return Scalar(2) * sigmoid(z);
+}
+
+template <typename Scalar>
+Arrays<Scalar> evaluate_norm(const Case& inputs, const EvaluationOptions& options) {
+  const Problem& p = inputs.problem;
+  const std::int64_t width = p.value_head_dim;
+  const std::vector<float>& x = inputs["x"];
+  const std::vector<float>& z = inputs["z"];
+  const std::vector<float>& weight = inputs["weight"];
+  std::vector<Scalar> y(x.size(), std::numeric_limits<Scalar>::quiet_NaN());
+  const std::vector<SequenceHead> pairs = pairs_of(p, options);
+  parallel_for(static_cast<std::int64_t>(pairs.size()), options.threads, [&](std::int64_t i) {
+    const auto [sequence, head] = pairs[static_cast<std::size_t>(i)];
+    const std::int64_t first = inputs.first_token(sequence);
+    for (std::int64_t t = first; t < first + inputs.length(sequence); ++t) {
+      const auto row = static_cast<std::size_t>((t * p.num_value_heads + head) * width);
+      Scalar squares = 0;
+      for (std::int64_t j = 0; j < width; ++j) {
+        squares += Scalar(x[row + j]) * Scalar(x[row + j]);
+      }
+      const Scalar root = std::sqrt(squares / Scalar(width) + Scalar(p.norm_eps));
+      for (std::int64_t j = 0; j < width; ++j) {
+        y[row + j] = Scalar(x[row + j]) / root * Scalar(weight[j]) *
+                     gate_of(p.norm_gate, Scalar(z[row + j]));
+      }
+    }
+  });
+  Arrays<Scalar> result;
+  result["y"] = std::move(y);
+  return result;
+}
+
+double norm_flops(const Problem& p) {
+  return 5.0 * static_cast<double>(p.total_tokens()) *
+         static_cast<double>(p.num_value_heads * p.value_head_dim);
+}
+
+ErrorLimits norm_limits(const Problem& p, const Conditioning&) {
+  const double arithmetic = 16 + std::sqrt(static_cast<double>(p.value_head_dim)) / 2;
+  return {{"y",
+           {arithmetic * unit_roundoff(DType::float32) + unit_roundoff(p.effective_output_dtype()),
+            0}}};
+}
+
+}  // namespace
+
+const ReferenceOperation& gated_rms_norm_reference() {
+  static const ReferenceOperation operation = {.operation = gated_rms_norm_operation(),
+                                               .evaluate_float = evaluate_norm<float>,
+                                               .evaluate_double = evaluate_norm<double>,
+                                               .evaluate_long_double = evaluate_norm<long double>,
+                                               .flops = norm_flops,
+                                               .conditioning = nullptr,
+                                               .limits = norm_limits,
+                                               .widen = nullptr};
+  return operation;
+}
+
+}  // namespace gdn::reference
