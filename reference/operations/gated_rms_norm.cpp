@@ -4,14 +4,14 @@
 // cancellation, the root halves a relative error, products keep it, and z reaches the gate exactly.
 // So there is no conditioning, and a unit may be wrong by what float32 arithmetic rounds on the way
 //
-//     sum of squares, in any order   (1 + sqrt(Dv)) u at most; half of it behind the root
+//     sum of squares                 (1 + 2 sqrt(Dv)) u; half of it behind the root
 //     mean, eps, root, quotient      4 u
 //     exponential, 1 + e, quotient   6 u: an exponential of two units in the last place is 4 u
 //     three products                 3 u
 //
-// which (16 + sqrt(Dv) / 2) u of float32 covers, and by one rounding to the type of y. A sum of n
-// terms of one sign in a row is wrong by about sqrt(n) / 3 u, trees by less: sqrt(n) is a margin of
-// 3. An exponential must keep its relative accuracy where z is far below zero: exp2(z log2(e)) with
+// which (16 + sqrt(Dv)) u of float32 covers, and by one rounding to the type of y. A sum of n terms
+// of one sign, one after the other, is wrong by sqrt(n) / 3 u in the root mean square, which the
+// root halves; trees by less. The limit is six times that: the worst of many rows is near four. An exponential must keep its relative accuracy where z is far below zero: exp2(z log2(e)) with
 // the product rounded to float32 is wrong by 1.44 |z| u there, which units feel whose every z is.
 #include "interface/operations/gated_rms_norm.h"
 
@@ -74,7 +74,7 @@ double norm_flops(const Problem& p) {
 }
 
 ErrorLimits norm_limits(const Problem& p, const Conditioning&) {
-  const double arithmetic = 16 + std::sqrt(static_cast<double>(p.value_head_dim)) / 2;
+  const double arithmetic = 16 + std::sqrt(static_cast<double>(p.value_head_dim));
   return {{"y",
            {arithmetic * unit_roundoff(DType::float32) + unit_roundoff(p.effective_output_dtype()),
             0}}};

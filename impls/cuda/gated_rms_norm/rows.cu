@@ -1,0 +1,261 @@
+// cuda/rows: the gated norm, a row (a token's value head) by 8, 16 or 32 lanes of a warp.
+//
+// A lane loads its part of x and of z in vectors of 16 bytes, all of them before it uses any, and
+// keeps them in registers: every element is read once and written once. The squares are summed by
+// shuffles among the row's lanes. Rows that are no whole vectors, are longer than 2 KB, or lie in
+// arrays that are not aligned to 16 bytes take a warp each, element by element, and are read twice.
+// Which of the two it is, and by how many lanes, depends on Dv and the pointers alone, so a row's
+// bits do not depend on its batch. How many rows there are is read on the device.
+//
+// Bound by device memory: 5 operations and an exponential for every 6 bytes of 16-bit tokens. The
+// weights come from the cache.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/element.cuh"
+#include "cuda/gates.cuh"
+#include "cuda/launch_kernel.cuh"
+#include "cuda/launch_plan.h"
+#include "interface/operations/gated_rms_norm.h"
+
+namespace gdn {
+namespace cuda {
+namespace {
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+constexpr int kWarp = 32;
+constexpr int kThreads = 256;
+
+struct NormParams {
+  const void* x = nullptr;
+  const void* z = nullptr;
+  const void* weight = nullptr;
+  const std::int64_t* sequence_offsets = nullptr;
+  void* y = nullptr;
+  std::int64_t num_sequences = 0;
+  std::int32_t num_value_heads = 1;
+  std::int32_t width = 1;  ///< Dv
+  float eps = 0;
+  NormGate gate = NormGate::silu;
+  DType output_dtype = DType::float32;
+};
+
+__device__ __forceinline__ float gate_of(NormGate gate, float z) {
+  const float s = sigmoid(z);
+  if (gate == NormGate::silu) return z * s;
+  return gate == NormGate::sigmoid ? s : 2.0f * s;
+}
+
+/// Of the row whose squares add up to `squares`: what its elements are multiplied by.
+__device__ __forceinline__ float row_scale(const NormParams& p, float squares) {
+  return 1.0f / sqrtf(squares / static_cast<float>(p.width) + p.eps);
+}
+
+/// Over groups of `Lanes` lanes; every lane of the warp takes part.
+template <int Lanes>
+__device__ __forceinline__ float sum_over(float x) {
+#pragma unroll
+  for (int offset = Lanes / 2; offset > 0; offset /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, offset);
+  }
+  return x;
+}
+
+/// The row of this group of `Lanes` lanes, and whether there is one.
+struct Row {
+  std::int64_t first;  ///< its first element
+  bool exists;
+};
+template <int Lanes>
+__device__ __forceinline__ Row row_of(const NormParams& p) {
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / Lanes;
+  const std::int64_t tokens = p.sequence_offsets[p.num_sequences];
+  return {row * p.width, row < tokens * p.num_value_heads};
+}
+
+/// Stores 16 bytes' worth of tokens; as float32 twice that.
+template <typename Output, int Count>
+__device__ __forceinline__ void store_vector(Output* to, const float (&values)[Count]) {
+  using Vector = Vector16<Output>;
+#pragma unroll
+  for (int i = 0; i < Count; i += Vector::kCount) {
+    Vector vector;
+#pragma unroll
+    for (int j = 0; j < Vector::kCount; ++j) vector.values[j] = from_float<Output>(values[i + j]);
+    *reinterpret_cast<Vector*>(to + i) = vector;
+  }
+}
+
+/// Rows of at most Lanes * Vectors vectors.
+template <typename Token, typename Output, int Lanes, int Vectors>
+__global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams p) {
+  using Vector = Vector16<Token>;
+  const Row row = row_of<Lanes>(p);
+  const int lane = static_cast<int>(threadIdx.x) % Lanes;
+  const auto* const x = static_cast<const Token*>(p.x) + row.first;
+  const auto* const z = static_cast<const Token*>(p.z) + row.first;
+  const auto* const weight = static_cast<const Token*>(p.weight);
+  auto* const y = static_cast<Output*>(p.y) + row.first;
+
+  Vector xs[Vectors], zs[Vectors];
+#pragma unroll
+  for (int i = 0; i < Vectors; ++i) {
+    const int at = (i * Lanes + lane) * Vector::kCount;
+    if (row.exists && at < p.width) {
+      xs[i] = *reinterpret_cast<const Vector*>(x + at);
+      zs[i] = *reinterpret_cast<const Vector*>(z + at);
+    }
+  }
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < Vectors; ++i) {
+    const int at = (i * Lanes + lane) * Vector::kCount;
+    if (!row.exists || at >= p.width) continue;
+#pragma unroll
+    for (int j = 0; j < Vector::kCount; ++j) {
+      const float value = to_float(xs[i].values[j]);
+      squares = fmaf(value, value, squares);
+    }
+  }
+  const float scale = row_scale(p, sum_over<Lanes>(squares));
+#pragma unroll
+  for (int i = 0; i < Vectors; ++i) {
+    const int at = (i * Lanes + lane) * Vector::kCount;
+    if (!row.exists || at >= p.width) continue;
+    const Vector weights = *reinterpret_cast<const Vector*>(weight + at);
+    float values[Vector::kCount];
+#pragma unroll
+    for (int j = 0; j < Vector::kCount; ++j) {
+      values[j] = to_float(xs[i].values[j]) * scale * to_float(weights.values[j]) *
+                  gate_of(p.gate, to_float(zs[i].values[j]));
+    }
+    store_vector<Output>(y + at, values);
+  }
+}
+
+/// Any row: a warp, element by element.
+template <typename Token>
+__global__ void __launch_bounds__(kThreads) norm_elements_kernel(const NormParams p) {
+  const Row row = row_of<kWarp>(p);
+  if (!row.exists) return;  // the whole warp
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const auto* const x = static_cast<const Token*>(p.x) + row.first;
+  const auto* const z = static_cast<const Token*>(p.z) + row.first;
+  const auto* const weight = static_cast<const Token*>(p.weight);
+  float squares = 0;
+  for (int at = lane; at < p.width; at += kWarp) {
+    const float value = to_float(x[at]);
+    squares = fmaf(value, value, squares);
+  }
+  const float scale = row_scale(p, sum_over<kWarp>(squares));
+  for (int at = lane; at < p.width; at += kWarp) {
+    const float value =
+        to_float(x[at]) * scale * to_float(weight[at]) * gate_of(p.gate, to_float(z[at]));
+    store_element(p.y, row.first + at, p.output_dtype, value);
+  }
+}
+
+// ---- host
+
+/// What a plan launches.
+struct Launch {
+  void (*kernel)(NormParams) = nullptr;
+  int lanes = kWarp;  ///< of a row
+  int vectors = 0;    ///< of a lane; 0: element by element
+};
+
+template <typename Token, typename Output>
+Launch vectors_launch(std::int64_t width) {
+  const std::int64_t vectors = width / Vector16<Token>::kCount;
+  if (vectors <= 8) return {norm_vectors_kernel<Token, Output, 8, 1>, 8, 1};
+  if (vectors <= 16) return {norm_vectors_kernel<Token, Output, 16, 1>, 16, 1};
+  if (vectors <= 32) return {norm_vectors_kernel<Token, Output, 32, 1>, 32, 1};
+  if (vectors <= 64) return {norm_vectors_kernel<Token, Output, 32, 2>, 32, 2};
+  return {norm_vectors_kernel<Token, Output, 32, 4>, 32, 4};
+}
+
+template <typename Token>
+Launch choose(const Problem& problem, const GatedRmsNormArguments& arguments) {
+  constexpr std::int64_t kCount = Vector16<Token>::kCount;
+  constexpr std::int64_t kMostVectors = 128;
+  const std::int64_t width = problem.value_head_dim;
+  bool whole = width % kCount == 0 && width <= kMostVectors * kCount;
+  for (const void* pointer :
+       {arguments.x, arguments.z, arguments.weight, static_cast<const void*>(arguments.y)}) {
+    whole = whole && reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+  }
+  if (!whole) return {norm_elements_kernel<Token>, kWarp, 0};
+  return problem.effective_output_dtype() == problem.token_dtype
+             ? vectors_launch<Token, Token>(width)
+             : vectors_launch<Token, float>(width);
+}
+
+class Rows final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "cuda/rows",
+        .operation = gated_rms_norm_operation(),
+        .backend = "cuda",
+        .form = "rows",
+        .summary = "8 to 32 lanes per row, 16 bytes at a time; bound by device memory",
+        .resources = "",
+        .min_compute_capability = 80,
+        .rank = 10,
+        .examples = {"gated_rms_norm:heads=2/4,dim=64,seq=20+3,dtype=f32",
+                     "gated_rms_norm:heads=1/3,dim=16x256,seq=9+1,dtype=f16,norm_gate=sigmoid2",
+                     "gated_rms_norm:heads=1/5,dim=16x20,seq=9+1,dtype=bf16,norm_gate=sigmoid,"
+                     "out=f32"}};
+    return description;
+  }
+
+  Support supports(const Problem&) const override { return Support::yes(); }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedRmsNormArguments given = gated_rms_norm_arguments(problem, arguments);
+    NormParams params;
+    params.x = given.x;
+    params.z = given.z;
+    params.weight = given.weight;
+    params.sequence_offsets = given.sequence_offsets;
+    params.y = given.y;
+    params.num_sequences = problem.num_sequences();
+    params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
+    params.width = static_cast<std::int32_t>(problem.value_head_dim);
+    params.eps = static_cast<float>(problem.norm_eps);
+    params.gate = problem.norm_gate;
+    params.output_dtype = problem.effective_output_dtype();
+    const Launch launch = with_element_type(
+        problem.token_dtype, [&](auto token) { return choose<decltype(token)>(problem, given); });
+
+    const std::int64_t rows_per_block = kThreads / launch.lanes;
+    const std::int64_t rows = problem.total_tokens() * problem.num_value_heads;
+    const unsigned int blocks = grid_blocks(
+        std::max<std::int64_t>(1, (rows + rows_per_block - 1) / rows_per_block), "gated_rms_norm");
+    PlanInfo info;
+    info.launches = 1;
+    info.choice = launch.vectors == 0 ? std::string("lanes=32 elements")
+                                      : "lanes=" + std::to_string(launch.lanes) +
+                                            " vectors=" + std::to_string(launch.vectors);
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{}, [params, launch, blocks](cudaStream_t stream) {
+          launch_kernel(launch.kernel, blocks, kThreads, 0, stream, params);
+        });
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+const Implementation& cuda_gated_rms_norm_rows() {
+  static const cuda::Rows implementation;
+  return implementation;
+}
+
+}  // namespace gdn

@@ -1,0 +1,98 @@
+// Plans hip/rows (rows.hip).
+#include <algorithm>
+
+#include "hip/dtype.h"
+#include "hip/gated_rms_norm/params.h"
+#include "hip/kernel_launcher.h"
+#include "interface/operations/gated_rms_norm.h"
+
+namespace gdn {
+namespace hip {
+namespace {
+
+// More than fill the card; groups stride over the rows beyond.
+constexpr std::int64_t kMostBlocks = 1 << 16;
+
+NormGateKind gate_of(NormGate gate) {
+  switch (gate) {
+    case NormGate::silu:
+      return NormGateKind::silu;
+    case NormGate::sigmoid:
+      return NormGateKind::sigmoid;
+    case NormGate::sigmoid2:
+      break;
+  }
+  return NormGateKind::sigmoid2;
+}
+
+// Whether every row is whole packets, and aligned to them.
+bool takes_packets(const Problem& problem, const GatedRmsNormArguments& arguments) {
+  const std::uintptr_t bytes = kNormPacket * size_of(problem.token_dtype);
+  const auto aligned = [bytes](const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+  };
+  return problem.value_head_dim % kNormPacket == 0 && aligned(arguments.x) &&
+         aligned(arguments.z) && aligned(arguments.weight);
+}
+
+class Rows final : public Implementation {
+ public:
+  const Description& description() const override {
+    static const Description description = {
+        .name = "hip/rows",
+        .operation = gated_rms_norm_operation(),
+        .backend = "hip",
+        .form = "rows",
+        .summary = "half a wave per row, read twice; bound by memory traffic",
+        .resources = "gfx906",
+        .rank = 10,
+        .examples = {"gated_rms_norm:heads=2/4,dim=64,seq=20+3,dtype=f32",
+                     "gated_rms_norm:heads=1/5,dim=16x21,seq=9+1,dtype=bf16,norm_gate=sigmoid,"
+                     "out=f32"}};
+    return description;
+  }
+  Support supports(const Problem&) const override { return Support::yes(); }
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedRmsNormArguments given = gated_rms_norm_arguments(problem, arguments);
+    constexpr std::int64_t kRowsPerBlock = kNormThreads / kNormLanes;
+    const std::int64_t rows = problem.total_tokens() * problem.num_value_heads;
+    NormParams params{};
+    params.x = given.x;
+    params.z = given.z;
+    params.weight = given.weight;
+    params.sequence_offsets = given.sequence_offsets;
+    params.y = given.y;
+    params.num_sequences = problem.num_sequences();
+    params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
+    params.width = static_cast<std::int32_t>(problem.value_head_dim);
+    params.blocks = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>((rows + kRowsPerBlock - 1) / kRowsPerBlock, 1, kMostBlocks));
+    params.eps = static_cast<float>(problem.norm_eps);
+    params.gate = gate_of(problem.norm_gate);
+    params.output_element = element_of(problem.effective_output_dtype());
+    const bool packets = takes_packets(problem, given);
+    const std::string kernel =
+        (packets ? "norm_packets_" : "norm_elements_") + short_name(problem.token_dtype);
+    PlanInfo info;
+    info.launches = 1;
+    info.choice = packets ? "packet=4" : "packet=1";
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{}, [params, kernel](KernelLauncher& launcher) {
+          launcher.launch(kernel, {static_cast<std::uint32_t>(params.blocks), 1, 1},
+                          {kNormThreads, 1, 1}, &params, sizeof(params));
+        });
+  }
+};
+
+}  // namespace
+}  // namespace hip
+
+const Implementation& hip_gated_rms_norm_rows() {
+  static const hip::Rows implementation;
+  return implementation;
+}
+
+}  // namespace gdn
