@@ -301,6 +301,31 @@ TEST(Inputs, VariantsAreDrawnChannelByChannelAndStepByStep) {
   EXPECT_EQ(std::set<float>(steps["k"].begin(), steps["k"].end()).size(), 4800u);
 }
 
+// What a norm's test cases must hold, each kind in a head of its own: rows that eps decides, zeros,
+// rows far above 1, and gates beyond where exp overflows on both sides.
+TEST(Inputs, NormsHaveHeadsOfSmallRowsOfLargeOnesAndOfFarGates) {
+  const Case c = generated("gated_rms_norm:heads=1/4,dim=64,seq=400,dtype=bf16");
+  int zeros = 0, below_eps = 0, large = 0, far_up = 0, far_down = 0;
+  for (std::size_t row = 0; row < 1600; ++row) {
+    double mean = 0;
+    for (std::size_t j = row * 64; j < (row + 1) * 64; ++j) {
+      mean += static_cast<double>(c["x"][j]) * static_cast<double>(c["x"][j]) / 64;
+      far_up += c["z"][j] > 89 ? 1 : 0;
+      far_down += c["z"][j] < -89 ? 1 : 0;
+      EXPECT_TRUE(row % 4 == 3 || std::abs(c["z"][j]) < 6) << j;
+    }
+    zeros += mean == 0 ? 1 : 0;
+    below_eps += mean > 0 && mean < 1e-6 ? 1 : 0;
+    large += mean > 100 ? 1 : 0;
+    EXPECT_TRUE(row % 4 == 1 || row % 4 == 2 || (mean > 0.2 && mean < 3)) << row;
+  }
+  EXPECT_NEAR(zeros, 50, 25);  // of the 400 rows of head 1
+  EXPECT_NEAR(below_eps, 270, 50);
+  EXPECT_GT(large, 380);
+  EXPECT_NEAR(far_up, 1900, 200);  // of the 25600 gates of head 3
+  EXPECT_NEAR(far_down, 1900, 200);
+}
+
 TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
   for (const char* text :
        {"gated_delta:heads=2/6,dim=16x24,seq=1x7+1x0+1x33,dtype=f16,state=bf16,h0=large,layout=vk",
@@ -309,10 +334,13 @@ TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
         "gated_delta_layer:heads=1/2,dim=8,seq=1x9+1x2,dtype=f16,gate=logits,beta=logit,norm=1",
         "gated_delta:heads=2/4,dim=8,seq=1x9+1x2,dtype=bf16,steps=3,decay=channel,gates=reset",
         "gated_delta_layer:heads=1/2,dim=8,seq=9,gate=logits,decay=channel,update=additive",
+        "gated_rms_norm:heads=1/8,dim=8x70,seq=1x9+1x2,dtype=f16",
+        "gated_rms_norm:heads=1/8,dim=8x70,seq=1x9+1x2,dtype=bf16",
         "gated_delta:heads=1/1,dim=4,seq=1x0"}) {
     const Case c = generated(text);
     EXPECT_NO_THROW(validate(c)) << text;
-    for (const char* name : {"q", "k", "v", "qkv", "conv_weight", "conv_bias"}) {
+    for (const char* name :
+         {"q", "k", "v", "qkv", "conv_weight", "conv_bias", "x", "z", "weight"}) {
       if (!c.arrays.has(name)) continue;
       for (const float x : c[name]) {
         ASSERT_EQ(x, round_to(c.problem.token_dtype, x)) << text << ": " << name;

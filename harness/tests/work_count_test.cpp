@@ -86,6 +86,17 @@ TEST(WorkCount, BytesAreEachInputOnceAndEachOutputOnce) {
   EXPECT_DOUBLE_EQ(work.bytes_moved(), work.bytes_read + work.bytes_written);
 }
 
+TEST(WorkCount, ANormReadsTwoArraysAndWritesOne) {
+  const WorkCount work =
+      count_work(shapes_of("gated_rms_norm:heads=2/4,dim=8x16,seq=2x5,dtype=bf16,out=f32"), 0);
+  EXPECT_EQ(work.tokens, 10);
+  EXPECT_EQ(work.count_chunk, 0);
+  EXPECT_DOUBLE_EQ(work.flops_recurrent, 5.0 * 10 * 4 * 16);
+  EXPECT_DOUBLE_EQ(work.flops_chunkwise, work.flops_recurrent);
+  EXPECT_DOUBLE_EQ(work.bytes_read, (2 * 10 * 4 * 16 + 16) * 2.0 + 3 * 8.0);
+  EXPECT_DOUBLE_EQ(work.bytes_written, 10 * 4 * 16 * 4.0);
+}
+
 TEST(WorkCount, StatesNeitherReadNorWrittenAreNotCounted) {
   const WorkCount with =
       count_work(shapes_of("gated_delta:heads=1/1,dim=8x8,seq=1x4,dtype=f32,h0=normal"), 0);

@@ -353,8 +353,8 @@ ProblemField norm_eps_field() {
     p.norm_eps = parse_number(text, text, "norm_eps=NUMBER, as 1e-6");
   };
   field.get = [](const Problem& p) { return shortest_text(p.norm_eps); };
-  field.columns = {
-      {"norm_eps", "epsilon of the gated norm", [](const Problem& p) { return p.norm_eps; }}};
+  field.columns = {text_column("norm_eps", "epsilon of the gated norm",
+                               [](const Problem& p) { return shortest_text(p.norm_eps); })};
   field.attributes = {{.name = "norm_eps",
                        .get = [](const Problem& p) { return p.norm_eps; },
                        .set =

@@ -69,6 +69,8 @@ Problem random_problem(std::uint64_t seed) {
   p.activation = draw.one_of({Activation::none, Activation::silu});
   p.conv_layout = draw.one_of({ConvLayout::channels, ConvLayout::time});
   p.conv_state_in_place = draw.below(2) == 0;
+  p.norm_gate = draw.one_of({NormGate::silu, NormGate::sigmoid, NormGate::sigmoid2});
+  p.norm_eps = draw.one_of({1e-6, 1e-5, static_cast<double>(1 + draw.below(1000)) / 7.0});
   p.gates = draw.one_of({GateDistribution::real, GateDistribution::none, GateDistribution::reset});
   // A logit cannot say a beta above 1, which `wide` draws.
   if (p.beta_encoding == BetaEncoding::beta) {
@@ -181,6 +183,14 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta_layer:steps=2", "one key and value per token"},
       {"causal_conv1d:update=additive", "does not look at update"},
       {"causal_conv1d:decay=channel", "does not look at decay"},
+      {"gated_rms_norm:slots=permuted", "does not look at slots"},
+      {"gated_delta:norm_eps=1e-5", "does not look at norm_eps"},
+      {"gated_rms_norm:norm_eps=0", "norm_eps=0: expected"},
+      {"gated_rms_norm:norm_eps=-1e-6", "norm_eps=-1e-06: expected"},
+      {"gated_rms_norm:norm_eps=inf", "norm_eps=inf: expected"},
+      {"gated_rms_norm:norm_eps=nan", "expected norm_eps=NUMBER"},
+      {"gated_rms_norm:norm_eps=1e-6x", "norm_eps"},
+      {"gated_rms_norm:norm_gate=relu", "norm_gate"},
       {"gated_delta:width=1", "width"},
       {"gated_delta:width=16", "width"},
       {"gated_delta:chunk=0", "chunk"},
