@@ -10,6 +10,7 @@ const std::vector<Budget>& kernel_budgets() {
       {"copy_words", 32, 0, 8},
       {"fma_chain", 32, 0, 8},
       {"conv_", 64, 0, 4},
+      {"norm_", 64, 0, 4},
       {"naive_", 48, 0, 5},
       {"recurrent_", 64, 0, 4},
       {"recurrent_columns_", 192, 0, 1, 40},

@@ -26,6 +26,7 @@
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_rms_norm.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -101,6 +102,14 @@ const std::vector<Option> kLayer = {
     {"time_fastest",
      "heads=1/2,dim=40x24,seq=70+5,gate=logits,beta=logit,h0=normal,"
      "conv_layout=time,layout=vk"},
+};
+
+const std::vector<Option> kNorm = {
+    {"packets", "heads=1/4,dim=8x128,seq=7+0+2"},
+    {"packets_of_part_of_a_row", "heads=3,dim=20,seq=5,norm_gate=sigmoid"},
+    {"several_packets_a_lane", "heads=1/4,dim=8x300,seq=3,norm_gate=sigmoid2,norm_eps=1e-5"},
+    {"elements", "heads=1/4,dim=8x33,seq=3+1,out=f32"},
+    {"one_element", "heads=1/5,dim=8x1,seq=9"},
 };
 
 struct Cell {
@@ -216,6 +225,8 @@ INSTANTIATE_TEST_SUITE_P(GatedDelta, EmulationMatrix,
 INSTANTIATE_TEST_SUITE_P(CausalConv1d, EmulationMatrix,
                          testing::ValuesIn(cells(causal_conv1d_operation(), kConvolution)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(GatedRmsNorm, EmulationMatrix,
+                         testing::ValuesIn(cells(gated_rms_norm_operation(), kNorm)), name_of);
 INSTANTIATE_TEST_SUITE_P(Layer, EmulationMatrix,
                          testing::ValuesIn(cells(gated_delta_layer_operation(), kLayer)), name_of);
 

@@ -17,10 +17,12 @@
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
 #include "hip/gated_delta/params.h"
+#include "hip/gated_rms_norm/params.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_rms_norm.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -58,6 +60,9 @@ class OnHostDevice final : public DeviceAsHip {
     if (name.starts_with("conv_")) {
       ASSERT_EQ(argument_bytes, sizeof(ConvParams));
       run_kernel<ConvParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("norm_")) {
+      ASSERT_EQ(argument_bytes, sizeof(NormParams));
+      run_kernel<NormParams>(kernel, grid, block, arguments, lds);
     } else if (name.starts_with("chunkwise_")) {
       ASSERT_EQ(argument_bytes, sizeof(ChunkwiseParams));
       run_kernel<ChunkwiseParams>(kernel, grid, block, arguments, lds);
@@ -99,6 +104,11 @@ void expect_agree(Operation operation, const std::vector<std::string>& problems)
 
 TEST(KernelsOnCuda, TheConvolutionAgreesWithTheReference) {
   expect_agree(causal_conv1d_operation(), {"heads=1,dim=24,seq=70+0+2,dtype=f16,bias=1"});
+}
+
+TEST(KernelsOnCuda, TheNormAgreesWithTheReference) {
+  expect_agree(gated_rms_norm_operation(),
+               {"heads=1/4,dim=8x64,seq=5+0+2,dtype=f16", "heads=1/3,dim=33,seq=3,dtype=f32"});
 }
 
 // Every form of gated_delta that a layer has.
