@@ -101,9 +101,8 @@ const EnumNames<Activation>& names_of() {
 
 template <>
 const EnumNames<NormGate>& names_of() {
-  static const EnumNames<NormGate> names = {{"silu", NormGate::silu},
-                                            {"sigmoid", NormGate::sigmoid},
-                                            {"sigmoid2", NormGate::sigmoid2}};
+  static const EnumNames<NormGate> names = {
+      {"silu", NormGate::silu}, {"sigmoid", NormGate::sigmoid}, {"sigmoid2", NormGate::sigmoid2}};
   return names;
 }
 

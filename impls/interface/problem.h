@@ -168,7 +168,7 @@ struct Problem {
   bool conv_state_in_place = true;
 
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm
-  double norm_eps = 1e-6;  ///< added to the mean of the squares: positive, finite, normal in float32
+  double norm_eps = 1e-6;  ///< added to the mean of the squares; neither 0 nor inf in float32
 
   GateDistribution gates = GateDistribution::real;
   ValueRange gate_range;  ///< of log_decay, at most 0; with GateDistribution::uniform
