@@ -1,11 +1,11 @@
-// cpu/naive: the gated norm as its definition says, row by row (a row is a token's value head):
-// the sum of the squares, then every element. Threads over blocks of rows. Bound by the exponential
-// of the gate.
+// cpu/naive: the gated norm as its definition says, row by row (a row is a token's value head), each
+// vectorised along its elements (row_kernel.cpp). Threads over blocks of rows. Bound by the
+// exponential of the gate.
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include "cpu/element.h"
+#include "cpu/gated_rms_norm/row_kernel.h"
 #include "cpu/parallel.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
@@ -16,26 +16,11 @@ namespace {
 
 constexpr std::int64_t kRowsPerItem = 64;
 
-// Without infinity over infinity where exp(z) overflows.
-float sigmoid(float z) {
-  const float e = std::exp(-std::fabs(z));  // at most 1
-  return (z >= 0 ? 1.0f : e) / (1.0f + e);
-}
+// Floats of a row of the workspace: each starts on a cache line.
+std::int64_t row_floats(const Problem& problem) { return (problem.value_head_dim + 15) / 16 * 16; }
 
-float gate_of(NormGate gate, float z) {
-  switch (gate) {
-    case NormGate::silu:
-      return z * sigmoid(z);
-    case NormGate::sigmoid:
-      return sigmoid(z);
-    case NormGate::sigmoid2:
-      break;
-  }
-  return 2 * sigmoid(z);
-}
-
-// A worker's floats: a row of x, of z, and the weights.
-std::int64_t worker_floats(const Problem& problem) { return 3 * problem.value_head_dim; }
+// A worker's floats: a row of x, of z, of y, and the weights.
+std::int64_t worker_floats(const Problem& problem) { return 4 * row_floats(problem); }
 
 class NaivePlan final : public Plan {
  public:
@@ -43,11 +28,13 @@ class NaivePlan final : public Plan {
       : problem_(problem),
         arguments_(arguments),
         workers_(static_cast<int>(
-            std::clamp<std::int64_t>(items_of(problem.total_tokens()), 1, cpu::thread_count()))) {
+            std::clamp<std::int64_t>(items_of(problem.total_tokens()), 1, cpu::thread_count()))),
+        norm_row_(version_for(cpu::instruction_set(), GDN_CPU_VERSIONS(norm_row))) {
     info_.workspace_bytes =
         worker_floats(problem) * workers_ * static_cast<std::int64_t>(sizeof(float));
     info_.launches = 1;
-    info_.choice = "threads=" + std::to_string(workers_);
+    info_.choice =
+        "isa=" + to_string(cpu::instruction_set()) + " threads=" + std::to_string(workers_);
     workspace_ = device.allocate(info_.workspace_bytes);
     body_ = [this](std::int64_t item, int worker) { run_item(item, worker); };
   }
@@ -64,37 +51,27 @@ class NaivePlan final : public Plan {
 
   void run_item(std::int64_t item, int worker) const {
     const std::int64_t width = problem_.value_head_dim;
+    const DType token = problem_.token_dtype;
+    const DType output = problem_.effective_output_dtype();
     float* const x = workspace_.as<float>() + worker * worker_floats(problem_);
-    float* const z = x + width;
-    float* const weight = z + width;
-    decode(problem_.token_dtype, cpu::element(arguments_.weight, 0, problem_.token_dtype), weight,
-           width);
+    float* const z = x + row_floats(problem_);
+    float* const y = z + row_floats(problem_);
+    float* const weight = y + row_floats(problem_);
+    decode(token, cpu::element(arguments_.weight, 0, token), weight, width);
     const std::int64_t end =
         std::min((item + 1) * kRowsPerItem, tokens() * problem_.num_value_heads);
     for (std::int64_t row = item * kRowsPerItem; row < end; ++row) {
-      run_row(row * width, weight, x, z);
+      decode(token, cpu::element(arguments_.x, row * width, token), x, width);
+      decode(token, cpu::element(arguments_.z, row * width, token), z, width);
+      norm_row_(x, z, weight, width, static_cast<float>(problem_.norm_eps), problem_.norm_gate, y);
+      encode(output, y, cpu::element(arguments_.y, row * width, output), width);
     }
-  }
-
-  void run_row(std::int64_t first, const float* weight, float* x, float* z) const {
-    const std::int64_t width = problem_.value_head_dim;
-    const DType token = problem_.token_dtype;
-    const DType output = problem_.effective_output_dtype();
-    decode(token, cpu::element(arguments_.x, first, token), x, width);
-    decode(token, cpu::element(arguments_.z, first, token), z, width);
-    float squares = 0;
-    for (std::int64_t j = 0; j < width; ++j) squares += x[j] * x[j];
-    const float mean = squares / static_cast<float>(width);
-    const float scale = 1 / std::sqrt(mean + static_cast<float>(problem_.norm_eps));
-    for (std::int64_t j = 0; j < width; ++j) {
-      x[j] = x[j] * scale * weight[j] * gate_of(problem_.norm_gate, z[j]);
-    }
-    encode(output, x, cpu::element(arguments_.y, first, output), width);
   }
 
   Problem problem_;
   GatedRmsNormArguments arguments_;
   int workers_;
+  decltype(&cpu::baseline::norm_row) norm_row_;
   PlanInfo info_;
   DeviceBuffer workspace_;
   std::function<void(std::int64_t, int)> body_;  // made once: run() allocates nothing
@@ -108,7 +85,7 @@ class Naive final : public Implementation {
         .operation = gated_rms_norm_operation(),
         .backend = "cpu",
         .form = "naive",
-        .summary = "row by row, the squares and then every element; bound by exp",
+        .summary = "row by row, vectorised along the row; bound by exp",
         .resources = "any CPU",
         .rank = 10,
         .examples = {"gated_rms_norm:heads=2/4,dim=64,seq=20+3,dtype=f32",
