@@ -161,6 +161,7 @@ class FaultyNorm : public Implementation {
   explicit FaultyNorm(NormFault fault) : fault_(fault) {
     description_.name = "cpu/faulty_norm_" + name_of(fault);
     description_.operation = gated_rms_norm_operation();
+    description_.honours = {"out", "norm_gate", "norm_eps"};
     description_.backend = "cpu";
     description_.form = "naive";
     description_.summary = "planted fault for tests: " + name_of(fault);

@@ -84,6 +84,7 @@ ErrorLimits norm_limits(const Problem& p, const Conditioning&) {
 
 const ReferenceOperation& gated_rms_norm_reference() {
   static const ReferenceOperation operation = {.operation = gated_rms_norm_operation(),
+                                               .honours = {"out", "norm_gate", "norm_eps"},
                                                .evaluate_float = evaluate_norm<float>,
                                                .evaluate_double = evaluate_norm<double>,
                                                .evaluate_long_double = evaluate_norm<long double>,

@@ -83,6 +83,7 @@ class Naive final : public Implementation {
     static const Description description = {
         .name = "cpu/naive",
         .operation = gated_rms_norm_operation(),
+        .honours = {"out", "norm_gate", "norm_eps"},
         .backend = "cpu",
         .form = "naive",
         .summary = "row by row, vectorised along the row; bound by exp",

@@ -199,6 +199,7 @@ class Rows final : public Implementation {
     static const Description description = {
         .name = "cuda/rows",
         .operation = gated_rms_norm_operation(),
+        .honours = {"out", "norm_gate", "norm_eps"},
         .backend = "cuda",
         .form = "rows",
         .summary = "8 to 32 lanes per row, 16 bytes at a time; bound by device memory",

@@ -41,6 +41,7 @@ class Rows final : public Implementation {
     static const Description description = {
         .name = "hip/rows",
         .operation = gated_rms_norm_operation(),
+        .honours = {"out", "norm_gate", "norm_eps"},
         .backend = "hip",
         .form = "rows",
         .summary = "half a wave per row, read twice; bound by memory traffic",
