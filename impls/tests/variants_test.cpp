@@ -73,12 +73,28 @@ bool names(const Description& description, const std::string& field) {
 // Every field that changes what is computed, off its default. A field that is added here must be
 // named by those who honour it: nobody else gets to see it.
 TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
-  const std::map<std::string, std::string> off_default = {
-      {"out", "f32"},       {"state", "bf16"},     {"layout", "vk"},        {"h0", "normal"},
-      {"ht", "0"},          {"slots", "permuted"}, {"pool_pad", "8"},       {"pool_rows", "40"},
-      {"norm", "1"},        {"scale", "0.5"},      {"update", "additive"},  {"steps", "2"},
-      {"decay", "channel"}, {"gate", "logits"},    {"beta", "logit"},       {"width", "3"},
-      {"bias", "1"},        {"act", "none"},       {"conv_layout", "time"}, {"conv_in_place", "0"}};
+  const std::map<std::string, std::string> off_default = {{"out", "f32"},
+                                                          {"state", "bf16"},
+                                                          {"layout", "vk"},
+                                                          {"h0", "normal"},
+                                                          {"ht", "0"},
+                                                          {"slots", "permuted"},
+                                                          {"pool_pad", "8"},
+                                                          {"pool_rows", "40"},
+                                                          {"norm", "1"},
+                                                          {"scale", "0.5"},
+                                                          {"update", "additive"},
+                                                          {"steps", "2"},
+                                                          {"decay", "channel"},
+                                                          {"gate", "logits"},
+                                                          {"beta", "logit"},
+                                                          {"width", "3"},
+                                                          {"bias", "1"},
+                                                          {"act", "none"},
+                                                          {"conv_layout", "time"},
+                                                          {"conv_in_place", "0"},
+                                                          {"norm_gate", "sigmoid"},
+                                                          {"norm_eps", "1e-5"}};
   const Unaware unaware;
   const auto guarded = guarded_by_description({&unaware});
   for (const ProblemField& field : problem_fields()) {
