@@ -9,12 +9,68 @@
 #include "harness/run/host_memory.h"
 #include "harness/run/memory_needed.h"
 #include "interface/error.h"
+#include "interface/nearest_name.h"
 
 namespace gdn {
 namespace {
 
 bool is_stored_input(const Operand& operand) {
   return operand.role != Role::output && !operand.is_index() && !operand.between_steps;
+}
+
+using Names = std::vector<std::string>;
+
+bool contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What a group has, by name; groups inside it are cases or outputs of their own.
+struct NamesThere {
+  Names attributes;
+  Names datasets;
+};
+
+NamesThere names_there(const CasePath& path) {
+  NamesThere there;
+  const Hdf5Quiet quiet;
+  const Hdf5Handle file(H5Fopen(path.file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
+  const Hdf5Handle group(H5Gopen2(file.id(), path.group.c_str(), H5P_DEFAULT), H5Gclose);
+  const auto take_attribute = [](hid_t, const char* name, const H5A_info_t*,
+                                 void* names) -> herr_t {
+    static_cast<Names*>(names)->emplace_back(name);
+    return 0;
+  };
+  H5Aiterate2(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, take_attribute, &there.attributes);
+  const auto take_dataset = [](hid_t in, const char* name, const H5L_info_t*,
+                               void* names) -> herr_t {
+    const Hdf5Handle object(H5Oopen(in, name, H5P_DEFAULT), H5Oclose);
+    if (H5Iget_type(object.id()) != H5I_GROUP) static_cast<Names*>(names)->emplace_back(name);
+    return 0;
+  };
+  H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, take_dataset, &there.datasets);
+  return there;
+}
+
+// Those of every operation: files of earlier versions state some that theirs does not look at. What
+// made the outputs that may lie beside a case, and a free text, are for readers.
+Names known_attributes() {
+  Names known = {"schema",     "op",     "problem",         "description", "implementation",
+                 "chunk_size", "device", "library_version", "command"};
+  for (const ProblemField& field : problem_fields()) {
+    for (const FieldAttribute& attribute : field.attributes) known.push_back(attribute.name);
+  }
+  return known;
+}
+
+// Outputs may lie beside the case they are of.
+Names known_datasets(const OperationSchema& schema) {
+  Names known;
+  for (const Operand& operand : schema.operands) {
+    if (operand.between_steps) continue;
+    known.push_back(operand.name);
+    if (!operand.name_after.empty()) known.push_back(operand.name_after);
+  }
+  return known;
 }
 
 // Reading a case: first the problem, from attributes, datasets that are there and extents; then the
@@ -25,6 +81,7 @@ class CaseReader {
       : path_(CasePath::parse(path)),
         file_(path_.file, path_.group),
         problem_(read_problem_attributes(file_)) {
+    require_known_names();
     find_what_is_there();
     infer_extents();
     read_batch();
@@ -65,6 +122,23 @@ class CaseReader {
  private:
   const OperationSchema& schema() const { return *problem_.operation; }
 
+  // A misspelt name of something optional would count as its absence, and another problem be read.
+  void require_known_names() const {
+    const NamesThere there = names_there(path_);
+    const Names attributes = known_attributes();
+    for (const std::string& name : there.attributes) {
+      if (contains(attributes, name)) continue;
+      file_.fail("attribute '" + name + "' is unknown (did you mean '" +
+                 nearest_name(name, attributes) + "'?)");
+    }
+    const Names datasets = known_datasets(schema());
+    for (const std::string& name : there.datasets) {
+      if (contains(datasets, name)) continue;
+      file_.fail("dataset '" + name + "' is no operand of " + schema().name + " (did you mean '" +
+                 nearest_name(name, datasets) + "'?)");
+    }
+  }
+
   // What the datasets that are there, and those that are not, say of the problem.
   void find_what_is_there() {
     std::vector<std::string> looked_at;
@@ -103,7 +177,7 @@ class CaseReader {
 
   // Dimensions that no attribute says, from the first dataset that has them.
   void infer_extents() {
-    std::vector<std::string> known;
+    Names known;
     for (const Operand& operand : schema().operands) {
       if (!is_stored_input(operand) || !is_present(operand, problem_)) continue;
       const std::vector<Dimension> dimensions = operand.shape(problem_);
@@ -123,10 +197,6 @@ class CaseReader {
         known.emplace_back(dimensions[i].name);
       }
     }
-  }
-
-  static bool contains(const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
   }
 
   void read_batch() {

@@ -387,6 +387,38 @@ TEST_F(MalformedCase, DatasetMissing) {
   expect_words(message(), {"dataset 'k'", "missing"});
 }
 
+// Taken for an absent one, a state or a bias that somebody wrote would not be read.
+TEST_F(MalformedCase, MisspeltOptionalDatasetNamesTheNearest) {
+  write_dataset<float>("inital_state", H5T_NATIVE_FLOAT, {2, 4, 8, 6}, std::vector<float>(384));
+  expect_words(message(), {"'inital_state'", "gated_delta", "did you mean 'initial_state'?"});
+}
+
+TEST_F(MalformedCase, DatasetOfAnotherOperationIsRefused) {
+  write_dataset<float>("conv_bias", H5T_NATIVE_FLOAT, {4}, {0, 0, 0, 0});
+  expect_words(message(), {"'conv_bias'", "no operand of gated_delta"});
+}
+
+TEST_F(MalformedCase, MisspeltOptionalAttributeNamesTheNearest) {
+  write_attribute("state_layuot", "vk");
+  expect_words(message(), {"attribute 'state_layuot'", "did you mean 'state_layout'?"});
+}
+
+// Those that earlier versions wrote for every operation, a note, and the outputs of the case in a
+// group inside it or beside its inputs.
+TEST_F(MalformedCase, NamesThatAreNotTheCasesOwnAreNotMalformed) {
+  write_attribute("activation", "none");
+  write_attribute("description", "layer 3");
+  write_attribute("implementation", "mine");
+  write_dataset<float>("output", H5T_NATIVE_FLOAT, {10, 4, 6}, std::vector<float>(240));
+  {
+    const Hdf5Handle file = open();
+    const Hdf5Handle group(
+        H5Gcreate2(file.id(), "outputs_of_mine", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+    ASSERT_TRUE(group.valid());
+  }
+  EXPECT_NO_THROW(read_case(path_));
+}
+
 TEST_F(MalformedCase, DatasetOfTheWrongShape) {
   write_dataset("v", H5T_NATIVE_FLOAT, {10, 4, 5}, std::vector<float>(200));
   expect_words(message(), {"dataset 'v'", "[10, 4, 5]", "[10, 4, 6]", "[T, Hv, Dv]"});
