@@ -388,6 +388,28 @@ TEST(ErrorLimits, ContinuationWidensThemByTheRoundingsThatStandTogether) {
   EXPECT_NEAR(limit_of(bf16, "output").per_readout, 2 * kBf16 + 2 * kBf16, 1e-9);
 }
 
+// A 16-bit state that is rounded at every token of a long memory would be allowed any error: zeros
+// are wrong by 1.
+TEST(ErrorLimits, ContinuationEndsAtOneTenthToo) {
+  Conditioning conditioning = with(&Conditioning::memory_tokens, 16384);
+  conditioning.readouts = std::vector<double>(9, 1e9);
+  for (const char* operation : {"gated_delta", "gated_delta_layer"}) {
+    for (const auto& [state, u] : kStates) {
+      const std::string problem = operation + std::string(kBatch) + "dtype=bf16," + state;
+      SCOPED_TRACE(problem);
+      const ErrorLimits limits = widened(problem, conditioning, 16383);
+      for (const char* output : {"output", "final_state"}) {
+        EXPECT_LE(limit_of(limits, output).relative_l2, 0.1) << output;
+        EXPECT_LE(limit_of(limits, output).of(1e9), 0.1) << output;
+      }
+      if (u == kBf16) {
+        EXPECT_EQ(limit_of(limits, "output").relative_l2, 0.1);
+        EXPECT_EQ(limit_of(limits, "final_state").relative_l2, 0.1);
+      }
+    }
+  }
+}
+
 // Windows hold tokens: only a narrower type than theirs rounds them.
 TEST(ErrorLimits, ContinuationWidensConvolutionsWhereTheWindowIsNarrowerThanTheTokens) {
   for (const char* operation : {"causal_conv1d", "gated_delta_layer"}) {
