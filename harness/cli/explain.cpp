@@ -32,6 +32,28 @@ std::string json_list(const std::vector<std::string>& items) {
   return "[" + text + "]";
 }
 
+std::vector<std::string> json_strings(const std::vector<std::string>& texts) {
+  std::vector<std::string> strings;
+  for (const std::string& text : texts) strings.push_back(json_string(text));
+  return strings;
+}
+
+std::string wrong_json(const Anatomy& anatomy, const WrongOutput& output) {
+  const OutputErrors& errors = anatomy.report[output.name()];
+  return json_object({{"output", json_string(output.name())},
+                      {"wrong_units", std::to_string(output.wrong_units)},
+                      {"checked_units", std::to_string(output.checked_units)},
+                      {"sequences", json_set(output.sequences)},
+                      {"heads", json_set(output.heads)},
+                      {"worst", unit_error_json(errors, output.worst, anatomy.report.limits)},
+                      {"sequence", std::to_string(output.worst.where.sequence)},
+                      {"head", std::to_string(output.worst.where.head)},
+                      {"tokens", json_set(output.tokens)},
+                      {"elements", json_set(output.elements)},
+                      {"actual", json_number(output.actual)},
+                      {"expected", json_number(output.expected)}});
+}
+
 class Explain : public Command {
  public:
   std::string name() const override { return "explain"; }
@@ -150,48 +172,71 @@ class Explain : public Command {
       return;
     }
     fmt::print("  {}\n", anatomy.violation);
-    if (!anatomy.wrong.empty()) print_places(anatomy);
+    for (const WrongOutput& output : anatomy.outputs) print_output(anatomy, output);
     for (const FaultPattern& pattern : explanation.patterns) {
       fmt::print("  pattern consistent with: {}: {}\n", pattern.place, pattern.text);
       for (const std::string& evidence : pattern.evidence) fmt::print("    - {}\n", evidence);
     }
-    if (explanation.patterns.empty()) fmt::print("  no known pattern\n");
+    const std::vector<std::string> lines = unexplained(explanation);
+    for (const std::string& line : lines) fmt::print("  no known pattern: {}\n", line);
+    if (explanation.patterns.empty() && lines.empty()) fmt::print("  no known pattern\n");
   }
 
-  static void print_places(const Anatomy& anatomy) {
-    fmt::print("  wrong: {} of {} (sequence, head) pairs; sequences {}; heads {}\n",
-               anatomy.wrong.size(), anatomy.report.checked_pairs, anatomy.sequences.to_string(),
-               anatomy.heads.to_string());
-    const PairAnatomy& worst = anatomy.wrong.front();
-    const reference::ErrorLimits& limits = anatomy.report.limits;
-    const OutputErrors& output = *anatomy.main_output();
-    fmt::print("  worst pair: sequence {}{}\n", worst.output.where.sequence,
-               worst.output.where.head == BatchPart::kEveryHead
-                   ? ""
-                   : fmt::format(", head {}", worst.output.where.head));
-    fmt::print("    {:<12}{}\n", output.name(), unit_error_text(output, worst.output, limits));
-    if (worst.output_wrong()) {
-      const std::int64_t first = worst.tokens.members.front();
-      fmt::print("            tokens {}\n", worst.tokens.to_string());
-      fmt::print("            the first in chunk {} of {} ({} tokens each), at index {} in it\n",
-                 first / anatomy.chunk, worst.chunk_errors.size(), anatomy.chunk,
+  // "2 of 8 units (sequence, head)": in words of the operation.
+  static std::string count_of_wrong(const WrongOutput& output) {
+    switch (output.operand->judged_per) {
+      case JudgedPer::tensor:
+        return "the tensor";
+      case JudgedPer::sequence:
+        return fmt::format("{} of {} sequences: {}", output.wrong_units, output.checked_units,
+                           output.sequences.to_string());
+      case JudgedPer::head:
+        return fmt::format("{} of {} (sequence, head) pairs; sequences {}; heads {}",
+                           output.wrong_units, output.checked_units, output.sequences.to_string(),
+                           output.heads.to_string());
+    }
+    return "";
+  }
+
+  static void print_output(const Anatomy& anatomy, const WrongOutput& output) {
+    const OutputErrors& errors = anatomy.report[output.name()];
+    fmt::print("  wrong {}: {}\n", output.name(), count_of_wrong(output));
+    fmt::print("    worst {:<11}{}\n", output.place().empty() ? "" : output.place() + ":",
+               unit_error_text(errors, output.worst, anatomy.report.limits));
+    if (output.by_tokens()) {
+      const std::int64_t first = output.tokens.empty() ? 0 : output.tokens.members.front();
+      fmt::print("      tokens {}\n", output.tokens.to_string());
+      fmt::print("      the first in chunk {} of {} ({} tokens each), at index {} in it\n",
+                 first / anatomy.chunk, output.chunk_errors.size(), anatomy.chunk,
                  first % anatomy.chunk);
-      fmt::print("            columns {}\n", worst.output_columns.to_string());
-      std::string errors;
+      std::string by_chunk;
       const std::size_t shown = 8;
-      for (std::size_t i = 0; i < worst.chunk_errors.size() && i < shown; ++i) {
-        errors += fmt::format(" {:.1e}", worst.chunk_errors[i]);
+      for (std::size_t i = 0; i < output.chunk_errors.size() && i < shown; ++i) {
+        by_chunk += fmt::format(" {:.1e}", output.chunk_errors[i]);
       }
-      fmt::print("            error by chunk:{}{}\n", errors,
-                 worst.chunk_errors.size() > shown ? " ..." : "");
+      fmt::print("      error by chunk:{}{}\n", by_chunk,
+                 output.chunk_errors.size() > shown ? " ..." : "");
     }
-    if (const OutputErrors* state = anatomy.state_output()) {
-      fmt::print("    {:<12}{}\n", state->name(), unit_error_text(*state, worst.state, limits));
+    const char* elements = output.by_tokens() ? "columns" : "elements";
+    fmt::print("      {} {}\n", elements, output.elements.to_string());
+    if (const PairAnatomy* pair = pair_of(anatomy, output)) {
+      fmt::print("      key rows {}, value columns {}\n", pair->state_rows.to_string(),
+                 pair->state_columns.to_string());
     }
-    if (worst.state_wrong()) {
-      fmt::print("            key rows {}, value columns {}\n", worst.state_rows.to_string(),
-                 worst.state_columns.to_string());
+    fmt::print("      furthest off: {}{} {}: {:.6g}, expected {:.6g}\n",
+               output.by_tokens() ? fmt::format("token {}, ", output.token) : "",
+               output.by_tokens() ? "column" : "element", output.element, output.actual,
+               output.expected);
+  }
+
+  // What is known of the rows and columns of the worst unit's state.
+  static const PairAnatomy* pair_of(const Anatomy& anatomy, const WrongOutput& output) {
+    const OutputErrors* state = anatomy.state_output();
+    if (state == nullptr || state->operand != output.operand) return nullptr;
+    for (const PairAnatomy& pair : anatomy.wrong) {
+      if (pair.state.where == output.worst.where && pair.state_wrong()) return &pair;
     }
+    return nullptr;
   }
 
   static void print_json(const Explanation& explanation, const std::string& maker,
@@ -202,12 +247,14 @@ class Explain : public Command {
     const OutputErrors* state = anatomy.state_output();
     std::vector<std::string> patterns;
     for (const FaultPattern& pattern : explanation.patterns) {
-      std::vector<std::string> evidence;
-      for (const std::string& line : pattern.evidence) evidence.push_back(json_string(line));
+      const std::vector<std::string> evidence = json_strings(pattern.evidence);
       patterns.push_back(json_object({{"place", json_string(pattern.place)},
                                       {"text", json_string(pattern.text)},
+                                      {"outputs", json_list(json_strings(pattern.outputs))},
                                       {"evidence", json_list(evidence)}}));
     }
+    std::vector<std::string> outputs;
+    for (const WrongOutput& wrong : anatomy.outputs) outputs.push_back(wrong_json(anatomy, wrong));
     std::vector<std::string> pairs;
     for (const PairAnatomy& pair : anatomy.wrong) {
       std::vector<std::string> chunks;
@@ -234,6 +281,8 @@ class Explain : public Command {
                             {"violation", json_string(anatomy.violation)},
                             {"chunk", std::to_string(anatomy.chunk)},
                             {"errors", json_object(errors)},
+                            {"wrong_outputs", json_list(outputs)},
+                            {"unexplained", json_list(json_strings(unexplained(explanation)))},
                             {"sequences", json_set(anatomy.sequences)},
                             {"heads", json_set(anatomy.heads)},
                             {"wrong_pairs", json_list(pairs)},

@@ -43,7 +43,7 @@ class ConvolutionPatterns {
       if (wrong_tokens_ > 0) {
         hypotheses();
         if (found_.empty()) by_position();
-        return found_;
+        for (FaultPattern& pattern : found_) pattern.outputs = {"conv_output"};
       }
     }
     windows();
@@ -187,6 +187,7 @@ class ConvolutionPatterns {
     } else {
       add("final window", "the last width - 1 raw inputs of a sequence, oldest first", evidence);
     }
+    found_.back().outputs = {"conv_state"};
   }
 
   const Case& inputs_;

@@ -59,6 +59,28 @@ WrongSet above(const std::vector<double>& errors, double limit) {
   return set;
 }
 
+// Element j of the strips, strip by strip.
+std::size_t place_in(const Strips& strips, std::int64_t j) {
+  return static_cast<std::size_t>(strips.first + j / strips.length * strips.stride +
+                                  j % strips.length);
+}
+
+// The relative error of each chunk's tokens, of those of the tokens.
+std::vector<double> by_chunk(const std::vector<double>& tokens, std::int64_t chunk) {
+  std::vector<double> errors;
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  for (std::int64_t begin = 0; begin < length; begin += chunk) {
+    const std::int64_t end = std::min(length, begin + chunk);
+    double squares = 0;
+    for (std::int64_t t = begin; t < end; ++t) {
+      const double token = tokens[static_cast<std::size_t>(t)];
+      squares += token * token;
+    }
+    errors.push_back(std::sqrt(squares / static_cast<double>(end - begin)));
+  }
+  return errors;
+}
+
 class Dissection {
  public:
   Dissection(const CheckedReference& reference, const Outputs& outputs, std::int64_t chunk)
@@ -72,6 +94,10 @@ class Dissection {
   }
 
   Anatomy run() {
+    for (const reference::OutputErrors& output : anatomy_.report.outputs) find_wrong(output);
+    std::stable_sort(
+        anatomy_.outputs.begin(), anatomy_.outputs.end(),
+        [](const WrongOutput& a, const WrongOutput& b) { return a.excess > b.excess; });
     const reference::OutputErrors* output = anatomy_.main_output();
     if (output == nullptr) return std::move(anatomy_);
     const reference::OutputErrors* state = anatomy_.state_output();
@@ -101,10 +127,72 @@ class Dissection {
   }
 
  private:
-  // Element j of the strips, strip by strip.
-  static std::size_t place(const Strips& strips, std::int64_t j) {
-    return static_cast<std::size_t>(strips.first + j / strips.length * strips.stride +
-                                    j % strips.length);
+  void find_wrong(const reference::OutputErrors& output) {
+    WrongOutput wrong;
+    wrong.operand = output.operand;
+    wrong.checked_units = static_cast<std::int64_t>(output.units.size());
+    std::set<std::int64_t> sequences;
+    std::set<std::int64_t> heads;
+    for (const reference::UnitError& unit : output.units) {
+      if (within(output, unit, anatomy_.report.limits)) continue;
+      ++wrong.wrong_units;
+      sequences.insert(unit.where.sequence);
+      heads.insert(unit.where.head);
+      const double limit = allowed(output, unit, anatomy_.report.limits);
+      const double error = unit.error.relative_l2;
+      const bool finite = unit.error.non_finite == 0 && std::isfinite(error) && limit > 0;
+      const double excess = finite ? error / limit : INFINITY;
+      if (!(excess > wrong.excess)) continue;
+      wrong.excess = excess;
+      wrong.worst = unit;
+    }
+    if (wrong.wrong_units == 0) return;
+    const JudgedPer judged_per = output.operand->judged_per;
+    if (judged_per != JudgedPer::tensor) {
+      wrong.sequences = {p_.num_sequences(), {sequences.begin(), sequences.end()}};
+    }
+    if (judged_per == JudgedPer::head) {
+      wrong.heads = {p_.num_value_heads, {heads.begin(), heads.end()}};
+    }
+    look_into(output, wrong);
+    anatomy_.outputs.push_back(std::move(wrong));
+  }
+
+  // The worst unit: as lines of tokens where it is cut by them, else as one line of elements.
+  void look_into(const reference::OutputErrors& output, WrongOutput& wrong) const {
+    const Operand& operand = *output.operand;
+    const BatchPart& where = wrong.worst.where;
+    const auto& actual = outputs_[output.name()];
+    const auto& expected = wide_[output.name()];
+    const bool whole = operand.judged_per == JudgedPer::tensor;
+    if (!whole && cut_of(operand, p_) == Cut::tokens) wrong.length = inputs_.length(where.sequence);
+    const auto strips = [&](std::int64_t t) -> Strips {
+      if (wrong.length > 0) return strips_of(operand, inputs_, where, {t, 1});
+      const auto count = static_cast<std::int64_t>(expected.size());
+      return whole ? Strips{0, 1, count, count} : strips_of(operand, inputs_, where);
+    };
+    const std::int64_t rows = std::max<std::int64_t>(wrong.length, 1);
+    const std::int64_t columns = strips(0).elements();
+    double furthest = -1;
+    const Matrix matrix = [&](std::int64_t t, std::int64_t j) {
+      const std::size_t at = place_in(strips(t), j);
+      const Element e{expected[at], actual[at]};
+      const double off = e.finite() ? std::abs(e.actual - e.reference) : INFINITY;
+      if (off > furthest) {
+        furthest = off;
+        wrong.token = t;
+        wrong.element = j;
+        wrong.actual = e.actual;
+        wrong.expected = e.reference;
+      }
+      return e;
+    };
+    const Lines lines = line_errors(matrix, rows, columns);
+    const double limit = allowed(output, wrong.worst, anatomy_.report.limits);
+    wrong.elements = above(lines.columns, limit);
+    if (wrong.length == 0) return;
+    wrong.tokens = above(lines.rows, limit);
+    wrong.chunk_errors = by_chunk(lines.rows, anatomy_.chunk);
   }
 
   PairAnatomy dissect_output(const reference::OutputErrors& output,
@@ -120,21 +208,13 @@ class Dissection {
     const std::int64_t columns =
         pair.length == 0 ? 0 : strips_of(operand, inputs_, unit.where, {0, 1}).elements();
     const Matrix matrix = [&](std::int64_t t, std::int64_t j) {
-      const std::size_t at = place(strips_of(operand, inputs_, unit.where, {t, 1}), j);
+      const std::size_t at = place_in(strips_of(operand, inputs_, unit.where, {t, 1}), j);
       return Element{expected[at], actual[at]};
     };
     const Lines lines = line_errors(matrix, pair.length, columns);
     pair.tokens = above(lines.rows, limit);
     pair.output_columns = above(lines.columns, limit);
-    for (std::int64_t begin = 0; begin < pair.length; begin += anatomy_.chunk) {
-      const std::int64_t end = std::min(pair.length, begin + anatomy_.chunk);
-      double squares = 0;
-      for (std::int64_t t = begin; t < end; ++t) {
-        const double token = lines.rows[static_cast<std::size_t>(t)];
-        squares += token * token;
-      }
-      pair.chunk_errors.push_back(std::sqrt(squares / static_cast<double>(end - begin)));
-    }
+    pair.chunk_errors = by_chunk(lines.rows, anatomy_.chunk);
     pair.all_zero = !pair.tokens.empty();
     for (const std::int64_t t : pair.tokens.members) {
       for (std::int64_t j = 0; j < columns; ++j) {
@@ -153,7 +233,7 @@ class Dissection {
     if (strips.elements() != dk * dv) return;
     const bool kv = p_.state_layout == StateLayout::kv;
     const Matrix matrix = [&](std::int64_t i, std::int64_t j) {
-      const std::size_t at = place(strips, kv ? i * dv + j : j * dk + i);
+      const std::size_t at = place_in(strips, kv ? i * dv + j : j * dk + i);
       return Element{wide_[state.name()][at], outputs_[state.name()][at]};
     };
     const double limit = reference::limit_of(anatomy_.report.limits, state.name()).relative_l2;
@@ -187,6 +267,14 @@ std::string WrongSet::to_string() const {
   }
   return (text.empty() ? "none" : text) + " (" + std::to_string(members.size()) + " of " +
          std::to_string(total) + ")";
+}
+
+std::string WrongOutput::place() const {
+  if (operand->judged_per == JudgedPer::tensor) return "";
+  const std::string sequence = "sequence " + std::to_string(worst.where.sequence);
+  return worst.where.head == BatchPart::kEveryHead
+             ? sequence
+             : sequence + ", head " + std::to_string(worst.where.head);
 }
 
 const reference::OutputErrors* Anatomy::main_output() const {

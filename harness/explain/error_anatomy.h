@@ -1,9 +1,9 @@
-// Where the error of a set of outputs sits: which sequences and heads, which tokens, which place in
-// a chunk, which rows and columns of output and state; and how large it is there.
+// Where the error of a set of outputs sits: which outputs, which sequences and heads, which tokens,
+// which place in a chunk, which rows and columns of output and state; and how large it is there.
 //
-// A token (or a column of the output, a row or column of the state) counts as wrong where its
-// error, relative to the root mean square over its sequence and head, is above the limit that the
-// whole is judged by (reference/errors.h), or where anything is not finite.
+// A token (or a column of the output, a row or column of the state, an element) counts as wrong
+// where its error, relative to the root mean square over its sequence and head, is above the limit
+// that the whole is judged by (reference/errors.h), or where anything is not finite.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,35 @@ struct PairAnatomy {
   bool state_wrong() const { return !state_rows.empty(); }
 };
 
+/// An output with units (Operand::judged_per) above their limit, whatever the operation; the unit
+/// that is furthest above it is looked into.
+struct WrongOutput {
+  const Operand* operand = nullptr;
+  std::int64_t wrong_units = 0;
+  std::int64_t checked_units = 0;
+  WrongSet sequences;  ///< of the wrong units; total 0 where the output is judged as a tensor
+  WrongSet heads;      ///< total 0 where it is not judged by head
+  /// Error over limit of the worst unit; infinite where it is not finite.
+  double excess = 0;
+
+  reference::UnitError worst;
+  std::int64_t length = 0;  ///< tokens of the worst unit; 0 where the output is not cut by tokens
+  WrongSet tokens;
+  /// Of the elements of a token; of the whole unit where it is not cut by tokens.
+  WrongSet elements;
+  std::vector<double> chunk_errors;  ///< as in PairAnatomy; empty where not cut by tokens
+  /// The element that is furthest off, or the first that is not finite.
+  std::int64_t token = 0;
+  std::int64_t element = 0;
+  double actual = 0;
+  double expected = 0;
+
+  const std::string& name() const { return operand->output_name(); }
+  bool by_tokens() const { return length > 0; }
+  /// "sequence 1, head 2"; empty where the output is judged as a tensor.
+  std::string place() const;
+};
+
 struct Anatomy {
   /// The output whose tokens and columns are looked at, and the state its sequences leave; null
   /// where the operation has none.
@@ -50,8 +79,9 @@ struct Anatomy {
 
   std::int64_t chunk = 0;  ///< tokens per chunk that chunk_errors are counted in
   reference::ErrorReport report;
-  std::string violation;           ///< one line; empty: within the limits
-  std::vector<PairAnatomy> wrong;  ///< pairs with anything wrong, the largest output error first
+  std::string violation;             ///< one line; empty: within the limits
+  std::vector<WrongOutput> outputs;  ///< every output above its limit, the furthest above it first
+  std::vector<PairAnatomy> wrong;    ///< pairs with anything wrong, the largest output error first
   WrongSet sequences;
   WrongSet heads;
 };

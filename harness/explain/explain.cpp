@@ -1,5 +1,8 @@
 #include "harness/explain/explain.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -43,9 +46,10 @@ void check_repeat(const CheckedReference& reference, const Implementation& imple
   if (result.anatomy.violation.empty()) {
     result.anatomy.violation = "a second run differs: " + difference;
   }
-  result.patterns.insert(
-      result.patterns.begin(),
-      {"repeat", "a race, or memory that is read before it is written", {difference}});
+  FaultPattern pattern = {
+      "repeat", "a race, or memory that is read before it is written", {difference}};
+  for (const WrongOutput& output : result.anatomy.outputs) pattern.outputs.push_back(output.name());
+  result.patterns.insert(result.patterns.begin(), std::move(pattern));
 }
 
 // Whether a run without what is read from pools would tell more.
@@ -54,7 +58,28 @@ bool asks_for_probe(const Explanation& explanation, const Problem& problem) {
          explanation.patterns.front().place == "incoming state";
 }
 
+bool is_about(const FaultPattern& pattern, const std::string& output) {
+  return std::find(pattern.outputs.begin(), pattern.outputs.end(), output) != pattern.outputs.end();
+}
+
 }  // namespace
+
+std::vector<std::string> unexplained(const Explanation& explanation) {
+  std::vector<std::string> lines;
+  for (const WrongOutput& output : explanation.anatomy.outputs) {
+    const bool known =
+        std::any_of(explanation.patterns.begin(), explanation.patterns.end(),
+                    [&](const FaultPattern& pattern) { return is_about(pattern, output.name()); });
+    if (known) continue;
+    std::string line = output.name();
+    if (!output.place().empty()) line += " of " + output.place();
+    line += output.by_tokens() ? ", tokens " + output.tokens.to_string()
+                               : ", elements " + output.elements.to_string();
+    lines.push_back(line + fmt::format(": relative L2 error {:.2e}, {:.2g} of the limit",
+                                       output.worst.error.relative_l2, output.excess));
+  }
+  return lines;
+}
 
 Explanation explain(const CheckedReference& reference, Outputs outputs, std::int64_t chunk) {
   Explanation result;

@@ -14,6 +14,10 @@ struct Explanation {
   bool passed() const { return anatomy.violation.empty(); }
 };
 
+/// A line for every output above its limit that no pattern is about: its name, the sequence, head
+/// and tokens of the unit that is worst, and how large the error is there.
+std::vector<std::string> unexplained(const Explanation& explanation);
+
 /// Outputs that are there already. `chunk`: tokens per chunk of what made them; 0: not known.
 Explanation explain(const CheckedReference& reference, Outputs outputs, std::int64_t chunk);
 

@@ -41,24 +41,40 @@ class Patterns {
     const auto of_convolution = find_convolution_patterns(reference_, outputs_);
     found_.insert(found_.end(), of_convolution.begin(), of_convolution.end());
     if (!has_recurrence() || anatomy_.wrong.empty()) return found_;
-    if (non_finite()) return found_;
-    if (output_wrong_.empty()) {
-      final_state();
-      return found_;
-    }
-    tail_chunk();
-    hypotheses();
-    constant_factor();
-    rounded_state();
-    if (found_.empty()) rounded_arithmetic();
-    if (found_.empty()) {
-      alone();
-      chunk_stages();
+    const std::size_t others = found_.size();
+    const bool downstream = std::any_of(
+        of_convolution.begin(), of_convolution.end(),
+        [](const FaultPattern& pattern) { return pattern.outputs.front() == "conv_output"; });
+    of_recurrence(downstream);
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      const bool is_cause = downstream && !found_[i].outputs.empty();
+      if (i < others && !is_cause) continue;
+      found_[i].outputs.insert(found_[i].outputs.end(), {"output", "final_state"});
     }
     return found_;
   }
 
  private:
+  // `downstream` of a convolution whose outputs are wrong: only what can be told all the same.
+  void of_recurrence(bool downstream) {
+    const std::size_t others = found_.size();
+    if (non_finite()) return;
+    if (output_wrong_.empty()) {
+      final_state();
+      return;
+    }
+    tail_chunk();
+    hypotheses();
+    constant_factor();
+    rounded_state();
+    if (downstream) return;
+    if (found_.size() == others) rounded_arithmetic();
+    if (found_.size() == others) {
+      alone();
+      chunk_stages();
+    }
+  }
+
   void add(const std::string& place, const std::string& text,
            const std::vector<std::string>& evidence) {
     found_.push_back({place, text, evidence});

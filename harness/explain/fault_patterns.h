@@ -14,6 +14,8 @@ struct FaultPattern {
   std::string place;  ///< a key a program may match: "head map", "state pass", "tail chunk", ...
   std::string text;   ///< what it is consistent with, one line
   std::vector<std::string> evidence;
+  /// The outputs above their limit that it is about; empty where it is about something else.
+  std::vector<std::string> outputs = {};
 };
 
 /// The most specific first; empty where nothing is wrong or no rule fits.

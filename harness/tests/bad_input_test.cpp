@@ -357,7 +357,7 @@ TEST_F(CommandLine, ExplainSaysWhereAndExitsOne) {
   const std::string command = "explain --case " + path + " --outputs " + out;
   const Finished wrong = run(command + " --save " + tensors);
   EXPECT_EQ(wrong.code, 1) << wrong.errors;
-  for (const char* text : {"FAIL cpu/naive", "worst pair: sequence 0, head", "tokens 0 .. 19",
+  for (const char* text : {"FAIL cpu/naive", "wrong output: ", "wrong final_state: ", "worst sequence 0, head", "tokens 0 .. 19",
                            "pattern consistent with: token"}) {
     EXPECT_NE(wrong.output.find(text), std::string::npos) << text << " not in " << wrong.output;
   }

@@ -261,6 +261,91 @@ TEST(ExplainedLayer, WindowsOfShortSequencesAreNamed) {
   EXPECT_TRUE(explanation.anatomy.wrong.empty()) << "no head of the recurrence";
 }
 
+// Several outputs, each judged by its own units: none hides another.
+class ChangedLayer : public ::testing::Test {
+ protected:
+  ChangedLayer()
+      : inputs_(generate_case(Problem::parse(
+            "gated_delta_layer:heads=2/4,dim=16,seq=20+2+0+33,gate=logits,beta=logit,norm=1,"
+            "h0=normal,seed=5"))),
+        reference_(inputs_),
+        outputs_(narrowed(reference_.wide())) {}
+  Explanation explained() { return explain(reference_, outputs_, 16); }
+  float& at(const std::string& output, std::int64_t i) {
+    return outputs_[output][static_cast<std::size_t>(i)];
+  }
+  std::string text() const { return inputs_.problem.to_string(); }
+
+  Case inputs_;
+  CheckedReference reference_;
+  Outputs outputs_;
+};
+
+TEST_F(ChangedLayer, EveryOutputAboveItsLimitIsNamedTheWorstFirst) {
+  at("conv_output", (22 + 5) * inputs_.problem.conv_channels() + 7) += 100;  // sequence 3, token 5
+  at("final_state", (1 * 4 + 2) * 256 + 3 * 16 + 9) += 1e-3f;                // sequence 1, head 2
+  const Explanation explanation = explained();
+  const auto& wrong = explanation.anatomy.outputs;
+  ASSERT_EQ(wrong.size(), 2u) << text();
+  EXPECT_EQ(wrong[0].name(), "conv_output") << text();
+  EXPECT_EQ(wrong[0].place(), "sequence 3");
+  EXPECT_EQ(wrong[0].tokens.members, (std::vector<std::int64_t>{5}));
+  EXPECT_EQ(wrong[0].elements.members, (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(wrong[0].sequences.to_string(), "3 (1 of 4)");
+  EXPECT_EQ(wrong[0].heads.total, 0) << "it is not judged by head";
+  EXPECT_EQ(wrong[1].name(), "final_state") << text();
+  EXPECT_EQ(wrong[1].place(), "sequence 1, head 2");
+  EXPECT_EQ(wrong[1].elements.members, (std::vector<std::int64_t>{3 * 16 + 9}));
+  EXPECT_EQ(wrong[1].heads.to_string(), "2 (1 of 4)");
+  EXPECT_GE(wrong[0].excess, wrong[1].excess);
+  EXPECT_TRUE(unexplained(explanation).empty()) << unexplained(explanation).front();
+}
+
+// A fault beside the recurrence does not silence what is said of it.
+TEST_F(ChangedLayer, AWrongWindowDoesNotHideTheStageThatIsWrong) {
+  at("conv_state", 3 * inputs_.problem.conv_channels()) += 1;  // sequence 1, two tokens long
+  for (std::int64_t t = 22 + 16; t < 22 + 33; ++t) at("output", (t * 4 + 1) * 16) += 1;
+  const Explanation explanation = explained();
+  ASSERT_EQ(explanation.anatomy.outputs.size(), 2u) << text();
+  std::vector<std::string> places;
+  for (const FaultPattern& pattern : explanation.patterns) places.push_back(pattern.place);
+  EXPECT_EQ(places,
+            (std::vector<std::string>{"short window", "one head", "one sequence", "state pass"}))
+      << text();
+  EXPECT_TRUE(unexplained(explanation).empty()) << unexplained(explanation).front();
+}
+
+TEST_F(ChangedLayer, WhatNoPatternIsAboutIsSaidByOutputPlaceAndSize) {
+  for (std::int64_t t : {4, 5, 6}) at("output", ((22 + t) * 4 + 3) * 16 + 1) = 1e3f;
+  Explanation explanation = explained();
+  explanation.patterns.clear();
+  const std::vector<std::string> lines = unexplained(explanation);
+  ASSERT_EQ(lines.size(), 1u) << text();
+  for (const char* words : {"output of sequence 3, head 3, tokens 4 .. 6 (3 of 33)",
+                            "relative L2 error", "of the limit"}) {
+    EXPECT_NE(lines[0].find(words), std::string::npos) << words << " not in " << lines[0];
+  }
+}
+
+// The planted fault is in the second output alone.
+TEST(ExplainedConvolution, AFaultInTheWindowsIsFoundThereAndNamed) {
+  const char* const problem = "causal_conv1d:heads=1/2,dim=8,seq=20+9+1,dtype=f32,seed=3";
+  const auto device = open_device("cpu");
+  const Case inputs = generate_case(Problem::parse(problem));
+  const CheckedReference reference(inputs);
+  const Explanation explanation =
+      explain(reference, *make_faulty(Fault::conv_window_activated), *device);
+  const auto& wrong = explanation.anatomy.outputs;
+  ASSERT_EQ(wrong.size(), 1u) << problem;
+  EXPECT_EQ(wrong[0].name(), "conv_state") << problem;
+  EXPECT_EQ(wrong[0].sequences.to_string(), "0 .. 2 (3 of 3)") << problem;
+  EXPECT_FALSE(wrong[0].by_tokens());
+  EXPECT_FALSE(wrong[0].elements.empty());
+  EXPECT_NE(wrong[0].actual, wrong[0].expected);
+  ASSERT_FALSE(explanation.patterns.empty()) << problem;
+  EXPECT_EQ(explanation.patterns.front().outputs, (std::vector<std::string>{"conv_state"}));
+}
+
 TEST(WrongSets, PrintRunsAndStopAfterFour) {
   EXPECT_EQ((WrongSet{5, {}}.to_string()), "none (0 of 5)");
   EXPECT_EQ((WrongSet{9, {1, 2, 3, 7}}.to_string()), "1 .. 3, 7 (4 of 9)");
