@@ -91,6 +91,20 @@ TEST_F(CommandLine, UnknownDeviceSuiteAndPresetNameTheNearest) {
   expect_error("verify --device cpu --suite quik", 2, {"quik", "did you mean 'quick'?"});
   expect_error("verify --device cpu --preset qwen3-nxt", 2, {"qwen3-nxt", "qwen3-next"});
 }
+// Wherever they are named, and whatever stands beside them: never a run of nothing.
+TEST_F(CommandLine, MisspeltSuitesAndPresetsAreRefusedBesideOtherOptions) {
+  const std::string seq = " --heads 1/1 --dim 8 --seq 3 ";
+  for (const std::string& beside : {seq, std::string(" --op causal_conv1d "),
+                                    std::string(" --json "), std::string(" --shard 1/2 ")}) {
+    expect_error("verify --device cpu --suite quik" + beside, 2, {"did you mean 'quick'?"});
+  }
+  expect_error("verify --device cpu --suite peers", 2, {"'peers' is unknown; expected quick|full"});
+  for (const char* command : {"verify", "bench", "sweep --out s.h5"}) {
+    expect_error(std::string(command) + " --device cpu --preset qwen3-nxt" + seq, 2,
+                 {"preset 'qwen3-nxt'", "did you mean 'qwen3-next'?"});
+  }
+  expect_error("table --device cpu --preset troughput", 2, {"did you mean 'throughput'?"});
+}
 TEST_F(CommandLine, MalformedProblems) {
   expect_error("verify --problem gated_delta:hedas=1/2", 2, {"hedas", "did you mean 'heads'?"});
   expect_error("verify --problem gated_detla:heads=1/2", 2, {"gated_detla", "gated_delta"});
@@ -244,7 +258,7 @@ TEST_F(CommandLine, RunThenVerifyOutputs) {
   const std::string explain = wrong.output.substr(begin, wrong.output.find('\n', at) - begin);
   const Finished explained = run(explain);
   EXPECT_EQ(explained.code, 1) << explain << ": " << explained.errors;
-  EXPECT_NE(explained.output.find("worst pair"), std::string::npos) << explained.output;
+  EXPECT_NE(explained.output.find("worst sequence 0, head"), std::string::npos) << explained.output;
 }
 
 // Without effect they would let a user believe that the outputs were judged as something else.
@@ -357,8 +371,9 @@ TEST_F(CommandLine, ExplainSaysWhereAndExitsOne) {
   const std::string command = "explain --case " + path + " --outputs " + out;
   const Finished wrong = run(command + " --save " + tensors);
   EXPECT_EQ(wrong.code, 1) << wrong.errors;
-  for (const char* text : {"FAIL cpu/naive", "wrong output: ", "wrong final_state: ", "worst sequence 0, head", "tokens 0 .. 19",
-                           "pattern consistent with: token"}) {
+  for (const char* text :
+       {"FAIL cpu/naive", "wrong output: ", "wrong final_state: ", "worst sequence 0, head",
+        "tokens 0 .. 19", "pattern consistent with: token"}) {
     EXPECT_NE(wrong.output.find(text), std::string::npos) << text << " not in " << wrong.output;
   }
   EXPECT_TRUE(std::filesystem::exists(tensors));

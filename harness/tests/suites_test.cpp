@@ -42,6 +42,17 @@ TEST(Suites, HoldNoProblemTwiceAndSayWhatEachProtects) {
   }
 }
 
+TEST(Suites, AMisspeltNameIsRefusedWithTheNearest) {
+  for (const std::string& name : suite_names()) {
+    const std::string misspelt = name.substr(0, 2) + name.substr(3);
+    const std::string message = message_of([&] { find_suite(misspelt); });
+    for (const std::string& words : {"suite '" + misspelt + "' is unknown",
+                                     "did you mean '" + name + "'?", std::string("quick|full|")}) {
+      EXPECT_NE(message.find(words), std::string::npos) << words << " not in " << message;
+    }
+  }
+}
+
 // `verify --suite S --op O` has something to verify, whatever they are.
 TEST(Suites, HaveProblemsOfEveryOperation) {
   for (const std::string& name : suite_names()) {

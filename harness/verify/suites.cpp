@@ -26,6 +26,10 @@ SuiteProblems of_operations(const char* list, const std::string& protects) {
       problems.push_back({Problem::parse(text), "-", protects, false, false});
     }
   }
+  // Operations answer a name they do not know with no problems.
+  if (problems.empty()) {
+    throw_bad_input("suite list '" + std::string(list) + "': no operation has problems of it");
+  }
   return problems;
 }
 
@@ -130,7 +134,9 @@ Suite find_suite(const std::string& name) {
   for (const NamedSuite& suite : kSuites) {
     if (suite.name == name) return {suite.name, suite.help, suite.problems()};
   }
-  throw_bad_input("suite '" + name + "' is unknown (did you mean '" +
+  std::string known;
+  for (const std::string& suite : suite_names()) known += (known.empty() ? "" : "|") + suite;
+  throw_bad_input("suite '" + name + "' is unknown; expected " + known + " (did you mean '" +
                   nearest_name(name, suite_names()) + "'?)");
 }
 
