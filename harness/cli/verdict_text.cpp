@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "reference/operation.h"
+
 namespace gdn::cli {
 
 using reference::OutputErrors;
@@ -16,21 +18,22 @@ double of_the_limit(const UnitError& unit, double limit) {
 
 std::string units_table(const OutputErrors& output, const reference::ErrorLimits& limits) {
   std::string text =
-      fmt::format("       {:<12} {:>8} {:>5}  {:>10} {:>10} {:>10} {:>8} {:>10}\n", output.name(),
-                  "sequence", "head", "error", "limit", "floor", "x floor", "max");
+      fmt::format("       {:<12} {:>8} {:>5}  {:>11} {:>10} {:>10} {:>7} {:>10}\n", output.name(),
+                  "sequence", "head", "relative L2", "limit", "floor", "x floor", "scaled max");
   for (const UnitError& unit : output.units) {
     const std::string head =
         unit.where.head == BatchPart::kEveryHead ? "-" : std::to_string(unit.where.head);
     const std::string floors =
         output.is_measured_in_floors ? fmt::format("{:.2f}", unit.error.floor_ratio) : "-";
     text += fmt::format(
-        "       {:<12} {:>8} {:>5}  {:>10.2e} {:>10.2e} {:>10.2e} {:>8} {:>10.2e}\n", "",
+        "       {:<12} {:>8} {:>5}  {:>11.2e} {:>10.2e} {:>10.2e} {:>7} {:>10.2e}\n", "",
         unit.where.sequence, head, unit.error.relative_l2, reference::allowed(output, unit, limits),
         unit.error.floor, floors, unit.error.scaled_max);
   }
   for (const reference::PositionError& window : output.positions) {
-    text += fmt::format("       tokens {:>6} .. {:<6} {:.2e}\n", window.first_token,
-                        window.first_token + window.num_tokens - 1, window.relative_l2);
+    text +=
+        fmt::format("       tokens {:>6} .. {:<6} worst relative L2 {:.2e}\n", window.first_token,
+                    window.first_token + window.num_tokens - 1, window.relative_l2);
   }
   return text;
 }
@@ -69,7 +72,7 @@ std::string errors_text(const reference::ErrorReport& report) {
   return text;
 }
 
-std::string verification_detail(const VerifyResult& result) {
+std::string verification_detail(Operation operation, const VerifyResult& result) {
   std::string text;
   for (const Check& check : result.checks) {
     const bool failed = check.result == Check::Result::failed;
@@ -82,11 +85,14 @@ std::string verification_detail(const VerifyResult& result) {
   }
   const reference::ErrorReport& report = result.report;
   if (report.outputs.empty()) return text;
-  text += fmt::format(
-      "       conditioning: growth of the chunk inverse {:.1f}, cancellation {:.1f}, memory {:.0f} "
-      "tokens\n",
-      report.conditioning.inverse_growth, report.conditioning.cancellation,
-      report.conditioning.memory_tokens);
+  if (reference::reference_of(operation).conditioning != nullptr) {
+    text += fmt::format(
+        "       conditioning: growth of the chunk inverse {:.1f}, cancellation {:.1f}, memory "
+        "{:.0f} "
+        "tokens\n",
+        report.conditioning.inverse_growth, report.conditioning.cancellation,
+        report.conditioning.memory_tokens);
+  }
   for (const OutputErrors& output : report.outputs) text += units_table(output, report.limits);
   return text;
 }

@@ -17,7 +17,8 @@ std::string unit_error_text(const reference::OutputErrors& output, const referen
 /// Every output's worst unit: "output 2.1e-03 (...), final_state 1.9e-03 (...)".
 std::string errors_text(const reference::ErrorReport& report);
 /// The detail of -v: each check, each unit of each output, error by position. Ends in a new line.
-std::string verification_detail(const VerifyResult& result);
+/// What the inputs amplify is said of operations whose reference measures it.
+std::string verification_detail(Operation operation, const VerifyResult& result);
 
 std::string unit_error_json(const reference::OutputErrors& output, const reference::UnitError& unit,
                             const reference::ErrorLimits& limits);

@@ -141,8 +141,7 @@ class Verify : public Command {
                    verified.implementation, limit->cause);
         ++limits_gone_;
       }
-      report(verified.problem.to_string(), verified.implementation, verified.coverage,
-             verified.result);
+      report(verified.problem, verified.implementation, verified.coverage, verified.result);
     });
     return finish(run.others_may_verify());
   }
@@ -182,8 +181,7 @@ class Verify : public Command {
     const CheckedReference reference(inputs, options());
     const std::string maker =
         stored.origin.implementation.empty() ? outputs_ : stored.origin.implementation;
-    report(problem.to_string(), maker, reference.coverage(),
-           verify_outputs(reference, stored.narrowed()));
+    report(problem, maker, reference.coverage(), verify_outputs(reference, stored.narrowed()));
     return finish(false);
   }
 
@@ -191,8 +189,9 @@ class Verify : public Command {
     return case_problem(path, read_case_problem(path).operation);
   }
 
-  void report(const std::string& problem, const std::string& implementation,
-              const std::string& coverage, const VerifyResult& result) {
+  void report(const Problem& of, const std::string& implementation, const std::string& coverage,
+              const VerifyResult& result) {
+    const std::string problem = of.to_string();
     ++counts_[result.verdict];
     if (result.verdict == Verdict::too_large && why_too_large_.empty()) {
       why_too_large_ = result.reason;
@@ -214,7 +213,7 @@ class Verify : public Command {
     if (!result.report.outputs.empty()) {
       fmt::print("       {}; {}\n", errors_text(result.report), coverage);
     }
-    if (verbose_) fmt::print("{}", verification_detail(result));
+    if (verbose_) fmt::print("{}", verification_detail(of.operation, result));
   }
 
   void print_where_to_look(const std::string& problem, const std::string& implementation) const {

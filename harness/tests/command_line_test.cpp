@@ -230,6 +230,23 @@ TEST(Verify, ThoseOfASuiteThatOpNames) {
   EXPECT_FALSE(has(some.text, "gated_delta")) << some.text;
 }
 
+// Conditioning is the recurrence's: of a convolution nothing is amplified, and nothing is said.
+TEST(Verify, DetailIsOfTheOperationThatIsVerified) {
+  const std::string of_convolution = "causal_conv1d:heads=1/2,dim=16,seq=2x100";
+  const Finished convolution =
+      gdnbench("verify --device cpu --errors-only -v --problem " + of_convolution);
+  EXPECT_EQ(convolution.code, 0) << of_convolution << "\n" << convolution.text;
+  EXPECT_FALSE(has(convolution.text, "conditioning")) << of_convolution << "\n" << convolution.text;
+  EXPECT_FALSE(has(convolution.text, "chunk inverse")) << convolution.text;
+  for (const char* named : {"relative L2", "limit", "floor", "scaled max", "worst relative L2"}) {
+    EXPECT_TRUE(has(convolution.text, named)) << named << " not in\n" << convolution.text;
+  }
+  const Finished rule = gdnbench(
+      "verify --device cpu --impl cpu/naive --errors-only -v --problem "
+      "gated_delta:heads=1/2,dim=16,seq=2x100");
+  EXPECT_TRUE(has(rule.text, "conditioning: growth of the chunk inverse")) << rule.text;
+}
+
 // ---- verify side by side
 
 std::multiset<std::string> lines_of(const std::string& text) {
