@@ -169,8 +169,9 @@ class Compare : public Command {
   Table table_of(const CompareResult& result) const {
     Table table;
     table.title = "B against A. " + summary(result);
-    table.header = {"verdict", "implementation", "problem", "mode",  "A ms",
-                    "B ms",    "change %",       "errors",  "reason"};
+    table.header = {"verdict",  "implementation", "problem",
+                    "mode",     "A ms",           "B ms",
+                    "change %", "errors",         "reason: change (95 % interval), tolerance"};
     table.label_columns = table.header.size();  // the reason is a text, too
     for (const RowComparison& row : result.rows) {
       if (!is_listed(row)) continue;

@@ -31,13 +31,8 @@ Quantity known_percent(const char* name, const char* header, double Row::*member
 // "1.02 / 0.21 L": each output's error, in order: over its rounding floor where it is measured in
 // floors, else over the limit of the arithmetic, marked L. A convolution's or a state's file of
 // version 1 has no limits: nothing then.
-std::string errors_text(const Row& row) {
-  std::vector<std::string> outputs;
-  for (const RowError& error : row.errors) {
-    if (std::find(outputs.begin(), outputs.end(), error.output) == outputs.end()) {
-      outputs.push_back(error.output);
-    }
-  }
+std::string errors_text(const Row& row, const std::vector<std::string>& outputs) {
+  if (row.errors.empty()) return "";
   std::string text;
   for (const std::string& output : outputs) {
     const double floors = row.error(output, ErrorMetric::floor_ratio);
@@ -48,6 +43,22 @@ std::string errors_text(const Row& row) {
     text += (text.empty() ? "" : " / ") + of_output;
   }
   return text;
+}
+
+Quantity errors_quantity() {
+  const char* const header = "error (x floor, or L: of the limit)";
+  Quantity quantity = {"errors", header,
+                       [](const Row& row) { return errors_text(row, outputs_of({&row})); }};
+  quantity.in_table = [header](const std::vector<const Row*>& rows) {
+    const std::vector<std::string> outputs = outputs_of(rows);
+    Quantity here = {"errors", header,
+                     [outputs](const Row& row) { return errors_text(row, outputs); }};
+    for (const std::string& output : outputs) {
+      here.parts += (here.parts.empty() ? "" : " / ") + output;
+    }
+    return here;
+  };
+  return quantity;
 }
 
 const std::vector<Quantity>& derived_quantities() {
@@ -69,7 +80,7 @@ const std::vector<Quantity>& derived_quantities() {
          if (row.case_bytes == 0) return std::string();  // a file older than the column
          return significant(static_cast<double>(row.case_bytes + row.workspace_bytes) / (1 << 20));
        }},
-      {"errors", "error (x floor, or of the limit)", errors_text},
+      errors_quantity(),
   };
   return quantities;
 }
@@ -124,7 +135,8 @@ Label pair_label(const char* name, const char* first, const char* second, char s
           [=](const Row& row) {
             return static_cast<double>(row.integer(second)) * 1e6 +
                    static_cast<double>(row.integer(first));
-          }};
+          },
+          std::string("key") + separator + "value"};
 }
 
 const std::vector<Label>& derived_labels() {
@@ -134,15 +146,19 @@ const std::vector<Label>& derived_labels() {
        [](const Row& row) {
          return static_cast<double>(row.integer("key_head_dim")) * 1e6 +
                 static_cast<double>(row.integer("value_head_dim"));
-       }},
-      {"variant", variant_name, first_appearance},
+       },
+       "key x value"},
+      {"variant",
+       [](const Row& row) { return looks_at(row, "update") ? variant_name(row) : std::string(); },
+       first_appearance},
       {"shape",
        [](const Row& row) {
          return is_uniform(row) ? fmt::format("{}x{}", binary_kilo(row.integer("longest_sequence")),
                                               row.integer("num_sequences"))
                                 : row.text("sequences");
        },
-       [](const Row& row) { return static_cast<double>(row.integer("longest_sequence")); }}};
+       [](const Row& row) { return static_cast<double>(row.integer("longest_sequence")); },
+       "length x batch"}};
   return labels;
 }
 
@@ -244,6 +260,12 @@ std::vector<const Row*> pointers(const std::vector<Row>& rows) {
   return result;
 }
 
+// "; heads 16/32 (key/value)"; nothing where the operation does not look at it.
+void add_setting(std::string& title, const Label& label, const std::string& text) {
+  if (text.empty()) return;
+  title += "; " + label.name + " " + text + (label.parts.empty() ? "" : " (" + label.parts + ")");
+}
+
 bool passes(const Row& row, const std::vector<RowFilter>& filters) {
   return std::all_of(filters.begin(), filters.end(), [&](const RowFilter& filter) {
     const std::string text = filter.label.text(row);
@@ -252,6 +274,20 @@ bool passes(const Row& row, const std::vector<RowFilter>& filters) {
 }
 
 }  // namespace
+
+bool looks_at(const Row& row, const std::string& column) {
+  const auto& all = operations();
+  const auto operation = std::find_if(all.begin(), all.end(), [&](const Operation candidate) {
+    return candidate->name == row.operation;
+  });
+  if (operation == all.end()) return true;
+  for (const ProblemField& field : problem_fields()) {
+    for (const FieldColumn& of_field : field.columns) {
+      if (of_field.name == column) return (*operation)->has_field(field.key);
+    }
+  }
+  return true;
+}
 
 bool is_uniform(const Row& row) {
   return row.integer("num_sequences") * row.integer("longest_sequence") ==
@@ -273,6 +309,33 @@ std::vector<std::string> distinct(const std::vector<const Row*>& rows,
     }
   }
   return values;
+}
+
+std::vector<std::string> outputs_of(const std::vector<const Row*>& rows) {
+  std::vector<std::string> outputs;
+  for (const Row* row : rows) {
+    for (const RowError& error : row->errors) {
+      const bool known = std::find(outputs.begin(), outputs.end(), error.output) != outputs.end();
+      if (!known) outputs.push_back(error.output);
+    }
+  }
+  return outputs;
+}
+
+std::vector<Quantity> error_quantities(const std::vector<const Row*>& rows) {
+  std::vector<Quantity> quantities;
+  for (const std::string& output : outputs_of(rows)) {
+    const bool in_floors = std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
+      return !std::isnan(row->error(output, ErrorMetric::floor_ratio));
+    });
+    const ErrorMetric metric = in_floors ? ErrorMetric::floor_ratio : ErrorMetric::limit_ratio;
+    quantities.push_back({output + "_error",
+                          output + (in_floors ? " error / floor" : " error / limit"),
+                          [output, metric, in_floors](const Row& row) {
+                            return significant(row.error(output, metric), in_floors ? 3 : 2);
+                          }});
+  }
+  return quantities;
 }
 
 std::vector<std::string> quantity_names() {
@@ -308,7 +371,9 @@ Label find_label(const std::string& name) {
   for (const RowColumn& column : row_columns()) {
     names.push_back(column.name);
     if (column.name != name) continue;
-    const auto text = [&column](const Row& row) { return column_text(row, column); };
+    const auto text = [&column](const Row& row) {
+      return looks_at(row, column.name) ? column_text(row, column) : std::string();
+    };
     if (column.is_text() || column.is_real()) return {name, text, first_appearance};
     return {name, text, [&column](const Row& row) {
               return static_cast<double>(std::get<std::int64_t>(column.get(row)));
@@ -408,6 +473,7 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
     for (const Row* row : all) {
       if (texts_of(*row, sections) == section.texts) members.push_back(row);
     }
+    const Quantity shown = quantity.in_table == nullptr ? quantity : quantity.in_table(members);
     const std::vector<AxisEntry> row_axis = axis_of(members, row_labels);
     const std::vector<AxisEntry> column_axis = axis_of(members, column_labels);
 
@@ -425,26 +491,36 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
     }
 
     Table table;
-    table.title = options.title.empty() ? quantity.header : options.title;
+    table.title = options.title;
+    if (table.title.empty()) {
+      table.title = shown.header + " by ";
+      for (const Label& label : column_labels) {
+        table.title += (&label == column_labels.data() ? "" : ", ") + label.heading();
+      }
+    }
+    if (!shown.parts.empty()) table.title += "; each cell: " + shown.parts;
     for (const Label& label : constants) {
       const std::string text = label.text(*members.front());
-      const bool says_something = label.name == "heads" || label.name == "dims" ||
-                                  label.name == "token_dtype" || label.name == "shape" ||
-                                  label.name == "gates";
-      if (says_something && !text.empty()) table.title += "; " + label.name + " " + text;
+      const bool says_something = label.name == "operation" || label.name == "heads" ||
+                                  label.name == "dims" || label.name == "token_dtype" ||
+                                  label.name == "shape" || label.name == "gates";
+      if (says_something) add_setting(table.title, label, text);
     }
     for (std::size_t i = 0; i < sections.size(); ++i) {
-      if (section.texts[i].empty()) continue;
-      table.title += "; " + sections[i].name + " " + section.texts[i];
+      add_setting(table.title, sections[i], section.texts[i]);
     }
     table.label_columns = row_labels.size();
-    table.header = options.row_labels;
-    for (const AxisEntry& column : column_axis) table.header.push_back(joined(column.texts, " "));
+    for (const Label& label : row_labels) table.header.push_back(label.heading());
+    for (const AxisEntry& column : column_axis) {
+      // Without a text where the operation does not look at what columns are told apart by.
+      const std::string text = joined(column.texts, " ");
+      table.header.push_back(text.empty() ? shown.header : text);
+    }
     for (const AxisEntry& line : row_axis) {
       table.rows.push_back(line.texts);
       for (const AxisEntry& column : column_axis) {
         const auto cell = cells.find({joined(line.texts, "\n"), joined(column.texts, " ")});
-        table.rows.back().push_back(cell == cells.end() ? "" : cell_text(*cell->second, quantity));
+        table.rows.back().push_back(cell == cells.end() ? "" : cell_text(*cell->second, shown));
       }
     }
     table.notes = provenance_notes(members);

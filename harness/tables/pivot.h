@@ -23,19 +23,36 @@ struct Quantity {
   std::string name;
   std::string header;  ///< "Kt/s"
   std::function<std::string(const Row&)> text;
+  /// Where a cell holds several numbers: what each of them is, in order, "output / final_state".
+  std::string parts = {};
+  /// The same for the rows of one table, whose cells then hold the same numbers in the same places;
+  /// null: it is one number whatever the rows.
+  std::function<Quantity(const std::vector<const Row*>&)> in_table = nullptr;
 };
 /// Throws Error(bad_input) with the nearest name.
 Quantity find_quantity(const std::string& name);
 std::vector<std::string> quantity_names();
+/// A quantity for each output that any of the rows has errors of: its error over its rounding floor
+/// where it is measured in floors, else over its limit. The header says which.
+std::vector<Quantity> error_quantities(const std::vector<const Row*>& rows);
+/// The outputs that any of the rows has errors of, in order of first appearance.
+std::vector<std::string> outputs_of(const std::vector<const Row*>& rows);
 
 /// Something rows are told apart by: any column of Row, or
 ///   heads "16/32", dims "128x128", shape "2Kx16" (length x batch; the sequence list where ragged),
 ///   variant "Gated DeltaNet" (the published name of update, steps, decay and whether gates decay).
+/// The text is empty where the row's operation does not look at the field: a convolution has no
+/// gates.
 struct Label {
   std::string name;
   std::function<std::string(const Row&)> text;
   /// Sort key beside the text: lengths and counts sort as numbers. NaN: order of first appearance.
   std::function<double(const Row&)> order;
+  /// Where the text holds several numbers: what each of them is, "key/value".
+  std::string parts = {};
+
+  /// "heads (key/value)".
+  std::string heading() const { return parts.empty() ? name : name + " (" + parts + ")"; }
 };
 Label find_label(const std::string& name);
 
@@ -68,6 +85,9 @@ std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows);
 /// Distinct texts in order of first appearance, empty ones left out.
 std::vector<std::string> distinct(const std::vector<const Row*>& rows,
                                   const std::function<std::string(const Row&)>& text);
+/// Whether the row's operation looks at the field with that column: what it does not look at stays at
+/// a default that means nothing. True of what is no field, and of an operation nobody here knows.
+bool looks_at(const Row& row, const std::string& column);
 /// All sequences of the row's problem have one length.
 bool is_uniform(const Row& row);
 /// 2048 -> "2K"; numbers that are no multiple of 1024 as they are.

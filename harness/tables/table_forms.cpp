@@ -43,22 +43,26 @@ void drop_empty_columns(Table& table) {
   }
 }
 
+// What the lines of one problem show: times where any row has them, each output's error.
+std::vector<Quantity> summary_quantities(const std::vector<const Row*>& rows, bool any_timed) {
+  std::vector<Quantity> quantities = {find_quantity("chunk")};
+  if (any_timed) {
+    for (const char* name : {"time_ms", "percent_spread", "kilo_tokens_per_s", "chunkwise_tflops",
+                             "percent_of_compute", "tb_per_s", "percent_of_bandwidth"}) {
+      quantities.push_back(find_quantity(name));
+    }
+  } else {
+    for (const std::string& output : outputs_of(rows)) {
+      quantities.push_back(find_quantity(output + "_relative_l2"));
+      quantities.back().header = output + " relative L2";
+    }
+  }
+  for (Quantity& quantity : error_quantities(rows)) quantities.push_back(std::move(quantity));
+  return quantities;
+}
+
 std::vector<Table> summary_form(const std::vector<Row>& rows) {
-  std::vector<Quantity> quantities;
   const bool any_timed = !timed(rows).empty();
-  const std::vector<const char*> names =
-      any_timed ? std::vector<const char*>{"chunk",
-                                           "time_ms",
-                                           "percent_spread",
-                                           "kilo_tokens_per_s",
-                                           "chunkwise_tflops",
-                                           "percent_of_compute",
-                                           "tb_per_s",
-                                           "percent_of_bandwidth",
-                                           "errors"}
-                : std::vector<const char*>{"chunk", "output_relative_l2", "final_state_relative_l2",
-                                           "errors"};
-  for (const char* name : names) quantities.push_back(find_quantity(name));
   require_some(rows, "summary", "at least one row");
   const auto all = pointers(rows);
   std::vector<Table> tables;
@@ -68,6 +72,7 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
     for (const Row* row : all) {
       if (section(*row) == title) members.push_back(row);
     }
+    const std::vector<Quantity> quantities = summary_quantities(members, any_timed);
     Table table;
     table.title = title;
     table.header = {"implementation"};
@@ -90,9 +95,11 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
       tables.back().notes.push_back("TFLOP/s of " + name + " counts " +
                                     harness_of(parse_operation(name)).flops_text(0));
     }
+  }
+  if (!outputs_of(all).empty()) {
     tables.back().notes.push_back(
-        "Errors: worst head of each output over its rounding floor, or (L) over what the "
-        "arithmetic allows");
+        "Errors: relative L2 of the worst unit of each output, over its rounding floor (floor) or "
+        "over what the arithmetic allows (limit)");
   }
   const auto notes = provenance_notes(all);
   tables.back().notes.insert(tables.back().notes.end(), notes.begin(), notes.end());
@@ -157,7 +164,7 @@ std::vector<Table> heads_form(const std::vector<Row>& rows) {
 
 std::vector<Table> errors_form(const std::vector<Row>& rows) {
   return pivot(rows,
-               {"Error of each output, worst head: over its rounding floor, or (L) over what the "
+               {"Error of each output, worst unit: over its rounding floor, or (L) over what the "
                 "arithmetic allows",
                 {"implementation", "token_dtype", "shape"},
                 {"gates"},

@@ -62,9 +62,11 @@ std::vector<Table> absolute_and_relative(const std::vector<Row>& rows, const Piv
 }  // namespace
 
 std::vector<Table> updates_form(const std::vector<Row>& rows) {
-  const std::vector<Row> fitting = timed(rows);
+  const Label variant = find_label("variant");
+  std::vector<Row> fitting = timed(rows);
+  std::erase_if(fitting, [&](const Row& row) { return variant.text(row).empty(); });
   std::set<std::string> variants;
-  for (const Row& row : fitting) variants.insert(find_label("variant").text(row));
+  for (const Row& row : fitting) variants.insert(variant.text(row));
   if (variants.size() < 2) {
     throw_bad_input(
         "table form 'updates': no rows fit; expected timed rows of several variants, as "

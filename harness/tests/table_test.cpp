@@ -244,7 +244,8 @@ TEST(SpeedupForm, HoldsEachRowToTheQuickestRecurrentOneOnItsProblem) {
   rows.push_back(row("128", "2x1024", "", "cuda/fused", "fused", 1));
   const auto tables = table_form("speedup", rows);
   ASSERT_EQ(tables.size(), 1u);
-  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "dims", "1Kx2", "2Kx1"}));
+  EXPECT_EQ(tables[0].header,
+            (std::vector<std::string>{"implementation", "dims (key x value)", "1Kx2", "2Kx1"}));
   ASSERT_EQ(tables[0].rows.size(), 2u);
   EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"cuda/fused", "64x64", "2.00", "6.00"}));
   EXPECT_EQ(tables[0].rows[1], (std::vector<std::string>{"cuda/fused", "128x128", "", "0.500"}));
@@ -277,8 +278,8 @@ TEST(UpdatesForm, NamesVariantsAndHoldsThemToGatedDeltaNet) {
   const auto tables = table_form("updates", rows);
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0].header,
-            (std::vector<std::string>{"implementation", "shape", "Gated DeltaNet", "DeltaNet",
-                                      "gated linear attention", "linear attention",
+            (std::vector<std::string>{"implementation", "shape (length x batch)", "Gated DeltaNet",
+                                      "DeltaNet", "gated linear attention", "linear attention",
                                       "Gated DeltaProduct n=2", "KDA"}));
   EXPECT_EQ(tables[1].rows.at(0),
             (std::vector<std::string>{"cpu/recurrent", "2Kx1", "1.00", "0.750", "0.500", "0.250",
@@ -294,7 +295,8 @@ TEST(StepsForm, CostIsRelativeToOneStepOfTheSameImplementation) {
                                  timed_row(problem_of("1x2048", ",steps=4"), "cpu/chunkwise", 1)};
   const auto tables = table_form("steps", rows);
   ASSERT_EQ(tables.size(), 2u);
-  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "shape", "1", "2", "4"}));
+  EXPECT_EQ(tables[0].header,
+            (std::vector<std::string>{"implementation", "shape (length x batch)", "1", "2", "4"}));
   EXPECT_EQ(tables[1].rows.at(0),
             (std::vector<std::string>{"cpu/recurrent", "2Kx1", "1.00", "1.75", "3.00"}));
   EXPECT_EQ(tables[1].rows.at(1).back(), "") << "nothing to hold it to";
@@ -361,6 +363,66 @@ TEST(ErrorsForm, ShowsRatiosToTheFloorOrToTheLimit) {
   EXPECT_EQ(tables[0].label_columns, 3u);
   EXPECT_EQ(tables[0].rows[0],
             (std::vector<std::string>{"cpu/naive", "bf16", "64x1", "1.02 / 0.21 L"}));
+}
+
+Row convolution_row(const std::string& seq) {
+  Row row =
+      timed_row("causal_conv1d:heads=1/2,dim=32x32,seq=" + seq + ",dtype=bf16", "cpu/direct", 1);
+  row.errors = {{"conv_output", ErrorMetric::relative_l2, RowError::kWhole, 1.6e-3},
+                {"conv_output", ErrorMetric::floor_ratio, RowError::kWhole, 1.03},
+                {"conv_state", ErrorMetric::relative_l2, RowError::kWhole, 0},
+                {"conv_state", ErrorMetric::limit_ratio, RowError::kWhole, 0}};
+  return row;
+}
+
+TEST(Names, EveryNumberOfACellIsNamedInTheCaption) {
+  const auto of_rule = table_form("errors", {timed_row(problem_of("1x64"), "cpu/naive", 1)});
+  EXPECT_NE(of_rule.at(0).title.find("each cell: output / final_state"), std::string::npos)
+      << of_rule[0].title;
+  EXPECT_EQ(of_rule[0].header.at(2), "shape (length x batch)");
+  const auto of_convolution = table_form("errors", {convolution_row("1x64")});
+  EXPECT_NE(of_convolution.at(0).title.find("each cell: conv_output / conv_state"),
+            std::string::npos)
+      << of_convolution[0].title;
+  // A row without one of the outputs keeps the others in their places.
+  Row without = timed_row(problem_of("1x64"), "cpu/other", 1);
+  without.errors.erase(without.errors.begin(), without.errors.begin() + 2);
+  const auto both = table_form("errors", {timed_row(problem_of("1x64"), "cpu/naive", 1), without});
+  EXPECT_EQ(both.at(0).rows.at(1).back(), "- / 0.21 L");
+  const auto pivoted =
+      pivot({convolution_row("1x64")}, {"", {"heads"}, {"shape"}, "kilo_tokens_per_s"});
+  EXPECT_EQ(pivoted.at(0).title.rfind("Kt/s by shape (length x batch)", 0), 0u) << pivoted[0].title;
+  EXPECT_EQ(pivoted[0].header.at(0), "heads (key/value)");
+}
+
+TEST(Names, TheSummaryHasAColumnForEachOutputOfItsOperation) {
+  Row verified = convolution_row("1x64");
+  verified.mode = kVerifyMode;
+  const Table table = table_form("summary", {verified}).at(0);
+  EXPECT_EQ(table.header, (std::vector<std::string>{
+                              "implementation", "conv_output relative L2", "conv_state relative L2",
+                              "conv_output error / floor", "conv_state error / limit"}));
+  EXPECT_EQ(table.rows.at(0),
+            (std::vector<std::string>{"cpu/direct", "0.001600", "0", "1.03", "0"}));
+}
+
+TEST(Names, NothingIsSaidOfFieldsTheOperationDoesNotLookAt) {
+  // Beside rows of the recurrence, whose gates tell tables apart.
+  const std::vector<Row> rows = {convolution_row("1x64"),
+                                 timed_row(problem_of("1x64", ",gates=weak"), "cpu/naive", 1)};
+  for (const char* form : {"errors", "heads", "throughput"}) {
+    for (const Table& table : table_form(form, rows)) {
+      const std::string text = render(table, TableFormat::markdown);
+      const bool of_convolution = table.title.find("causal_conv1d") != std::string::npos;
+      EXPECT_EQ(text.find(" real"), std::string::npos) << text;
+      if (!of_convolution) continue;
+      for (const char* field : {"gates", "betas", "keys", "gate_encoding", "normalize_qk"}) {
+        EXPECT_EQ(text.find(field), std::string::npos) << field << " in " << text;
+      }
+    }
+  }
+  EXPECT_EQ(find_label("variant").text(rows[0]), "") << "no Gated DeltaNet: " << rows[0].problem;
+  EXPECT_EQ(find_label("variant").text(rows[1]), "Gated DeltaNet");
 }
 
 TEST(Errors, AreOfEachOutputInOrderInFloorsElseOfTheLimit) {
