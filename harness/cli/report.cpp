@@ -34,7 +34,8 @@ class Report : public Command {
   void add_options(CLI::App& app) override {
     app.add_option("files", files_, "rows files; several are merged first")->required();
     app.add_option("--out", path_, "HTML file to write")->required();
-    app.add_option("--title", options_.title, "heading of the page")->capture_default_str();
+    app.add_option("--title", options_.title,
+                   "heading of the page (default: the operations it is about)");
     app.add_option("--baseline", baseline_, "rows file; a plot shows this run relative to it");
     app.add_option("--history", history_,
                    "rows files of earlier runs, oldest first, comma list; a plot shows each run of "

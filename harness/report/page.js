@@ -46,20 +46,23 @@ const outputs = columnNames.filter((name) => name.endsWith("_relative_l2"))
   .map((name) => name.slice(0, -"_relative_l2".length));
 const words = (name) => name.replaceAll("_", " ");
 const isTimed = (row) => row.status === "ok" && row.time_ms !== null;
+// A field that the row's operation does not look at is null: nothing is said of it.
+const textOf = (value) => value === null ? null : String(value);
 const labels = {
   operation: (row) => row.operation, heads, dims, shape,
   tokens: (row) => row.token_dtype, output: (row) => row.output_dtype,
   state: (row) => row.state_dtype, layout: (row) => row.state_layout,
   "initial state": (row) => row.initial_state, gates: (row) => row.gates,
   betas: (row) => row.betas, keys: (row) => row.keys,
-  update: (row) => row.update, steps: (row) => String(row.steps), decay: (row) => `per ${row.decay}`,
-  "qk norm": (row) => String(row.normalize_qk), chunk: (row) => String(row.requested_chunk),
+  update: (row) => row.update, steps: (row) => textOf(row.steps),
+  decay: (row) => row.decay === null ? null : `per ${row.decay}`,
+  "qk norm": (row) => textOf(row.normalize_qk), chunk: (row) => String(row.requested_chunk),
   seed: (row) => String(row.seed), "case file": (row) => row.case_file, mode: (row) => row.mode,
   device: deviceName };
 const varying = Object.keys(labels).filter((name) => distinct(rows.map(labels[name])).length > 1);
 // Everything that sets a row apart but the names given; what is the same in all rows is not said.
 function setting(row, without) {
-  return varying.filter((name) => !without.includes(name))
+  return varying.filter((name) => !without.includes(name) && labels[name](row) !== null)
       .map((name) => `${name} ${labels[name](row) || "none"}`).join(", ") || "all rows";
 }
 
@@ -244,7 +247,8 @@ const plots = [
     x: { label: "implementation", kind: "names" }, y: { label: "error, as chosen" },
     shown: errorChoices,
     settings: (row, [column]) => row.status === "ok" && row[column] > 0
-      ? ["all settings", ...varying.includes("gates") ? ["gates " + row.gates] : []] : [],
+      ? ["all settings", ...varying.includes("gates") && row.gates !== null ? ["gates " + row.gates] : []]
+      : [],
     point: (row, [column, unit]) =>
       point(row, row.implementation, row[column], row.token_dtype + " tokens", unit) },
   { id: "roofline", title: "Roofline: chunkwise rate over arithmetic intensity",

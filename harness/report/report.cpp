@@ -4,7 +4,9 @@
 #include <map>
 
 #include "harness/files/json.h"
+#include "harness/operations/operation_harness.h"
 #include "harness/rows/build_info.h"
+#include "harness/tables/pivot.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -29,7 +31,8 @@ std::string json_rows(const std::vector<Row>& rows, const std::vector<RowColumn>
     text += i == 0 ? "[" : ",\n[";
     bool first = true;
     for (const RowColumn& column : columns) {
-      text += (first ? "" : ",") + json_value(column.get(rows[i]));
+      const bool is_said = looks_at(rows[i], column.name);
+      text += (first ? "" : ",") + (is_said ? json_value(column.get(rows[i])) : "null");
       first = false;
     }
     text += "]";
@@ -68,6 +71,31 @@ std::string html_text(const std::string& text) {
     }
   }
   return escaped;
+}
+
+std::vector<std::string> operations_of(const std::vector<Row>& rows) {
+  std::vector<const Row*> all;
+  for (const Row& row : rows) all.push_back(&row);
+  return distinct(all, [](const Row& row) { return row.operation; });
+}
+
+std::string default_title(const std::vector<Row>& rows) {
+  std::string names;
+  for (const std::string& name : operations_of(rows)) names += (names.empty() ? "" : ", ") + name;
+  return "Measurements of " + names;
+}
+
+// How the work of each operation is counted, a line each.
+std::string count_lines(const std::vector<Row>& rows) {
+  std::string lines;
+  for (const std::string& name : operations_of(rows)) {
+    for (const OperationHarness* harness : operation_harnesses()) {
+      if (harness->operation->name != name) continue;
+      lines += "<li>TFLOP/s of " + html_text(name) + " count " + html_text(harness->flops_text(0)) +
+               ".</li>\n";
+    }
+  }
+  return lines;
 }
 
 // Replaces each @@NAME@@ of the template; what is put in is not looked at again.
@@ -118,7 +146,9 @@ std::string report_json(const std::vector<Row>& rows, const ReportOptions& optio
 
 std::string report_html(const std::vector<Row>& rows, const ReportOptions& options) {
   if (rows.empty()) throw_bad_input("report: no rows");
-  return filled(report_text::page_html, {{"TITLE", html_text(options.title)},
+  const std::string title = options.title.empty() ? default_title(rows) : options.title;
+  return filled(report_text::page_html, {{"TITLE", html_text(title)},
+                                         {"COUNTS", count_lines(rows)},
                                          {"STYLE", report_text::page_css},
                                          {"DATA", report_json(rows, options)},
                                          {"PLOT_SCRIPT", report_text::plot_js},

@@ -11,7 +11,7 @@
 namespace gdn {
 
 struct ReportOptions {
-  std::string title = "Gated DeltaNet measurements";
+  std::string title;          ///< empty: "Measurements of" the operations the rows are of
   std::string command;        ///< that makes the report; shown in it
   std::vector<Row> baseline;  ///< rows the drift plot holds the others to; may be empty
   /// Earlier runs, oldest first, and the one reported last; may be empty. Labels are distinct.
@@ -30,7 +30,7 @@ std::string report_html(const std::vector<Row>& rows, const ReportOptions& optio
 ///   {"version", "command", "columns": [{"name", "help"}],
 ///    "rows": [[value of each column]], "baseline": [[...]],
 ///    "history": [{"label", "rows": [[...]]}]}
-/// NaN is null.
+/// NaN is null, and so is a field that the row's operation does not look at.
 std::string report_json(const std::vector<Row>& rows, const ReportOptions& options);
 
 }  // namespace gdn

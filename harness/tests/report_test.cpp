@@ -101,6 +101,21 @@ TEST(Report, LoadsNothing) {
             count(page, "http://www.w3.org/2000/svg") + count(page, "http-equiv"));
 }
 
+// A convolution has no gates, betas or keys, and is no Gated DeltaNet.
+TEST(Report, SaysOfAnOperationWhatItLooksAtAlone) {
+  Row row = timed_row("cuda/direct", 512, 0);
+  describe_problem(Problem::parse("causal_conv1d:heads=1/2,dim=32,seq=4x512"), row);
+  const std::string page = report_html({row}, {});
+  EXPECT_NE(page.find("<h1>Measurements of causal_conv1d</h1>"), std::string::npos);
+  EXPECT_EQ(page.find("Gated DeltaNet"), std::string::npos);
+  EXPECT_NE(page.find("TFLOP/s of causal_conv1d count "), std::string::npos);
+  EXPECT_EQ(page.find("TFLOP/s of gated_delta"), std::string::npos);
+  EXPECT_EQ(report_json({row}, {}).find("\"real\""), std::string::npos)
+      << "gates of " << row.problem;
+  EXPECT_NE(report_json({timed_row("cuda/fused", 512, 0)}, {}).find("\"real\""), std::string::npos)
+      << "the recurrence has gates";
+}
+
 TEST(Report, NoRowsAreBadInput) { EXPECT_THROW(report_html({}, {}), Error); }
 
 // ---- in the browser
@@ -260,6 +275,20 @@ TEST(ReportInBrowser, VariantsArePlottedApart) {
   }
   const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
   for (const char* expected : {" throughput=14 ", " error-length=14 ", " rows=21 ", " errors=0 "}) {
+    EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
+  }
+}
+
+// Rows of an operation that lacks most fields, beside those of one that has them.
+TEST(ReportInBrowser, ShowsAnOperationWithoutGates) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  std::vector<Row> rows = example_rows();
+  rows.front().fields["gates"] = std::string("weak");
+  rows.push_back(timed_row("cuda/direct", 512, 0));
+  describe_problem(Problem::parse("causal_conv1d:heads=1/2,dim=32,seq=4x512"), rows.back());
+  const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
+  for (const char* expected : {" rows=16 ", " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
 }
