@@ -201,7 +201,7 @@ class Explain : public Command {
   static void print_output(const Anatomy& anatomy, const WrongOutput& output) {
     const OutputErrors& errors = anatomy.report[output.name()];
     fmt::print("  wrong {}: {}\n", output.name(), count_of_wrong(output));
-    fmt::print("    worst {:<11}{}\n", output.place().empty() ? "" : output.place() + ":",
+    fmt::print("    worst {}{}\n", output.place().empty() ? "" : output.place() + ": ",
                unit_error_text(errors, output.worst, anatomy.report.limits));
     if (output.by_tokens()) {
       const std::int64_t first = output.tokens.empty() ? 0 : output.tokens.members.front();
