@@ -9,6 +9,7 @@
 #include "harness/files/hdf5_group.h"
 #include "harness/operations/generate_case.h"
 #include "harness/tests/faulty_implementation.h"
+#include "harness/tests/faulty_norm.h"
 #include "harness/tests/hazard_table.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/device.h"
@@ -344,6 +345,24 @@ TEST(ExplainedConvolution, AFaultInTheWindowsIsFoundThereAndNamed) {
   EXPECT_NE(wrong[0].actual, wrong[0].expected);
   ASSERT_FALSE(explanation.patterns.empty()) << problem;
   EXPECT_EQ(explanation.patterns.front().outputs, (std::vector<std::string>{"conv_state"}));
+}
+
+// No pattern is about a norm: its output, the place and the size are said all the same.
+TEST(ExplainedNorm, AFaultThatNoPatternKnowsIsPlaced) {
+  const char* const problem = "gated_rms_norm:heads=1/3,dim=8x16,seq=1x20+1x9,dtype=f32,seed=3";
+  const auto device = open_device("cpu");
+  const Case inputs = generate_case(Problem::parse(problem));
+  const CheckedReference reference(inputs);
+  const Explanation explanation =
+      explain(reference, *make_faulty_norm(NormFault::last_rows_left_out), *device);
+  ASSERT_EQ(explanation.anatomy.outputs.size(), 1u) << problem;
+  const WrongOutput& wrong = explanation.anatomy.outputs[0];
+  EXPECT_EQ(wrong.sequences.to_string(), "1 (1 of 2)") << problem;
+  EXPECT_EQ(wrong.heads.to_string(), "0 .. 2 (3 of 3)") << problem;
+  const std::vector<std::string> lines = unexplained(explanation);
+  ASSERT_EQ(lines.size(), 1u) << problem;
+  EXPECT_EQ(lines[0].rfind("y of sequence 1, head ", 0), 0u) << lines[0];
+  EXPECT_NE(lines[0].find("tokens 8 (1 of 9): relative L2 error"), std::string::npos) << lines[0];
 }
 
 TEST(WrongSets, PrintRunsAndStopAfterFour) {
