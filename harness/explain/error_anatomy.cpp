@@ -174,8 +174,11 @@ class Dissection {
     const std::int64_t rows = std::max<std::int64_t>(wrong.length, 1);
     const std::int64_t columns = strips(0).elements();
     double furthest = -1;
+    std::int64_t row = -1;
+    Strips of_row;  // made once a row: a row may have thousands of elements
     const Matrix matrix = [&](std::int64_t t, std::int64_t j) {
-      const std::size_t at = place_in(strips(t), j);
+      if (t != row) of_row = strips(row = t);
+      const std::size_t at = place_in(of_row, j);
       const Element e{expected[at], actual[at]};
       const double off = e.finite() ? std::abs(e.actual - e.reference) : INFINITY;
       if (off > furthest) {

@@ -237,6 +237,10 @@ TEST_F(CommandLine, CompareOfAFileWithItselfFindsNothing) {
   const Finished finished = run("compare " + errors + " " + errors + " --json");
   EXPECT_EQ(finished.code, 0) << finished.output << finished.errors;
   EXPECT_NE(finished.output.find("\"exit_code\": 0"), std::string::npos) << finished.output;
+  // The numbers of a reason are named at the head of the table.
+  const Finished table = run("compare " + errors + " " + errors);
+  EXPECT_NE(table.output.find("reason: change (95 % interval), tolerance"), std::string::npos)
+      << table.output.substr(0, 400);
 }
 
 TEST_F(CommandLine, RunThenVerifyOutputs) {
