@@ -1,9 +1,9 @@
-# gdn_operation_registry(OUTPUT INCLUDE header NAMESPACE a::b SUFFIX s OBJECT type ELEMENT type FUNCTION f)
+# gdn_operation_registry(OUTPUT INCLUDE header NAMESPACE a::b SUFFIX s OBJECT type ELEMENT type FUNCTION f ADD g)
 # writes the source of  const std::vector<ELEMENT>& FUNCTION()  with what NAME_SUFFIX() returns, a const
-# OBJECT&, for each operation NAME of impls/operations.cmake, in its order. ELEMENT is a pointer to it,
-# or made of it.
+# OBJECT&, for each operation NAME of impls/operations.cmake, in its order, and of  void ADD(ELEMENT),  which
+# puts another behind them. ELEMENT is a pointer to it, or made of it.
 function(gdn_operation_registry output)
-  cmake_parse_arguments(ARG "" "INCLUDE;NAMESPACE;SUFFIX;OBJECT;ELEMENT;FUNCTION" "" ${ARGN})
+  cmake_parse_arguments(ARG "" "INCLUDE;NAMESPACE;SUFFIX;OBJECT;ELEMENT;FUNCTION;ADD" "" ${ARGN})
   set(declarations "")
   set(entries "")
   foreach(operation ${GDN_OPERATIONS})
@@ -21,11 +21,13 @@ function(gdn_operation_registry output)
 namespace @ARG_NAMESPACE@ {
 
 @declarations@
-const std::vector<@ARG_ELEMENT@>& @ARG_FUNCTION@() {
-  static const std::vector<@ARG_ELEMENT@> all = {
+static std::vector<@ARG_ELEMENT@>& all_@ARG_FUNCTION@() {
+  static std::vector<@ARG_ELEMENT@> all = {
 @entries@  };
   return all;
 }
+const std::vector<@ARG_ELEMENT@>& @ARG_FUNCTION@() { return all_@ARG_FUNCTION@(); }
+void @ARG_ADD@(@ARG_ELEMENT@ another) { all_@ARG_FUNCTION@().push_back(another); }
 
 }  // namespace @ARG_NAMESPACE@
 ]])

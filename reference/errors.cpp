@@ -21,8 +21,10 @@ class ErrorSums {
  public:
   explicit ErrorSums(DType stored = DType::float32) : stored_(stored) {}
 
-  void add(double reference, float actual) {
-    if (!std::isfinite(reference)) {
+  /// Relative to `scale`, which is the reference itself where nothing else is said.
+  void add(double reference, float actual) { add(reference, actual, reference); }
+  void add(double reference, float actual, double scale) {
+    if (!std::isfinite(reference) || !std::isfinite(scale)) {
       ++reference_non_finite_;
       return;
     }
@@ -36,9 +38,9 @@ class ErrorSums {
     const double rounding = static_cast<double>(rounded) - reference;
     error_squares_ += error * error;
     rounding_squares_ += rounding * rounding;
-    reference_squares_ += reference * reference;
+    reference_squares_ += scale * scale;
     max_error_ = std::max(max_error_, std::abs(error));
-    max_reference_ = std::max(max_reference_, std::abs(reference));
+    max_reference_ = std::max(max_reference_, std::abs(scale));
   }
 
   void add(const ErrorSums& other) {
@@ -151,10 +153,25 @@ class Comparison {
                                      ? inputs_[operand.name].size()
                                      : static_cast<std::size_t>(element_count(operand, p_));
     const bool missing = values == nullptr || values->empty();
+    // Over the whole batch, of which only some pairs were evaluated.
+    if (operand.judged_per == JudgedPer::tensor && !options_.pairs.empty()) return false;
     if (missing && expected > 0 && (operand.on_request || !is_written(operand, p_))) return false;
     require_size(name.c_str(), values == nullptr ? 0 : values->size(), expected);
     require_size(("reference " + name).c_str(), reference_[name].size(), expected);
     return true;
+  }
+
+  // Whether the reference holds what belongs to the sequence: of a sample it may have evaluated that
+  // of the sample's sequences alone, or of all (a convolution in front of a recurrence).
+  bool is_evaluated(const Operand& operand, std::int64_t sequence) const {
+    const std::vector<std::int64_t> sampled = sequences_of(p_, options_);
+    if (std::binary_search(sampled.begin(), sampled.end(), sequence)) return true;
+    const auto& values = reference_[operand.output_name()];
+    bool held = true;
+    strips_of(operand, inputs_, {sequence}).for_each([&](std::int64_t i) {
+      held = held && !std::isnan(values[static_cast<std::size_t>(i)]);
+    });
+    return held;
   }
 
   // The units of an output that the reference holds, in order; and how many there are in all.
@@ -167,7 +184,15 @@ class Comparison {
         break;
       case JudgedPer::sequence:
         total = p_.num_sequences();
-        for (std::int64_t n = 0; n < total; ++n) units.push_back({n});
+        for (std::int64_t n = 0; n < total; ++n) {
+          if (is_evaluated(operand, n)) units.push_back({n});
+        }
+        break;
+      case JudgedPer::key_head:
+        total = p_.num_sequences() * p_.num_key_heads;
+        for (const SequenceHead& pair : key_pairs_of(p_, options_)) {
+          units.push_back({pair.sequence, pair.value_head, Heads::key});
+        }
         break;
       case JudgedPer::head:
         total = p_.num_sequences() * p_.num_value_heads;
@@ -214,7 +239,7 @@ class Comparison {
     };
     const auto worst = std::max_element(output.units.begin(), output.units.end(), by_error);
     output.worst_unit = static_cast<std::size_t>(worst - output.units.begin());
-    if (cut == Cut::pool_rows) count_untouched(operand);
+    if (cut == Cut::pool_rows && operand.role == Role::in_place) count_untouched(operand);
     report_.outputs.push_back(std::move(output));
   }
 
@@ -228,6 +253,8 @@ class Comparison {
     const DType stored = operand.dtype(p_);
     const auto& expected = reference_[operand.output_name()];
     const auto& actual = outputs_[operand.output_name()];
+    const std::vector<double>& scale =
+        operand.judged_by_terms ? reference_[operand.output_name() + "_terms"] : expected;
     const BatchPart part = unit.where;
     const Cut cut = cut_of(operand, p_);
     const bool padding = cut == Cut::tokens && operand.judged_per != JudgedPer::tensor &&
@@ -236,7 +263,7 @@ class Comparison {
     const auto add = [&](const Strips& strips, ErrorSums& sums) {
       strips.for_each([&](std::int64_t i) {
         const float value = actual[static_cast<std::size_t>(i)];
-        sums.add(expected[static_cast<std::size_t>(i)], value);
+        sums.add(expected[static_cast<std::size_t>(i)], value, scale[static_cast<std::size_t>(i)]);
         if (padding && value != 0.0f) ++padding_nonzero;
       });
     };
@@ -305,7 +332,8 @@ std::string place(const OutputErrors& output, const UnitError& unit) {
   if (output.operand->judged_per == JudgedPer::tensor) return "";
   std::string text = " of sequence " + std::to_string(unit.where.sequence);
   if (unit.where.head != BatchPart::kEveryHead) {
-    text += ", head " + std::to_string(unit.where.head);
+    text +=
+        (unit.where.of == Heads::key ? ", key head " : ", head ") + std::to_string(unit.where.head);
   }
   return text;
 }

@@ -38,5 +38,7 @@ struct ReferenceOperation {
 const ReferenceOperation& reference_of(Operation operation);
 /// Every operation's, in the order of impls/operations.cmake.
 const std::vector<const ReferenceOperation*>& reference_operations();
+/// One more, of an operation that only a test knows.
+void add_reference(const ReferenceOperation* reference);
 
 }  // namespace gdn::reference

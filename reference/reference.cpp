@@ -17,10 +17,17 @@ const ReferenceOperation& reference_of(Operation operation) {
   throw_bad_input("reference: none of " + operation->name);
 }
 
+static bool is_judged_per(Operation operation, JudgedPer unit) {
+  return std::any_of(operation->operands.begin(), operation->operands.end(),
+                     [unit](const Operand& o) { return o.is_output() && o.judged_per == unit; });
+}
+
 bool is_judged_by_head(Operation operation) {
-  return std::any_of(operation->operands.begin(), operation->operands.end(), [](const Operand& o) {
-    return o.is_output() && o.judged_per == JudgedPer::head;
-  });
+  return is_judged_per(operation, JudgedPer::head) || is_judged_by_key_head(operation);
+}
+
+bool is_judged_by_key_head(Operation operation) {
+  return is_judged_per(operation, JudgedPer::key_head);
 }
 
 double evaluation_flops(const Problem& problem) {

@@ -50,14 +50,23 @@ struct EvaluationOptions {
 /// one that is not in the problem.
 std::vector<SequenceHead> pairs_of(const Problem& problem, const EvaluationOptions& options);
 
+/// The same by key head: those all of whose value heads are among the pairs. `value_head` is the key
+/// head here.
+std::vector<SequenceHead> key_pairs_of(const Problem& problem, const EvaluationOptions& options);
+/// The sequences of the pairs; all of them where none are named.
+std::vector<std::int64_t> sequences_of(const Problem& problem, const EvaluationOptions& options);
+
 /// The outputs of any operation by name, as Outputs in a wider scalar: float, double or long double.
 /// Rows of pools that no sequence writes hold the case's values; what belongs to (sequence, head)
 /// pairs that were not evaluated is NaN.
 template <typename Scalar>
 Arrays<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});
 
-/// Whether anything the operation writes is judged by head: then a sample of pairs may stand for it.
+/// Whether anything the operation writes is judged by head or key head: then a sample of pairs may
+/// stand for it.
 bool is_judged_by_head(Operation operation);
+/// Whether anything it writes is judged by key head, so that a sample takes all value heads of one.
+bool is_judged_by_key_head(Operation operation);
 
 /// log_decay and beta in the wide scalar from any encoding (softplus exact for large arguments).
 template <typename Scalar>
@@ -70,7 +79,8 @@ Gates<Scalar> decode_gates(const Case& inputs);
 
 /// A uniformly drawn sample of (sequence, head) pairs of non-empty sequences, without repetition,
 /// always holding the longest sequence's first and last head (so two pairs at least); all pairs if
-/// there are no more than `count`. Sorted. Deterministic in the seed.
+/// there are no more than `count`. Where the operation is judged by key head, with every other value
+/// head that reads the same key head. Sorted. Deterministic in the seed.
 std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t count,
                                        std::uint64_t seed);
 

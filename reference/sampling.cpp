@@ -1,7 +1,9 @@
 // Which (sequence, head) pairs to check: all, or a sample of a problem too large to check whole.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "interface/error.h"
 #include "reference/reference.h"
@@ -52,6 +54,31 @@ std::vector<SequenceHead> pairs_of(const Problem& problem, const EvaluationOptio
   return options.pairs;
 }
 
+std::vector<SequenceHead> key_pairs_of(const Problem& problem, const EvaluationOptions& options) {
+  const std::int64_t group = problem.value_heads_per_key_head();
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> value_heads;
+  for (const SequenceHead& pair : pairs_of(problem, options)) {
+    ++value_heads[{pair.sequence, pair.value_head / group}];
+  }
+  std::vector<SequenceHead> pairs;
+  for (const auto& [pair, count] : value_heads) {
+    if (count == group) pairs.push_back({pair.first, pair.second});
+  }
+  return pairs;
+}
+
+std::vector<std::int64_t> sequences_of(const Problem& problem, const EvaluationOptions& options) {
+  std::vector<std::int64_t> sequences;
+  if (options.pairs.empty()) {
+    for (std::int64_t n = 0; n < problem.num_sequences(); ++n) sequences.push_back(n);
+    return sequences;
+  }
+  std::set<std::int64_t> named;
+  for (const SequenceHead& pair : pairs_of(problem, options)) named.insert(pair.sequence);
+  sequences.assign(named.begin(), named.end());
+  return sequences;
+}
+
 std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t count,
                                        std::uint64_t seed) {
   const std::int64_t heads = problem.num_value_heads;
@@ -75,6 +102,14 @@ std::vector<SequenceHead> sample_pairs(const Problem& problem, std::int64_t coun
     while (static_cast<std::int64_t>(chosen.size()) < count) {
       chosen.insert(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(total))));
     }
+  }
+  if (is_judged_by_key_head(problem.operation)) {
+    const std::int64_t group = problem.value_heads_per_key_head();
+    std::set<std::int64_t> whole_groups;
+    for (const std::int64_t i : chosen) {
+      for (std::int64_t h = 0; h < group; ++h) whole_groups.insert(i / group * group + h);
+    }
+    chosen = std::move(whole_groups);
   }
   std::vector<SequenceHead> pairs;
   for (std::int64_t i : chosen) pairs.push_back({sequences[i / heads], i % heads});

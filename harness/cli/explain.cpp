@@ -191,9 +191,12 @@ class Explain : public Command {
         return fmt::format("{} of {} sequences: {}", output.wrong_units, output.checked_units,
                            output.sequences.to_string());
       case JudgedPer::head:
-        return fmt::format("{} of {} (sequence, head) pairs; sequences {}; heads {}",
-                           output.wrong_units, output.checked_units, output.sequences.to_string(),
-                           output.heads.to_string());
+      case JudgedPer::key_head: {
+        const char* head = output.operand->judged_per == JudgedPer::head ? "head" : "key head";
+        return fmt::format("{} of {} (sequence, {}) pairs; sequences {}; {}s {}",
+                           output.wrong_units, output.checked_units, head,
+                           output.sequences.to_string(), head, output.heads.to_string());
+      }
     }
     return "";
   }

@@ -151,8 +151,10 @@ class Dissection {
     if (judged_per != JudgedPer::tensor) {
       wrong.sequences = {p_.num_sequences(), {sequences.begin(), sequences.end()}};
     }
-    if (judged_per == JudgedPer::head) {
-      wrong.heads = {p_.num_value_heads, {heads.begin(), heads.end()}};
+    if (judged_per == JudgedPer::head || judged_per == JudgedPer::key_head) {
+      const bool of_values = judged_per == JudgedPer::head;
+      wrong.heads = {of_values ? p_.num_value_heads : p_.num_key_heads,
+                     {heads.begin(), heads.end()}};
     }
     look_into(output, wrong);
     anatomy_.outputs.push_back(std::move(wrong));
@@ -277,7 +279,8 @@ std::string WrongOutput::place() const {
   const std::string sequence = "sequence " + std::to_string(worst.where.sequence);
   return worst.where.head == BatchPart::kEveryHead
              ? sequence
-             : sequence + ", head " + std::to_string(worst.where.head);
+             : sequence + (worst.where.of == Heads::key ? ", key head " : ", head ") +
+                   std::to_string(worst.where.head);
 }
 
 const reference::OutputErrors* Anatomy::main_output() const {

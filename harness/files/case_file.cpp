@@ -18,6 +18,11 @@ bool is_stored_input(const Operand& operand) {
   return operand.role != Role::output && !operand.is_index() && !operand.between_steps;
 }
 
+// Indices beside those that every batch has.
+bool is_index_of_its_own(const Operand& operand) {
+  return operand.is_index() && operand.name != "sequence_offsets" && operand.name != "slot_index";
+}
+
 using Names = std::vector<std::string>;
 
 bool contains(const Names& names, const std::string& name) {
@@ -110,6 +115,10 @@ class CaseReader {
     for (const Operand& operand : schema().operands) {
       if (is_stored_input(operand) && is_present(operand, problem_))
         c[operand.name] = values(operand);
+      if (is_index_of_its_own(operand) && is_present(operand, problem_)) {
+        c.other_indices[operand.name] = file_.integers(operand.name, extents(operand, problem_),
+                                                       shape_names(operand, problem_));
+      }
     }
     try {
       validate(c);
@@ -319,6 +328,9 @@ void write_case(const Case& c, const std::string& path) {
   file.dataset("sequence_offsets", c.sequence_offsets);
   if (!c.slot_index.empty()) file.dataset("slot_index", c.slot_index);
   for (const Operand& operand : p.operation->operands) {
+    if (is_index_of_its_own(operand) && is_present(operand, p)) {
+      file.dataset(operand.name, extents(operand, p), c.indices(operand));
+    }
     if (!is_stored_input(operand) || !is_present(operand, p)) continue;
     if (operand.role == Role::in_place && !is_read(operand, p)) continue;
     file.dataset(operand.name, extents(operand, p), without_padding(operand, p, c[operand.name]));

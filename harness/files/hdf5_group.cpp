@@ -346,8 +346,12 @@ void GroupWriter::dataset(const std::string& name, const Shape& shape,
 }
 
 void GroupWriter::dataset(const std::string& name, const std::vector<std::int64_t>& values) {
-  write_dataset(name, {static_cast<std::int64_t>(values.size())}, values.size(), H5T_NATIVE_INT64,
-                values.data());
+  dataset(name, {static_cast<std::int64_t>(values.size())}, values);
+}
+
+void GroupWriter::dataset(const std::string& name, const Shape& shape,
+                          const std::vector<std::int64_t>& values) {
+  write_dataset(name, shape, values.size(), H5T_NATIVE_INT64, values.data());
 }
 
 void GroupWriter::finish() {

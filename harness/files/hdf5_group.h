@@ -72,6 +72,8 @@ class GroupWriter {
   void attribute(const std::string& name, double value);
   void dataset(const std::string& name, const Shape& shape, const std::vector<float>& values);
   void dataset(const std::string& name, const Shape& shape, const std::vector<double>& values);
+  void dataset(const std::string& name, const Shape& shape,
+               const std::vector<std::int64_t>& values);
   void dataset(const std::string& name, const std::vector<std::int64_t>& values);
   /// Everything on disk, or Error: a full disk shows here at the latest.
   void finish();

@@ -1,6 +1,7 @@
 #include "harness/files/outputs_file.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "harness/files/case_attributes.h"
 #include "harness/files/hdf5_group.h"
@@ -70,10 +71,13 @@ StoredOutputs read_outputs(const Case& inputs, const std::string& path) {
     if (operand.role == Role::in_place) {
       const std::vector<float>& before = inputs[operand.name];
       values.assign(before.begin(), before.end());
+    } else {
+      values.assign(static_cast<std::size_t>(element_count(operand, p)),
+                    std::numeric_limits<double>::quiet_NaN());
     }
     if (!is_written(operand, p)) continue;
     std::vector<double> read = file.doubles(name, extents(operand, p), shape_names(operand, p));
-    if (operand.role == Role::in_place) {
+    if (operand.row_padding != nullptr) {
       copy_into_padded(operand, p, read, values);
     } else {
       values = std::move(read);

@@ -51,5 +51,7 @@ struct OperationHarness {
 const OperationHarness& harness_of(Operation operation);
 /// Every operation's, in the order of impls/operations.cmake.
 const std::vector<const OperationHarness*>& operation_harnesses();
+/// One more, of an operation that only a test knows.
+void add_operation_harness(const OperationHarness* harness);
 
 }  // namespace gdn

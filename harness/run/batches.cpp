@@ -4,14 +4,14 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "interface/batch_part.h"
 
 namespace gdn {
 namespace {
 
-// The tokens begin .. begin + count - 1 of the batch, counted over all its sequences.
-using BatchTokens = TokenRange;
+using Parts = std::vector<PartOfSequence>;
 
 bool is_pool(const Operand& operand, const Problem& p) {
   return !operand.is_index() && cut_of(operand, p) == Cut::pool_rows;
@@ -19,6 +19,15 @@ bool is_pool(const Operand& operand, const Problem& p) {
 
 bool is_cut_by_tokens(const Operand& operand, const Problem& p) {
   return !operand.is_index() && cut_of(operand, p) == Cut::tokens;
+}
+
+bool is_cut_by_sequences(const Operand& operand, const Problem& p) {
+  return !operand.is_index() && cut_of(operand, p) == Cut::sequences;
+}
+
+// Whether outputs of the operand belong to sequences: not what is over the whole batch.
+bool belongs_to_sequences(const Operand& operand, const Problem& p) {
+  return cut_of(operand, p) != Cut::whole;
 }
 
 // body(operand) for those whose values a case of the problem holds.
@@ -40,7 +49,7 @@ void for_each_output(const Problem& p, const Outputs& outputs, const Body& body)
 
 // Tokens of [T, width], or of [width, T] if tokens are the fastest dimension.
 std::vector<float> take_tokens(const std::vector<float>& values, std::int64_t total_tokens,
-                               bool tokens_fastest, const std::vector<BatchTokens>& ranges) {
+                               bool tokens_fastest, const Parts& parts) {
   std::vector<float> taken;
   if (values.empty() || total_tokens == 0) return taken;
   const std::int64_t width = static_cast<std::int64_t>(values.size()) / total_tokens;
@@ -48,36 +57,95 @@ std::vector<float> take_tokens(const std::vector<float>& values, std::int64_t to
     taken.insert(taken.end(), values.begin() + begin, values.begin() + begin + count);
   };
   std::int64_t tokens = 0;
-  for (const BatchTokens& range : ranges) tokens += range.count;
+  for (const PartOfSequence& part : parts) tokens += part.count;
   taken.reserve(static_cast<std::size_t>(tokens * width));
   if (!tokens_fastest) {
-    for (const BatchTokens& range : ranges) append(range.begin * width, range.count * width);
+    for (const PartOfSequence& part : parts) append(part.first_token * width, part.count * width);
   } else {
     for (std::int64_t row = 0; row < width; ++row) {
-      for (const BatchTokens& range : ranges) append(row * total_tokens + range.begin, range.count);
+      for (const PartOfSequence& part : parts) {
+        append(row * total_tokens + part.first_token, part.count);
+      }
     }
   }
   return taken;
 }
 
-// The case of these ranges of tokens, one sequence each; slots and pools still those of `whole`.
-Case take_ranges(const Case& whole, const std::vector<BatchTokens>& ranges) {
+// The parts' entries of an array with one for each sequence.
+template <typename Value>
+std::vector<Value> take_entries(const std::vector<Value>& values, std::int64_t sequences,
+                                const Parts& parts) {
+  const std::int64_t width = static_cast<std::int64_t>(values.size()) / sequences;
+  std::vector<Value> taken;
+  for (const PartOfSequence& part : parts) {
+    const auto entry = values.begin() + part.sequence * width;
+    taken.insert(taken.end(), entry, entry + width);
+  }
+  return taken;
+}
+
+// The case of these parts, one sequence each; slots and pools still those of `whole`.
+Case take_parts(const Case& whole, const Parts& parts) {
   const Problem& p = whole.problem;
   Case part;
   part.problem = p;
   part.problem.case_file.clear();
   part.problem.sequences.lengths.clear();
-  for (const BatchTokens& range : ranges) part.problem.sequences.lengths.push_back(range.count);
+  for (const PartOfSequence& taken : parts) part.problem.sequences.lengths.push_back(taken.count);
   part.sequence_offsets = part.problem.sequences.offsets();
   part.slot_index = whole.slot_index;
+  for (const auto& [name, values] : whole.other_indices) {
+    const bool of_sequences = cut_of(p.operation->at(name), p) == Cut::sequences;
+    part.other_indices[name] =
+        of_sequences ? take_entries(values, p.num_sequences(), parts) : values;
+  }
   for_each_input(whole, [&](const Operand& operand) {
     const std::vector<float>& values = whole[operand.name];
-    part[operand.name] =
-        is_cut_by_tokens(operand, p)
-            ? take_tokens(values, p.total_tokens(), tokens_are_fastest(operand, p), ranges)
-            : values;
+    if (is_cut_by_tokens(operand, p)) {
+      part[operand.name] =
+          take_tokens(values, p.total_tokens(), tokens_are_fastest(operand, p), parts);
+    } else if (is_cut_by_sequences(operand, p)) {
+      part[operand.name] = take_entries(values, p.num_sequences(), parts);
+    } else {
+      part[operand.name] = values;
+    }
   });
   return part;
+}
+
+// The last that is done to a part: what the operation alone knows of it.
+Case fitted(const Case& whole, const Parts& parts, Case part) {
+  const auto fit = whole.problem.operation->fit_part;
+  if (fit != nullptr) fit(whole, parts, part);
+  return part;
+}
+
+// The first tokens of every sequence up to the cut, and the rest.
+Parts beginnings_of(const Case& whole, const CutAt& cut) {
+  Parts parts;
+  for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
+    parts.push_back({n, whole.first_token(n), cut(whole.length(n))});
+  }
+  return parts;
+}
+Parts ends_of(const Case& whole, const CutAt& cut) {
+  Parts parts;
+  for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
+    const std::int64_t before = cut(whole.length(n));
+    parts.push_back({n, whole.first_token(n) + before, whole.length(n) - before});
+  }
+  return parts;
+}
+// Of two calls, which parts come first.
+Parts parts_of_call(const Case& whole, const CutAt& cut, int call) {
+  const bool beginnings = (call == 0) != whole.problem.operation->carries_backward;
+  return beginnings ? beginnings_of(whole, cut) : ends_of(whole, cut);
+}
+
+// The operand of the next call that takes what this output holds; null where nothing is carried.
+const Operand* carried_to(const Operand& operand, const Problem& p) {
+  if (!operand.carried_to.empty()) return &p.operation->at(operand.carried_to);
+  return operand.role == Role::in_place ? &operand : nullptr;
 }
 
 void copy_row(const Operand& operand, const Problem& p, const std::vector<float>& from,
@@ -115,19 +183,44 @@ std::vector<float> interleave(const Case& whole, const CutAt& cut, const std::ve
   return result;
 }
 
-// The problem writes every pool.
-void write_pools(Case& c) {
-  for_each_input(c, [&](const Operand& operand) {
+// The problem writes all that a next call goes on from.
+void write_carried(Case& c) {
+  for (const Operand& operand : c.problem.operation->operands) {
     if (operand.make_written != nullptr) operand.make_written(c.problem);
-  });
+  }
 }
 
-// The problem reads every pool: zeros where it did not.
-void read_pools(Case& c) {
-  for_each_input(c, [&](const Operand& operand) {
-    if (!is_pool(operand, c.problem) || is_read(operand, c.problem)) return;
-    operand.infer_presence(c.problem, true);
-    std::fill(c[operand.name].begin(), c[operand.name].end(), 0.0f);
+// The problem reads all that an earlier call left: zeros where it did not.
+void read_carried(Case& c) {
+  for (const Operand& operand : c.problem.operation->operands) {
+    if (!operand.is_output() || carried_to(operand, c.problem) == nullptr) continue;
+    const Operand& into = *carried_to(operand, c.problem);
+    if (!c.arrays.has(into.name) || is_read(into, c.problem)) continue;
+    into.infer_presence(c.problem, true);
+    std::fill(c[into.name].begin(), c[into.name].end(), 0.0f);
+  }
+}
+
+// What an earlier call on `parts` wrote for its sequences goes to where `next` reads it.
+void carry(const Case& whole, const Parts& parts, const Outputs& from, Case& next) {
+  const Problem& p = whole.problem;
+  for_each_output(p, from, [&](const Operand& operand) {
+    const Operand* into = carried_to(operand, p);
+    if (into == nullptr) return;
+    const std::vector<float>& source = from[operand.output_name()];
+    std::vector<float>& target = next[into->name];
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+      const bool written = parts[static_cast<std::size_t>(n)].count > 0;
+      if (whole.slot(n) < 0 || !written) continue;
+      std::vector<float> values;
+      strips_of(operand, whole, {n}).for_each([&](std::int64_t i) {
+        values.push_back(source[static_cast<std::size_t>(i)]);
+      });
+      auto value = values.begin();
+      strips_of(*into, whole, {n}).for_each([&](std::int64_t i) {
+        target[static_cast<std::size_t>(i)] = *value++;
+      });
+    }
   });
 }
 
@@ -175,9 +268,9 @@ Strips all_of(const std::vector<float>& values) {
 
 Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers) {
   const Problem& p = batch.problem;
-  std::vector<BatchTokens> ranges;
-  for (const std::int64_t n : numbers) ranges.push_back({batch.first_token(n), batch.length(n)});
-  Case part = take_ranges(batch, ranges);
+  Parts parts;
+  for (const std::int64_t n : numbers) parts.push_back({n, batch.first_token(n), batch.length(n)});
+  Case part = take_parts(batch, parts);
   part.problem.slots = SlotMap::identity;
   part.problem.set_pool_rows(static_cast<std::int64_t>(numbers.size()));
   part.slot_index.clear();
@@ -192,7 +285,7 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
       taken.insert(taken.end(), row, row + stride);
     }
   });
-  return part;
+  return fitted(batch, parts, std::move(part));
 }
 
 std::string first_difference(const Outputs& a, const Outputs& b) {
@@ -209,7 +302,7 @@ std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std
                                          const Case& b, const Outputs& of_b, std::int64_t in_b) {
   std::string found;
   for_each_output(a.problem, of_a, [&](const Operand& operand) {
-    if (!found.empty()) return;
+    if (!found.empty() || !belongs_to_sequences(operand, a.problem)) return;
     const std::string& name = operand.output_name();
     found = difference(name, of_a[name], strips_of(operand, a, {in_a}), of_b[name],
                        strips_of(operand, b, {in_b}));
@@ -226,54 +319,81 @@ CutAt after(std::int64_t tokens) {
 bool carries_state(const Problem& problem) {
   const auto& operands = problem.operation->operands;
   return std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
-    return operand.role == Role::in_place && is_pool(operand, problem);
+    return operand.is_output() && carried_to(operand, problem) != nullptr;
+  });
+}
+
+bool is_carried_token_by_token(const Problem& problem) {
+  if (problem.operation->carries_backward || problem.operation->fit_part != nullptr) return false;
+  const auto& operands = problem.operation->operands;
+  return std::all_of(operands.begin(), operands.end(), [&](const Operand& operand) {
+    if (operand.is_index() || !is_present(operand, problem)) return true;
+    const Cut cut = cut_of(operand, problem);
+    if (cut == Cut::tokens) return !tokens_are_fastest(operand, problem);
+    return !operand.is_output() || (cut == Cut::pool_rows && operand.role == Role::in_place);
   });
 }
 
 Case first_part(const Case& whole, const CutAt& cut) {
-  std::vector<BatchTokens> ranges;
-  for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
-    ranges.push_back({whole.first_token(n), cut(whole.length(n))});
-  }
-  Case part = take_ranges(whole, ranges);
-  write_pools(part);
-  return part;
+  const Parts parts = parts_of_call(whole, cut, 0);
+  Case part = take_parts(whole, parts);
+  write_carried(part);
+  return fitted(whole, parts, std::move(part));
 }
 
 Case second_part(const Case& whole, const CutAt& cut, const Outputs& first) {
-  const Problem& p = whole.problem;
-  std::vector<BatchTokens> ranges;
-  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
-    const std::int64_t before = cut(whole.length(n));
-    ranges.push_back({whole.first_token(n) + before, whole.length(n) - before});
-  }
-  Case part = take_ranges(whole, ranges);
-  read_pools(part);
-  for_each_output(p, first, [&](const Operand& operand) {
-    if (!is_pool(operand, p)) return;
-    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
-      if (whole.slot(n) < 0 || cut(whole.length(n)) == 0) continue;
-      copy_row(operand, p, first[operand.output_name()], part[operand.name], whole.slot(n));
-    }
-  });
-  return part;
+  const Parts parts = parts_of_call(whole, cut, 1);
+  Case part = take_parts(whole, parts);
+  read_carried(part);
+  carry(whole, parts_of_call(whole, cut, 0), first, part);
+  return fitted(whole, parts, std::move(part));
 }
+
+namespace {
+
+// What is over the whole batch, or has an entry for each sequence.
+std::vector<float> over_calls(const Operand& operand, const std::vector<float>& first,
+                              const std::vector<float>& second) {
+  if (operand.over_calls == OverCalls::later) return second;
+  std::vector<float> sum = second;
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += first[i];
+  return sum;
+}
+
+// Rows of the call that wrote them last; those that neither wrote as they were before.
+std::vector<float> joined_pool(const Case& whole, const CutAt& cut, const Operand& operand,
+                               const std::vector<float>& first, const std::vector<float>& second) {
+  const Problem& p = whole.problem;
+  std::vector<float> pool =
+      operand.role == Role::in_place
+          ? whole[operand.name]
+          : std::vector<float>(second.size(), std::numeric_limits<float>::quiet_NaN());
+  const Parts later = parts_of_call(whole, cut, 1);
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    if (!writes_row(whole, operand, n)) continue;
+    const bool in_second = operand.role == Role::in_place || operand.written_by_empty_sequences ||
+                           later[static_cast<std::size_t>(n)].count > 0;
+    copy_row(operand, p, in_second ? second : first, pool, whole.slot(n));
+  }
+  return pool;
+}
+
+}  // namespace
 
 Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const Outputs& second) {
   const Problem& p = whole.problem;
+  const bool backward = p.operation->carries_backward;
   Outputs result;
   for_each_output(p, second, [&](const Operand& operand) {
     const std::string& name = operand.output_name();
-    if (!is_pool(operand, p)) {
+    if (is_pool(operand, p)) {
+      result[name] = joined_pool(whole, cut, operand, first[name], second[name]);
+    } else if (is_cut_by_tokens(operand, p)) {
       result[name] =
-          interleave(whole, cut, first[name], second[name], tokens_are_fastest(operand, p));
-      return;
-    }
-    result[name] = whole[operand.name];
-    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
-      if (writes_row(whole, operand, n)) {
-        copy_row(operand, p, second[name], result[name], whole.slot(n));
-      }
+          interleave(whole, cut, backward ? second[name] : first[name],
+                     backward ? first[name] : second[name], tokens_are_fastest(operand, p));
+    } else {
+      result[name] = over_calls(operand, first[name], second[name]);
     }
   });
   return result;
@@ -284,13 +404,13 @@ Case with_other_lengths(const Case& batch) {
   std::reverse(lengths.begin(), lengths.end());
   std::int64_t& longest = *std::max_element(lengths.begin(), lengths.end());
   longest -= longest / 3;
-  std::vector<BatchTokens> ranges;
+  Parts parts;
   std::int64_t begin = 0;
   for (const std::int64_t length : lengths) {
-    ranges.push_back({begin, length});
+    parts.push_back({static_cast<std::int64_t>(parts.size()), begin, length});
     begin += length;
   }
-  return take_ranges(batch, ranges);
+  return fitted(batch, parts, take_parts(batch, parts));
 }
 
 Case with_other_slots(const Case& batch) {
@@ -317,7 +437,7 @@ Case with_poisoned_odd_sequences(const Case& batch) {
   Case poisoned = batch;
   const Problem& p = batch.problem;
   for_each_input(batch, [&](const Operand& operand) {
-    if (!is_pool(operand, p) && !is_cut_by_tokens(operand, p)) return;
+    if (!belongs_to_sequences(operand, p)) return;
     std::vector<float>& values = poisoned[operand.name];
     for (std::int64_t n = 1; n < p.num_sequences(); n += 2) {
       strips_of(operand, batch, {n}).for_each([&](std::int64_t i) {
@@ -329,14 +449,14 @@ Case with_poisoned_odd_sequences(const Case& batch) {
 }
 
 Case single_token(const Case& batch, std::int64_t t, const Outputs* states) {
-  std::vector<BatchTokens> ranges;
+  Parts parts;
   for (std::int64_t n = 0; n < batch.problem.num_sequences(); ++n) {
     const bool over = t >= batch.length(n);
-    ranges.push_back({batch.first_token(n) + (over ? 0 : t), over ? 0 : 1});
+    parts.push_back({n, batch.first_token(n) + (over ? 0 : t), over ? 0 : 1});
   }
-  Case step = take_ranges(batch, ranges);
-  write_pools(step);
-  read_pools(step);
+  Case step = take_parts(batch, parts);
+  write_carried(step);
+  read_carried(step);
   if (states == nullptr) return step;
   for_each_output(batch.problem, *states, [&](const Operand& operand) {
     if (is_pool(operand, batch.problem)) step[operand.name] = (*states)[operand.output_name()];

@@ -18,7 +18,8 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
 
 /// "output differs at flat index 17 (0.5 then 0.25)"; empty if both hold the same bits.
 std::string first_difference(const Outputs& a, const Outputs& b);
-/// The same of what two calls wrote for one sequence each: its tokens' outputs, its rows of pools.
+/// The same of what two calls wrote for one sequence each: its tokens' outputs, its rows of pools, its
+/// entries. What is over the whole batch (a sum) is not looked at.
 std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std::int64_t in_a,
                                          const Case& b, const Outputs& of_b, std::int64_t in_b);
 
@@ -31,14 +32,18 @@ CutAt after(std::int64_t tokens);
 
 /// Whether anything is carried from call to call.
 bool carries_state(const Problem& problem);
+/// Whether the problem can be called token by token: it is carried forward, in place alone, and its
+/// outputs are tokens' (single_token, place_token).
+bool is_carried_token_by_token(const Problem& problem);
 
-/// The tokens before the cut of every sequence; what is carried is written.
+/// What the first of two calls takes of every sequence: the tokens before the cut, or those behind it
+/// where the operation carries backward. What is carried is written.
 Case first_part(const Case& whole, const CutAt& cut);
-/// The rest of every sequence, from the rows the first call left. Rows that call did not write
-/// start as the first call would have found them (zeros where it would not have read them).
+/// The rest of every sequence, from what the first call left. What that call did not write starts as
+/// the first call would have found it (zeros where it would not have read it).
 Case second_part(const Case& whole, const CutAt& cut, const Outputs& first);
 /// Outputs of both calls as if one had made them. Rows that one call would not have written are
-/// those of `whole`.
+/// those of `whole`, or NaN where they are no input.
 Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const Outputs& second);
 
 /// As many sequences over the first tokens of the same arrays, cut elsewhere: the lengths in

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -66,14 +67,16 @@ struct DeviceCase::State {
   Arguments arguments;
   Problem problem;          // whose shapes the buffers have
   std::int64_t tokens = 0;  // of the case they hold now: the rest is NaN
-  TokenGaps gaps = TokenGaps::none;
+  DeviceCaseOptions options;
+  // Of each pool that is an output alone: elements that no sequence of the case may write.
+  std::map<const Operand*, std::vector<bool>> owned;
 
   explicit State(Device& where) : device(where) {}
 
   // Elements between a token and the next; 0: dense. Tokens of whole 16 bytes stay so, which kernels
   // that load vectors ask for; others lie at odd places.
   std::int64_t gap_of(const Operand& operand) const {
-    if (gaps == TokenGaps::none || !takes_token_stride(operand, problem)) return 0;
+    if (!options.slices || !takes_token_stride(operand, problem)) return 0;
     return elements_per_token(operand, problem) % 8 == 0 ? 64 : 3;
   }
 
@@ -159,7 +162,8 @@ struct DeviceCase::State {
   // Buffers for all arrays of the case, or other values in those already made.
   void fill(const Case& inputs) {
     for (const Operand& operand : problem.operation->operands) {
-      if (!is_handed_over(operand, problem)) continue;
+      const bool asked = options.on_request && operand.on_request && is_present(operand, problem);
+      if (!is_handed_over(operand, problem) && !asked) continue;
       if (operand.is_index()) {
         arguments.set_input(operand.name,
                             index_input(operand, inputs.indices(operand)).memory.payload<void>());
@@ -175,7 +179,35 @@ struct DeviceCase::State {
                            static_cast<std::int64_t>(size_of(operand.dtype(problem)));
         arguments.set_output(
             operand.name, add(operand, Role::output, operand.name, bytes).memory.payload<void>());
+        if (cut_of(operand, problem) == Cut::pool_rows)
+          owned[&operand] = owned_elements(operand, inputs);
       }
+    }
+  }
+
+  // Of a pool's elements, those in rows that the case's sequences write.
+  static std::vector<bool> owned_elements(const Operand& operand, const Case& c) {
+    std::vector<bool> elements(static_cast<std::size_t>(element_count(operand, c.problem)), false);
+    for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+      if (c.length(n) == 0 && !operand.written_by_empty_sequences) continue;
+      strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
+        elements[static_cast<std::size_t>(i)] = true;
+      });
+    }
+    return elements;
+  }
+
+  // Throws if a row that nobody owns has other bits than it was filled with.
+  void require_unowned_rows_unwritten(const Operand& operand, const std::string& name, DType dtype,
+                                      const std::vector<float>& values) const {
+    const std::vector<bool>& of_sequences = owned.at(&operand);
+    const std::uint32_t unwritten = unwritten_bits(dtype);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (of_sequences[i] || std::bit_cast<std::uint32_t>(values[i]) == unwritten) continue;
+      throw Error(ErrorKind::device_failure,
+                  name + ": row " +
+                      std::to_string(static_cast<std::int64_t>(i) / row_stride(operand, problem)) +
+                      " was written, which no sequence may write");
     }
   }
 
@@ -189,13 +221,16 @@ struct DeviceCase::State {
       remove_rest(buffer.name, dtype, runs_of(operand, count), tokens_are_fastest(operand, problem),
                   tokens, values);
     }
+    if (owned.count(&operand) > 0) {
+      require_unowned_rows_unwritten(operand, buffer.name, dtype, values);
+    }
     return values;
   }
 };
 
-DeviceCase::DeviceCase(const Case& inputs, Device& device, TokenGaps gaps)
+DeviceCase::DeviceCase(const Case& inputs, Device& device, const DeviceCaseOptions& options)
     : state_(std::make_unique<State>(device)) {
-  state_->gaps = gaps;
+  state_->options = options;
   validate(inputs);
   require_device_memory(inputs.problem, 0, device);
   state_->problem = inputs.problem;
@@ -212,7 +247,7 @@ void DeviceCase::refill(const Case& other) {
   const Problem& p = state_->problem;
   const std::int64_t capacity = p.total_tokens();
   const std::int64_t tokens = other.problem.total_tokens();
-  if (state_->gaps != TokenGaps::none) throw_bad_input("refill: not of a case with gaps");
+  if (state_->options.slices) throw_bad_input("refill: not of a case in slices");
   if (other.problem.num_sequences() != p.num_sequences() || tokens > capacity ||
       (tokens == 0 && capacity > 0)) {
     throw_bad_input("refill: " + std::to_string(p.num_sequences()) + " sequences of 1 to " +

@@ -14,14 +14,19 @@ namespace gdn {
 /// they stay as they were uploaded, so that nothing is missed.
 enum class CheckInputs { now, later };
 
-/// Whether the tokens of an operand follow one another, or lie in a wider array, as the slices of a
-/// projection do: then every operand that takes a token stride has one, and NaN between its tokens.
-enum class TokenGaps { none, slices };
+/// How a case is handed over.
+struct DeviceCaseOptions {
+  /// Every operand that takes a token stride lies in a wider array, as the slices of a projection do,
+  /// with NaN between its tokens.
+  bool slices = false;
+  /// Outputs that nobody must ask for are asked for (Operand::on_request).
+  bool on_request = false;
+};
 
 /// A case uploaded to a device, with the arguments a plan takes.
 class DeviceCase {
  public:
-  DeviceCase(const Case& inputs, Device& device, TokenGaps gaps = TokenGaps::none);
+  DeviceCase(const Case& inputs, Device& device, const DeviceCaseOptions& options = {});
   ~DeviceCase();
   DeviceCase(const DeviceCase&) = delete;
   DeviceCase& operator=(const DeviceCase&) = delete;
@@ -29,7 +34,7 @@ class DeviceCase {
   const Arguments& arguments() const;
   /// Another case's values in the same buffers, whose arguments stay valid: as many sequences, no
   /// more tokens; everything else of the problem as it was. Behind its tokens inputs are NaN, and
-  /// outputs must stay unwritten. `other` is not validated (it may hold NaN). Not with TokenGaps.
+  /// outputs must stay unwritten. `other` is not validated (it may hold NaN). Not of slices.
   void refill(const Case& other);
 
   /// Outputs to NaN (all bits set), pools back to their inputs; asynchronous on the stream.
@@ -37,7 +42,7 @@ class DeviceCase {
   /// Pools back to their inputs only: between timed runs of in-place kernels.
   void restore_state_async();
   /// Waits, downloads what the operation wrote. Throws Error(device_failure) if outputs behind the
-  /// last token were written.
+  /// last token were written, or rows of a pool that is no input which no sequence owns.
   Outputs download() const;
   /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed.
   void check_guards(CheckInputs inputs = CheckInputs::now) const;

@@ -5,12 +5,12 @@
 namespace gdn {
 
 PlannedCase::PlannedCase(const Implementation& implementation, const Case& inputs, Device& device,
-                         TokenGaps gaps)
+                         const DeviceCaseOptions& options)
     : device_(device), guarded_(device) {
   require_supported(implementation, inputs.problem);
   const Problem& p = inputs.problem;
   require_device_memory(p, implementation.workspace_bytes(p), device);
-  on_device_ = std::make_unique<DeviceCase>(inputs, device, gaps);
+  on_device_ = std::make_unique<DeviceCase>(inputs, device, options);
   plan_ = implementation.plan(inputs.problem, on_device_->arguments(), guarded_);
 }
 

@@ -19,7 +19,7 @@ class PlannedCase {
  public:
   /// Throws what require_device_memory and Implementation::plan throw.
   PlannedCase(const Implementation& implementation, const Case& inputs, Device& device,
-              TokenGaps gaps = TokenGaps::none);
+              const DeviceCaseOptions& options = {});
 
   const PlanInfo& info() const { return plan_->info(); }
   /// As DeviceCase::refill: the plan is not told.

@@ -48,8 +48,14 @@ std::string CheckedReference::coverage() const {
   const bool whole = evaluation_.pairs.empty();
   const std::string total = std::to_string(total_pairs_);
   if (whole) return "all " + total + " pairs";
-  return "a random sample of " + std::to_string(evaluation_.pairs.size()) + " of " + total +
-         " pairs (seed " + std::to_string(options_.sample_seed) + ")";
+  std::string text = "a random sample of " + std::to_string(evaluation_.pairs.size()) + " of " +
+                     total + " pairs (seed " + std::to_string(options_.sample_seed) + ")";
+  for (const Operand& operand : inputs_->problem.operation->operands) {
+    if (!operand.is_output() || operand.judged_per != JudgedPer::tensor) continue;
+    if (operand.between_steps || !is_present(operand, inputs_->problem)) continue;
+    text += "; " + operand.output_name() + ", which is over the whole batch, is not judged";
+  }
+  return text;
 }
 
 }  // namespace gdn

@@ -165,8 +165,25 @@ NotApplicable strided_not_applicable(const VerifiedRun& run) {
 }
 
 std::string strided_wrong(const VerifiedRun& run) {
-  PlannedCase planned(run.implementation, inputs_of(run), run.device, TokenGaps::slices);
+  PlannedCase planned(run.implementation, inputs_of(run), run.device, {.slices = true});
   return first_difference(run.outputs, planned.run());
+}
+
+// ---- on_request
+
+NotApplicable on_request_not_applicable(const VerifiedRun& run) {
+  const Problem& p = inputs_of(run).problem;
+  const auto& operands = p.operation->operands;
+  const bool any = std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
+    return operand.on_request && is_present(operand, p);
+  });
+  if (!any) return "nothing is written on request";
+  return std::nullopt;
+}
+
+std::string on_request_wrong(const VerifiedRun& run) {
+  PlannedCase planned(run.implementation, inputs_of(run), run.device, {.on_request = true});
+  return run.reference.check(planned.run());
 }
 
 // ---- every_split and token_by_token
@@ -178,7 +195,7 @@ NotApplicable split_not_applicable(const VerifiedRun& run) {
   if (!run.implementation.supports(first_part(inputs, after(1)).problem)) {
     return "the parts are not supported";
   }
-  if (!run.implementation.supports(single_token(inputs, 0, nullptr).problem)) {
+  if (!run.implementation.supports(second_part(inputs, after(1), {}).problem)) {
     return "an initial state is not supported";
   }
   return std::nullopt;
@@ -196,11 +213,9 @@ std::string every_split_wrong(const VerifiedRun& run) {
 }
 
 NotApplicable token_by_token_not_applicable(const VerifiedRun& run) {
-  const Problem& p = inputs_of(run).problem;
-  for (const Operand& operand : p.operation->operands) {
-    if (is_handed_over(operand, p) && tokens_are_fastest(operand, p)) return "tokens are fastest";
-  }
-  return split_not_applicable(run);
+  if (const auto why = split_not_applicable(run)) return why;
+  if (is_carried_token_by_token(inputs_of(run).problem)) return std::nullopt;
+  return "the operation is not called token by token";
 }
 
 std::string token_by_token_wrong(const VerifiedRun& run) {
@@ -252,6 +267,7 @@ const std::vector<InvarianceCheck>& invariance_checks() {
       {"streams", &VerifyOptions::streams, streams_not_applicable, streams_wrong},
       {"isolation", &VerifyOptions::isolation, isolation_not_applicable, isolation_wrong},
       {"strided", &VerifyOptions::strided, strided_not_applicable, strided_wrong},
+      {"on_request", &VerifyOptions::on_request, on_request_not_applicable, on_request_wrong},
       {"every_split", &VerifyOptions::every_split, split_not_applicable, every_split_wrong},
       {"token_by_token", &VerifyOptions::token_by_token, token_by_token_not_applicable,
        token_by_token_wrong},

@@ -11,6 +11,8 @@
 //                 others
 //   strided       every operand that takes a token stride handed over as a slice of a wider tensor,
 //                 NaN between its tokens, gives the same bits
+//   on_request    outputs that nobody must ask for, asked for, and the others beside them, are within
+//                 the limits
 //   every_split   cut in two calls after 1, 2, .. 64 tokens: within the limits, widened by one more
 //                 rounding of the state
 //   token_by_token  as many calls as tokens: within the limits, widened by a rounding of the state

@@ -1,5 +1,5 @@
-// Where the parts of a batch lie in an operand's array: one sequence, one value head of it, a range
-// of its tokens.
+// Where the parts of a batch lie in an operand's array: one sequence, one value or key head of it, a
+// range of its tokens.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 namespace gdn {
 
-/// A sequence, or one value head of it.
+/// A sequence, or one head of it. Of an array that has the other kind of heads, a value head means the
+/// key head that it reads, and a key head all the value heads that read it.
 struct BatchPart {
   static constexpr std::int64_t kEveryHead = -1;
   std::int64_t sequence = 0;
   std::int64_t head = kEveryHead;
+  Heads of = Heads::value;
   bool operator==(const BatchPart&) const = default;
 };
 

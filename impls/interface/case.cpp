@@ -82,6 +82,30 @@ void validate_slots(const Case& c) {
   }
 }
 
+// Indices of the operation's own: as many as its shape says, each as its rule has it.
+void validate_other_indices(const Case& c) {
+  const Problem& p = c.problem;
+  for (const auto& [name, values] : c.other_indices) {
+    const Operand* operand = p.operation->find(name);
+    if (operand == nullptr || !operand->is_index() || !is_present(*operand, p)) {
+      throw_bad_input(name + ": is no array of indices of " + p.to_string());
+    }
+  }
+  for (const Operand& operand : p.operation->operands) {
+    const bool of_batch = operand.name == "sequence_offsets" || operand.name == "slot_index";
+    if (!operand.is_index() || of_batch || !is_present(operand, p)) continue;
+    if (!c.other_indices.has(operand.name)) throw_bad_input(operand.name + ": is missing");
+    const std::vector<std::int64_t>& values = c.other_indices[operand.name];
+    require_size(operand.name, values.size(), static_cast<std::int64_t>(element_count(operand, p)));
+    if (operand.index_rule.holds == nullptr) continue;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (operand.index_rule.holds(c, static_cast<std::int64_t>(i), values[i])) continue;
+      throw_bad_input(operand.name + ": value " + std::to_string(values[i]) + " at index " +
+                      std::to_string(i) + ", expected " + operand.index_rule.expected);
+    }
+  }
+}
+
 void validate_values(const Operand& operand, const Problem& p, const std::vector<float>& values) {
   const auto found = [&](std::int64_t at) {
     const float x = values[static_cast<std::size_t>(at)];
@@ -122,11 +146,13 @@ void validate_pool(const Operand& operand, const Case& c) {
 }  // namespace
 
 std::vector<std::int64_t>& Case::indices(const Operand& operand) {
-  return operand.name == "slot_index" ? slot_index : sequence_offsets;
+  if (operand.name == "sequence_offsets") return sequence_offsets;
+  return operand.name == "slot_index" ? slot_index : other_indices[operand.name];
 }
 
 const std::vector<std::int64_t>& Case::indices(const Operand& operand) const {
-  return operand.name == "slot_index" ? slot_index : sequence_offsets;
+  if (operand.name == "sequence_offsets") return sequence_offsets;
+  return operand.name == "slot_index" ? slot_index : other_indices[operand.name];
 }
 
 void validate(const Case& c) {
@@ -134,6 +160,7 @@ void validate(const Case& c) {
   p.validate();
   validate_offsets(c);
   validate_slots(c);
+  validate_other_indices(c);
   for (const auto& [name, values] : c.arrays) {
     const Operand* operand = p.operation->find(name);
     if (operand == nullptr || operand->is_index() || operand->role == Role::output) {

@@ -17,6 +17,8 @@ struct Case {
   // ---- the batch, which every operation has
   std::vector<std::int64_t> sequence_offsets;  ///< [N + 1], exclusive prefix sums
   std::vector<std::int64_t> slot_index;        ///< [N] or empty (identity); -1 = padding
+  /// Indices of the operation's own, by operand name.
+  Arrays<std::int64_t> other_indices;
 
   /// The other operands of the problem, by name. Of an operand in place the values before the call.
   /// Pools are [pool rows, row_stride()]: a row's padding lies behind it. A pool that is not read is
@@ -36,7 +38,7 @@ struct Case {
   std::int64_t slot(std::int64_t sequence) const {
     return slot_index.empty() ? sequence : slot_index[static_cast<std::size_t>(sequence)];
   }
-  /// The values of an index operand.
+  /// The values of an index operand, by its name.
   std::vector<std::int64_t>& indices(const Operand& operand);
   const std::vector<std::int64_t>& indices(const Operand& operand) const;
 };

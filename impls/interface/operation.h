@@ -18,6 +18,7 @@
 
 namespace gdn {
 
+struct Case;
 struct Problem;
 struct OperationSchema;
 
@@ -55,13 +56,24 @@ enum class JudgedPer {
   tensor,    ///< all of it together
   sequence,  ///< what belongs to one sequence
   head,      ///< what belongs to one sequence and value head
+  key_head,  ///< what belongs to one sequence and key head
+};
+
+/// Which heads a dimension counts. Value head h reads key head h / (Hv / Hk).
+enum class Heads { none, key, value };
+
+/// What an output that is neither cut by tokens nor a pool holds when a call was made in two, on the
+/// first tokens of every sequence and on the rest.
+enum class OverCalls {
+  later,  ///< what the later call wrote
+  sum,    ///< the sum of what both wrote: gradients of weights
 };
 
 struct Dimension {
   const char* name;  ///< as the papers have it: "T", "Hk", "width - 1"
   std::int64_t (*size)(const Problem&);
   Cut cut = Cut::whole;
-  bool counts_heads = false;  ///< the dimension JudgedPer::head goes along
+  Heads heads = Heads::none;
   /// Sets the problem's field from the extent found in a case file; null where other fields say it.
   void (*infer)(Problem&, std::int64_t) = nullptr;
 };
@@ -70,6 +82,19 @@ struct Dimension {
 struct ValueRule {
   bool (*holds)(float) = nullptr;
   const char* expected = "";  ///< "a log decay of at most 0 (-inf allowed)"
+};
+
+/// What an array of indices may hold at a place, given the case, and how an error line says so.
+struct IndexRule {
+  bool (*holds)(const Case&, std::int64_t place, std::int64_t value) = nullptr;
+  const char* expected = "";  ///< "0 .. the tokens of the sequence"
+};
+
+/// Of a sequence of a batch, tokens that stand as a sequence of their own in another one.
+struct PartOfSequence {
+  std::int64_t sequence = 0;
+  std::int64_t first_token = 0;  ///< counted over the batch
+  std::int64_t count = 0;
 };
 
 /// What the array holds where a case file leaves an optional operand out.
@@ -94,12 +119,21 @@ struct Operand {
   /// in_place: whether the call reads it, and writes it; null: always.
   bool (*read)(const Problem&) = nullptr;
   bool (*written)(const Problem&) = nullptr;
-  /// in_place: makes the problem one that writes it; null where every problem does.
+  /// Of what a next call goes on from: makes the problem one that writes it; null where every problem
+  /// does.
   void (*make_written)(Problem&) = nullptr;
+  /// An output, or what is in place, that another operand of the next call takes ("d_final_state" of
+  /// the call on the tokens before). In place and empty: the operand itself.
+  std::string carried_to = {};
   /// in_place: whether the new values go to an array of their own; null: never.
   bool (*out_of_place)(const Problem&) = nullptr;
   /// pool_rows: unused elements after each row; null: none.
   std::int64_t (*row_padding)(const Problem&) = nullptr;
+  /// An output that is neither cut by tokens nor a pool.
+  OverCalls over_calls = OverCalls::later;
+  /// An output whose errors are relative to the size of the terms it is the sum of, not to itself,
+  /// which may cancel: the reference has that size as an array NAME_terms beside it.
+  bool judged_by_terms = false;
   /// pool_rows: whether a sequence without tokens writes its row too (with what it held).
   bool written_by_empty_sequences = false;
   /// tokens: a call may hand it over with tokens further apart than they are long (a slice of another
@@ -119,7 +153,8 @@ struct Operand {
   std::string alternatives = {};
   /// Case files: makes `present` or `read` of the problem what the file has; null: nothing to set.
   void (*infer_presence)(Problem&, bool present) = nullptr;
-  ValueRule rule = {};  ///< null: finite values
+  ValueRule rule = {};        ///< null: finite values
+  IndexRule index_rule = {};  ///< of indices beside sequence_offsets and slot_index; null: any
 
   bool is_index() const { return dtype == nullptr; }
   bool is_output() const { return role != Role::input; }
@@ -137,6 +172,13 @@ struct OperationSchema {
   std::vector<std::string> stated_fields;
   /// What else a problem of it must fulfil; throws Error(bad_input). Null: nothing.
   void (*validate)(const Problem&) = nullptr;
+  /// Whether what is carried goes from a sequence's end to its beginning, as gradients do: of two
+  /// calls, the one on the last tokens is the first.
+  bool carries_backward = false;
+  /// Makes of `part`, the case of these parts of `whole` with every operand cut as it says, what only
+  /// the operation knows: indices that count tokens, a state at the part's beginning. Null: nothing.
+  void (*fit_part)(const Case& whole, const std::vector<PartOfSequence>& parts,
+                   Case& part) = nullptr;
 
   /// The operand, or null.
   const Operand* find(std::string_view operand) const;
@@ -151,6 +193,8 @@ bool is_common_field(std::string_view key);
 
 /// Every operation, in the order of impls/operations.cmake.
 const std::vector<Operation>& operations();
+/// One more, that only a test knows: the schema must outlive the process's use of it.
+void add_operation(Operation operation);
 const std::string& to_string(Operation operation);
 /// Throws Error(bad_input) with the nearest name.
 Operation parse_operation(std::string_view text);

@@ -9,7 +9,8 @@ using Dimensions = std::vector<Dimension>;
 
 constexpr Dimension kChannels = {"channels", [](const Problem& p) { return p.conv_channels(); }};
 constexpr Dimension kWidth = {"width", [](const Problem& p) { return p.conv_width; }, Cut::whole,
-                              false, [](Problem& p, std::int64_t width) { p.conv_width = width; }};
+                              Heads::none,
+                              [](Problem& p, std::int64_t width) { p.conv_width = width; }};
 constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.conv_width - 1; }};
 
 Dimensions token_shape(const Problem& p) {

@@ -8,7 +8,7 @@ namespace gdn::dimension {
 
 /// Tokens of all sequences. A case file without sequence_offsets holds one sequence of them.
 inline constexpr Dimension T = {
-    "T", [](const Problem& p) { return p.total_tokens(); }, Cut::tokens, false,
+    "T", [](const Problem& p) { return p.total_tokens(); }, Cut::tokens, Heads::none,
     [](Problem& p, std::int64_t tokens) { p.sequences.lengths = {tokens}; }};
 inline constexpr Dimension N = {"N", [](const Problem& p) { return p.num_sequences(); },
                                 Cut::sequences};
@@ -17,9 +17,10 @@ inline constexpr Dimension N_plus_1 = {
 /// Rows of a pool.
 inline constexpr Dimension slots = {"slots", [](const Problem& p) { return p.num_pool_rows(); },
                                     Cut::pool_rows};
-inline constexpr Dimension Hk = {"Hk", [](const Problem& p) { return p.num_key_heads; }};
+inline constexpr Dimension Hk = {"Hk", [](const Problem& p) { return p.num_key_heads; }, Cut::whole,
+                                 Heads::key};
 inline constexpr Dimension Hv = {"Hv", [](const Problem& p) { return p.num_value_heads; },
-                                 Cut::whole, true};
+                                 Cut::whole, Heads::value};
 inline constexpr Dimension Dk = {"Dk", [](const Problem& p) { return p.key_head_dim; }};
 inline constexpr Dimension Dv = {"Dv", [](const Problem& p) { return p.value_head_dim; }};
 /// Householder steps of a token.

@@ -1,0 +1,60 @@
+// An operation that only tests know and that has everything an operation can have: what general code
+// is tested with where no real operation goes yet. It is a backward pass of a kind. Over each sequence
+// and value head h, with key head k = h / (Hv / Hk), from the last token to the first:
+//
+//     r_t = r_(t+1) / 2 + w_h x_t        r_L = d_last [slot, h] (a pool) + pull [n, h]
+//     y_t = r_t, zeros from token count [n] of the sequence on
+//     z_t [k] += r_t                     sums over the value heads of a key head
+//     crossing_t = |r_t|^2 - |x_t|^2     differences of large terms
+//
+// and over the sequence, and over the batch:
+//
+//     d_first [slot, h] = r_0            a pool that is only written, carried to d_last
+//     total [n, h] = sum_t |x_t|^2       a sequence's entry; two calls add up
+//     d_weight [h] = sum x_t . r_t       over the batch; two calls add up
+//
+// Padding sequences (slot -1) write zeros for their tokens and are in no sum.
+#pragma once
+
+#include "harness/operations/operation_harness.h"
+#include "interface/implementation.h"
+#include "reference/operation.h"
+
+namespace gdn::testing {
+
+const OperationSchema& every_feature_operation();
+const reference::ReferenceOperation& every_feature_reference();
+const OperationHarness& every_feature_harness();
+
+/// What an implementation of it gets wrong; none: it is right.
+enum class EveryFeatureFault {
+  none,
+  key_head_of_value,      ///< z [h mod Hk] instead of z [h / (Hv / Hk)]
+  last_key_head_zero,     ///< z of the last key head never added to
+  total_of_first_head,    ///< total [n, h] of head 0
+  total_stays,            ///< total of the first sequence is zero where there are several
+  weight_of_padding,      ///< d_weight has padding sequences too
+  weight_of_last,         ///< d_weight of the last sequence alone
+  carries_forward,        ///< r runs from the first token to the last
+  last_not_read,          ///< d_last is taken for zeros
+  pull_not_read,          ///< pull is taken for zeros
+  pull_of_next,           ///< pull [n + 1]
+  count_ignored,          ///< y is written to the sequence's end
+  count_of_plan,          ///< count as it was when the plan was made
+  count_of_first,         ///< count [0] for every sequence
+  first_in_all_rows,      ///< d_first of rows that no sequence owns is written
+  first_row_of_sequence,  ///< d_first at row n
+  y_in_tokens,            ///< y, which is float32, rounded to the token dtype
+  crossing_in_float16,    ///< terms of crossing rounded to float16
+  stride_ignored,         ///< tokens of x read as if nothing lay between them
+  last_without_pull,  ///< d_last is taken for zeros where nothing pulls: in a call on the first tokens
+  y_of_batch,         ///< y rounded otherwise for one sequence than for several
+  total_of_batch,     ///< total as well
+};
+
+const Implementation& every_feature(EveryFeatureFault fault);
+
+/// Makes the operation known to this process, once.
+void register_every_feature();
+
+}  // namespace gdn::testing
