@@ -114,9 +114,11 @@ class FaultyNormPlan : public Plan {
 
   void run_row(std::int64_t token, std::int64_t head) const {
     const std::int64_t first = (token * heads_ + head) * width_;
-    const std::vector<float> given = read(p_.token_dtype, a_.x, first, width_);
+    const std::int64_t x_first = token * a_.x_token_stride + head * width_;
+    const std::int64_t z_first = token * a_.z_token_stride + head * width_;
+    const std::vector<float> given = read(p_.token_dtype, a_.x, x_first, width_);
     const std::vector<float> z =
-        read(p_.token_dtype, is(NormFault::gate_of_x) ? a_.x : a_.z, first, width_);
+        is(NormFault::gate_of_x) ? given : read(p_.token_dtype, a_.z, z_first, width_);
     std::vector<double> x(given.begin(), given.end());
     if (is(NormFault::norm_after_gate)) {
       for (std::size_t j = 0; j < x.size(); ++j) x[j] *= gate(static_cast<double>(z[j]));
@@ -128,7 +130,7 @@ class FaultyNormPlan : public Plan {
     }
     std::vector<double> of_mean = x;
     if (is(NormFault::mean_over_token)) {
-      const auto all = read(p_.token_dtype, a_.x, token * heads_ * width_, heads_ * width_);
+      const auto all = read(p_.token_dtype, a_.x, token * a_.x_token_stride, heads_ * width_);
       of_mean.assign(all.begin(), all.end());
     }
     const double divisor = root(mean_of_squares(of_mean));

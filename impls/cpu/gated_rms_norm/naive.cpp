@@ -61,8 +61,12 @@ class NaivePlan final : public Plan {
     const std::int64_t end =
         std::min((item + 1) * kRowsPerItem, tokens() * problem_.num_value_heads);
     for (std::int64_t row = item * kRowsPerItem; row < end; ++row) {
-      decode(token, cpu::element(arguments_.x, row * width, token), x, width);
-      decode(token, cpu::element(arguments_.z, row * width, token), z, width);
+      const std::int64_t t = row / problem_.num_value_heads;
+      const std::int64_t in_token = row % problem_.num_value_heads * width;
+      const std::int64_t x_at = t * arguments_.x_token_stride + in_token;
+      const std::int64_t z_at = t * arguments_.z_token_stride + in_token;
+      decode(token, cpu::element(arguments_.x, x_at, token), x, width);
+      decode(token, cpu::element(arguments_.z, z_at, token), z, width);
       norm_row_(x, z, weight, width, static_cast<float>(problem_.norm_eps), problem_.norm_gate, y);
       encode(output, y, cpu::element(arguments_.y, row * width, output), width);
     }

@@ -36,6 +36,8 @@ struct NormParams {
   const std::int64_t* sequence_offsets = nullptr;
   void* y = nullptr;
   std::int64_t num_sequences = 0;
+  std::int64_t x_token_stride = 0;  ///< elements
+  std::int64_t z_token_stride = 0;
   std::int32_t num_value_heads = 1;
   std::int32_t width = 1;  ///< Dv
   float eps = 0;
@@ -66,14 +68,18 @@ __device__ __forceinline__ float sum_over(float x) {
 
 /// The row of this group of `Lanes` lanes, and whether there is one.
 struct Row {
-  std::int64_t first;  ///< its first element
+  std::int64_t first;  ///< its first element of y, which is dense
+  std::int64_t x, z;   ///< and of x and z
   bool exists;
 };
 template <int Lanes>
 __device__ __forceinline__ Row row_of(const NormParams& p) {
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / Lanes;
   const std::int64_t tokens = p.sequence_offsets[p.num_sequences];
-  return {row * p.width, row < tokens * p.num_value_heads};
+  const std::int64_t token = row / p.num_value_heads;
+  const std::int64_t in_token = row % p.num_value_heads * p.width;
+  return {row * p.width, token * p.x_token_stride + in_token, token * p.z_token_stride + in_token,
+          row < tokens * p.num_value_heads};
 }
 
 /// Stores 16 bytes' worth of tokens; as float32 twice that.
@@ -95,8 +101,8 @@ __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams
   using Vector = Vector16<Token>;
   const Row row = row_of<Lanes>(p);
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
-  const auto* const x = static_cast<const Token*>(p.x) + row.first;
-  const auto* const z = static_cast<const Token*>(p.z) + row.first;
+  const auto* const x = static_cast<const Token*>(p.x) + row.x;
+  const auto* const z = static_cast<const Token*>(p.z) + row.z;
   const auto* const weight = static_cast<const Token*>(p.weight);
   auto* const y = static_cast<Output*>(p.y) + row.first;
 
@@ -142,8 +148,8 @@ __global__ void __launch_bounds__(kThreads) norm_elements_kernel(const NormParam
   const Row row = row_of<kWarp>(p);
   if (!row.exists) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto* const x = static_cast<const Token*>(p.x) + row.first;
-  const auto* const z = static_cast<const Token*>(p.z) + row.first;
+  const auto* const x = static_cast<const Token*>(p.x) + row.x;
+  const auto* const z = static_cast<const Token*>(p.z) + row.z;
   const auto* const weight = static_cast<const Token*>(p.weight);
   float squares = 0;
   for (int at = lane; at < p.width; at += kWarp) {
@@ -182,7 +188,8 @@ Launch choose(const Problem& problem, const GatedRmsNormArguments& arguments) {
   constexpr std::int64_t kCount = Vector16<Token>::kCount;
   constexpr std::int64_t kMostVectors = 128;
   const std::int64_t width = problem.value_head_dim;
-  bool whole = width % kCount == 0 && width <= kMostVectors * kCount;
+  bool whole = width % kCount == 0 && width <= kMostVectors * kCount &&
+               arguments.x_token_stride % kCount == 0 && arguments.z_token_stride % kCount == 0;
   for (const void* pointer :
        {arguments.x, arguments.z, arguments.weight, static_cast<const void*>(arguments.y)}) {
     whole = whole && reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
@@ -223,6 +230,8 @@ class Rows final : public Implementation {
     NormParams params;
     params.x = given.x;
     params.z = given.z;
+    params.x_token_stride = given.x_token_stride;
+    params.z_token_stride = given.z_token_stride;
     params.weight = given.weight;
     params.sequence_offsets = given.sequence_offsets;
     params.y = given.y;

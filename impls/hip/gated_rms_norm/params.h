@@ -20,6 +20,8 @@ struct NormParams {
   const std::int64_t* sequence_offsets;
   void* y;  ///< [T, Hv, Dv]
   std::int64_t num_sequences;
+  std::int64_t x_token_stride;  ///< elements
+  std::int64_t z_token_stride;
   std::int32_t num_value_heads;
   std::int32_t width;   ///< Dv
   std::int32_t blocks;  ///< of the grid: rows beyond are strided over

@@ -31,7 +31,8 @@ bool takes_packets(const Problem& problem, const GatedRmsNormArguments& argument
   const auto aligned = [bytes](const void* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
   };
-  return problem.value_head_dim % kNormPacket == 0 && aligned(arguments.x) &&
+  return problem.value_head_dim % kNormPacket == 0 && arguments.x_token_stride % kNormPacket == 0 &&
+         arguments.z_token_stride % kNormPacket == 0 && aligned(arguments.x) &&
          aligned(arguments.z) && aligned(arguments.weight);
 }
 
@@ -63,6 +64,8 @@ class Rows final : public Implementation {
     NormParams params{};
     params.x = given.x;
     params.z = given.z;
+    params.x_token_stride = given.x_token_stride;
+    params.z_token_stride = given.z_token_stride;
     params.weight = given.weight;
     params.sequence_offsets = given.sequence_offsets;
     params.y = given.y;

@@ -31,9 +31,11 @@ __device__ __forceinline__ void rows(const NormParams& p) {
   for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * kRows; base < num_rows;
        base += static_cast<std::int64_t>(p.blocks) * kRows) {
     const bool exists = base + group < num_rows;
-    const std::int64_t first = (base + group) * p.width;
-    const Token* const x = static_cast<const Token*>(p.x) + first;
-    const Token* const z = static_cast<const Token*>(p.z) + first;
+    const std::int64_t row = base + group, first = row * p.width;
+    const std::int64_t token = row / p.num_value_heads;
+    const std::int64_t in_token = row % p.num_value_heads * p.width;
+    const Token* const x = static_cast<const Token*>(p.x) + token * p.x_token_stride + in_token;
+    const Token* const z = static_cast<const Token*>(p.z) + token * p.z_token_stride + in_token;
     const int end = exists ? p.width : 0;
     float squares = 0.0f;
     for (int at = lane * Count; at < end; at += kStep) {

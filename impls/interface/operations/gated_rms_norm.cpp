@@ -15,8 +15,8 @@ OperationSchema make_schema() {
   schema.name = "gated_rms_norm";
   schema.summary = "the norm of the recurrence's output over each value head, times a gate";
   schema.operands = {
-      {.name = "x", .shape = heads_shape, .dtype = element_type::token},
-      {.name = "z", .shape = heads_shape, .dtype = element_type::token},
+      {.name = "x", .shape = heads_shape, .dtype = element_type::token, .takes_token_stride = true},
+      {.name = "z", .shape = heads_shape, .dtype = element_type::token, .takes_token_stride = true},
       {.name = "weight",
        .shape = [](const Problem&) { return Dimensions{dimension::Dv}; },
        .dtype = element_type::token},
@@ -44,6 +44,8 @@ GatedRmsNormArguments gated_rms_norm_arguments(const Problem& problem, const Arg
   GatedRmsNormArguments a;
   a.x = arguments.input("x");
   a.z = arguments.input("z");
+  a.x_token_stride = token_stride_of("x", problem, arguments);
+  a.z_token_stride = token_stride_of("z", problem, arguments);
   a.weight = arguments.input("weight");
   a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
   a.y = arguments.output("y");

@@ -11,8 +11,11 @@ namespace gdn {
 const OperationSchema& gated_rms_norm_operation();
 
 struct GatedRmsNormArguments {
-  const void* x = nullptr;       ///< [T, Hv, Dv], token dtype: what is normalised
-  const void* z = nullptr;       ///< [T, Hv, Dv], token dtype: what the gate is made of
+  const void* x = nullptr;  ///< [T, Hv, Dv], token dtype: what is normalised
+  const void* z = nullptr;  ///< [T, Hv, Dv], token dtype: what the gate is made of
+  /// Elements from one token to the next (a token's heads are contiguous), never 0.
+  std::int64_t x_token_stride = 0;
+  std::int64_t z_token_stride = 0;
   const void* weight = nullptr;  ///< [Dv], token dtype, shared by the heads
   /// [N + 1]. sequence_offsets[N] says how many tokens there are; rows behind them stay unwritten.
   const std::int64_t* sequence_offsets = nullptr;
