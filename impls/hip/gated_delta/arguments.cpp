@@ -1,7 +1,12 @@
 #include "hip/gated_delta/arguments.h"
 
+#include <limits>
+#include <string>
+
 #include "hip/dtype.h"
+#include "interface/error.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::hip {
 namespace {
@@ -18,6 +23,14 @@ GateInput gate_input(GateEncoding encoding) {
       return GateInput::logits;
   }
   return GateInput::log_decay;
+}
+
+std::uint32_t stride_in_32_bits(std::int64_t stride, const char* operand) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (stride <= kMost) return static_cast<std::uint32_t>(stride);
+  throw Error(ErrorKind::unsupported, std::string(operand) + ": tokens " + std::to_string(stride) +
+                                          " elements apart; gfx906 takes at most " +
+                                          std::to_string(kMost));
 }
 
 /// GatedDeltaParams::packets.
@@ -48,8 +61,8 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.query_token_stride = given.query_token_stride;
   p.key_token_stride = given.key_token_stride;
   p.value_token_stride = given.value_token_stride;
-  p.gate_token_stride = given.gate_token_stride;
-  p.beta_token_stride = given.beta_token_stride;
+  p.gate_token_stride = stride_in_32_bits(given.gate_token_stride, gate_name(problem));
+  p.beta_token_stride = stride_in_32_bits(given.beta_token_stride, beta_name(problem));
   p.gate_input = gate_input(problem.gate_encoding);
   p.gate = given.gate;
   p.A_log = given.A_log;

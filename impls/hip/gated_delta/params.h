@@ -26,8 +26,6 @@ struct GatedDeltaParams {
   std::int64_t query_token_stride;
   std::int64_t key_token_stride;
   std::int64_t value_token_stride;
-  std::int64_t gate_token_stride;
-  std::int64_t beta_token_stride;
   std::int64_t state_row_stride;  ///< elements between pool rows
   std::int32_t state_key_stride;  ///< elements between rows k of one head's state
   std::int32_t state_value_stride;
@@ -35,6 +33,9 @@ struct GatedDeltaParams {
   std::int32_t num_value_heads;
   std::int32_t key_head_dim;
   std::int32_t value_head_dim;
+  /// 32 bits, unlike the others: the fused kernels are short of scalar registers.
+  std::uint32_t gate_token_stride;
+  std::uint32_t beta_token_stride;
   /// ceil(2^32 / (Hv/Hk)), or 0 when Hv = Hk: key head = high half of head * this. Exact while
   /// Hv * (Hv/Hk) < 2^32; no division on the device.
   std::uint32_t group_reciprocal;
@@ -53,7 +54,7 @@ struct GatedDeltaParams {
   std::int32_t packets;
   std::int32_t unused;
 };
-static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 6 * 8 + 18 * 4);
+static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 20 * 4);
 
 /// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
 /// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of
