@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""CMakePresets.json: warnings are errors in what scripts/test.sh and CI build, and in nothing a user builds."""
+"""CMakePresets.json: warnings are errors in what CI builds, and in nothing a user builds; the README's two commands
+build the same objects."""
 import json
 import pathlib
 import re
@@ -23,9 +24,10 @@ class Presets(unittest.TestCase):
         return {**inherited, **preset.get("cacheVariables", {})}
 
     def test_warnings_are_errors_where_developers_and_ci_build(self):
-        tested = re.findall(r"\bpreset=([\w+-]+)", text_of("scripts/test.sh"))
-        self.assertGreaterEqual(len(tested), 2)
-        for name in (*tested, "dev"):
+        options = dict(re.findall(r"^  (--\w+)\) preset=([\w+-]+)", text_of("scripts/test.sh"), re.M))
+        used = re.findall(r"^scripts/test\.sh ?(.*)$", text_of(".ci/run"), re.M)
+        self.assertGreaterEqual(len(used), 2)
+        for name in (*(options[option] for option in used), "dev"):
             self.assertEqual(self.variables(name).get("GDN_WERROR"), "ON", name)
         self.assertNotIn("cmake", text_of(".ci/run"))  # which builds by these scripts alone
 
@@ -35,6 +37,11 @@ class Presets(unittest.TestCase):
         for name in (*used, "release", "cpu-only", "cuda"):
             self.assertNotIn("GDN_WERROR", self.variables(name), name)
         self.assertRegex(text_of("CMakeLists.txt"), r'option\(GDN_WERROR "[^"]*" OFF\)')
+
+    def test_the_two_commands_share_what_they_build(self):
+        first = re.search(r"cmake --preset (\w+)", text_of("scripts/quickstart.sh")).group(1)
+        second = re.search(r"^preset=(\w+)$", text_of("scripts/test.sh"), re.M).group(1)
+        self.assertEqual(first, second)
 
     def test_every_preset_can_be_built_and_tested(self):
         names = {name for name, preset in self.presets.items() if not preset.get("hidden")}
