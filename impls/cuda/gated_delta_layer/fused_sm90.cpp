@@ -1,0 +1,16 @@
+// cuda/fused_sm90 of gated_delta_layer: cuda/direct of causal_conv1d into the token dtype, then
+// cuda/fused_sm90 of gated_delta, whose tensor cores take that.
+#include "gated_delta_layer/two_pass.h"
+
+namespace gdn {
+
+const Implementation& cuda_causal_conv1d_direct();
+const Implementation& cuda_gated_delta_fused_sm90_planned();
+
+const Implementation& cuda_gated_delta_layer_fused_sm90() {
+  static const TwoPassLayer implementation(
+      cuda_causal_conv1d_direct(), cuda_gated_delta_fused_sm90_planned(), Between::token_dtype);
+  return implementation;
+}
+
+}  // namespace gdn
