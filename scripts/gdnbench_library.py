@@ -109,6 +109,8 @@ class Library:
         c.gdnbench_plan_create.argtypes = [text, text, *offsets, text, address, *arrays, ctypes.POINTER(address)]
         c.gdnbench_plan_info.argtypes = [address, ctypes.POINTER(_Details)]
         c.gdnbench_plan_run.argtypes = c.gdnbench_plan_destroy.argtypes = [address]
+        c.gdnbench_plan_run_phase.argtypes = [address, ctypes.c_int]
+        c.gdnbench_phase_name.argtypes, c.gdnbench_phase_name.restype = [text, ctypes.c_int], text
         c.gdnbench_reference_float64.argtypes = [text, *offsets, text, address, *arrays]
 
     def check(self, code):
@@ -122,6 +124,10 @@ class Library:
     def implementations(self, operation="gated_delta"):
         """Names, in the order of `gdnbench list`."""
         return _names(lambda index: self._c.gdnbench_implementation_name(operation.encode(), index))
+
+    def phases(self, operation):
+        """Names of the phases of a call, in order; none where it has but one."""
+        return _names(lambda index: self._c.gdnbench_phase_name(operation.encode(), index))
 
     def require_supported(self, implementation, problem):
         """Raises GdnbenchError with the reason."""
@@ -210,6 +216,10 @@ class Plan:
 
     def run(self):
         self._library.check(self._library._c.gdnbench_plan_run(self._handle))
+
+    def run_phase(self, phase):
+        """One phase of an operation that has several, by its number in Library.phases()."""
+        self._library.check(self._library._c.gdnbench_plan_run_phase(self._handle, phase))
 
     def close(self):
         handle, self._handle = self._handle, ctypes.c_void_p()

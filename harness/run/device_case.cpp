@@ -274,6 +274,37 @@ void DeviceCase::restore_state_async() {
   }
 }
 
+void DeviceCase::forget_async(const std::vector<std::string>& operands) {
+  for (const auto& buffer : state_->buffers) {
+    const bool named =
+        std::find(operands.begin(), operands.end(), buffer->operand->name) != operands.end();
+    if (!named || buffer->role != Role::input) continue;
+    state_->device.fill_async(buffer->memory.payload<void>(), kPoisonByte, buffer->memory.bytes());
+  }
+}
+
+std::string DeviceCase::first_written(const std::vector<std::string>& operands) const {
+  state_->device.synchronize();
+  for (const auto& buffer : state_->buffers) {
+    const std::string& name = buffer->operand->name;
+    if (std::find(operands.begin(), operands.end(), name) == operands.end()) continue;
+    const std::int64_t bytes = buffer->memory.bytes();
+    if (buffer->role == Role::in_place) {
+      Device& device = state_->device;
+      const bool same = device.fingerprint(buffer->memory.payload<void>(), bytes) ==
+                        device.fingerprint(buffer->original.data(), bytes);
+      if (!same) return name;
+    } else if (buffer->role == Role::output) {
+      std::vector<unsigned char> seen(static_cast<std::size_t>(bytes));
+      state_->device.download(seen.data(), buffer->memory.payload<void>(), bytes);
+      const bool poison = std::all_of(seen.begin(), seen.end(),
+                                      [](unsigned char byte) { return byte == kPoisonByte; });
+      if (!poison) return name;
+    }
+  }
+  return "";
+}
+
 Outputs DeviceCase::download() const {
   state_->device.synchronize();
   Outputs outputs;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "interface/arguments.h"
 #include "interface/case.h"
@@ -41,6 +43,12 @@ class DeviceCase {
   void reset_async();
   /// Pools back to their inputs only: between timed runs of in-place kernels.
   void restore_state_async();
+  /// Inputs of these names hold from now on what nobody may read, until the next refill(). For what a
+  /// call's later phases have no use for.
+  void forget_async(const std::vector<std::string>& operands);
+  /// Waits; the first of these outputs that is not as reset_async() left it, or empty.
+  std::string first_written(const std::vector<std::string>& operands) const;
+
   /// Waits, downloads what the operation wrote. Throws Error(device_failure) if outputs behind the
   /// last token were written, or rows of a pool that is no input which no sequence owns.
   Outputs download() const;

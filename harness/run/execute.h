@@ -26,10 +26,15 @@ class PlannedCase {
   void refill(const Case& other) { on_device_->refill(other); }
   /// From now on run() replays a graph captured here. False where the device has no graphs.
   bool capture();
+  /// The same phase by phase. After each, what only later ones write must be as it was, and what they
+  /// do not read is NaN for them. Throws Error(device_failure) naming phase and operand. The inputs are
+  /// gone afterwards: refill().
+  Outputs run_in_phases();
   /// One run on NaN-filled outputs and restored states; guards and inputs checked; downloaded.
   Outputs run(CheckInputs inputs = CheckInputs::now);
 
  private:
+  Operation operation_;
   Device& device_;
   GuardedDevice guarded_;
   std::unique_ptr<DeviceCase> on_device_;

@@ -186,6 +186,22 @@ std::string on_request_wrong(const VerifiedRun& run) {
   return run.reference.check(planned.run());
 }
 
+// ---- phases
+
+NotApplicable phases_not_applicable(const VerifiedRun& run) {
+  if (inputs_of(run).problem.operation->phases.empty()) return "the operation has no phases";
+  return unless_repeatable(run);
+}
+
+std::string phases_wrong(const VerifiedRun& run) {
+  PlannedCase planned(run.implementation, inputs_of(run), run.device);
+  std::string difference = first_difference(run.outputs, planned.run_in_phases());
+  if (!difference.empty()) return difference;
+  planned.refill(inputs_of(run));
+  difference = first_difference(run.outputs, planned.run_in_phases());
+  return difference.empty() ? "" : "a second time: " + difference;
+}
+
 // ---- every_split and token_by_token
 
 NotApplicable split_not_applicable(const VerifiedRun& run) {
@@ -268,6 +284,7 @@ const std::vector<InvarianceCheck>& invariance_checks() {
       {"isolation", &VerifyOptions::isolation, isolation_not_applicable, isolation_wrong},
       {"strided", &VerifyOptions::strided, strided_not_applicable, strided_wrong},
       {"on_request", &VerifyOptions::on_request, on_request_not_applicable, on_request_wrong},
+      {"phases", &VerifyOptions::phases, phases_not_applicable, phases_wrong},
       {"every_split", &VerifyOptions::every_split, split_not_applicable, every_split_wrong},
       {"token_by_token", &VerifyOptions::token_by_token, token_by_token_not_applicable,
        token_by_token_wrong},

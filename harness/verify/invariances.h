@@ -13,6 +13,8 @@
 //                 NaN between its tokens, gives the same bits
 //   on_request    outputs that nobody must ask for, asked for, and the others beside them, are within
 //                 the limits
+//   phases        the phases of a call one by one give the bits of the whole; none writes what is a
+//                 later one's, or reads what is an earlier one's alone
 //   every_split   cut in two calls after 1, 2, .. 64 tokens: within the limits, widened by one more
 //                 rounding of the state
 //   token_by_token  as many calls as tokens: within the limits, widened by a rounding of the state

@@ -13,7 +13,7 @@
 //                 widened by the one more rounding of the state (docs/contract.md, section 4)
 //
 // and, where asked for, those of harness/verify/invariances.h: permuted, refilled, replay, streams,
-// isolation, strided, on_request, every_split, token_by_token.
+// isolation, strided, on_request, phases, every_split, token_by_token.
 //
 // An implementation that declares itself not bitwise_repeatable is spared "repeat" and what builds
 // on it; one that is not batch_invariant is spared "alone" and "duplicates". Checks that do not

@@ -7,7 +7,7 @@ namespace gdn {
 VerifyOptions VerifyOptions::all_invariances() {
   VerifyOptions options;
   options.permuted = options.refilled = options.replay = options.streams = options.isolation = true;
-  options.strided = options.on_request = true;
+  options.strided = options.on_request = options.phases = true;
   return options;
 }
 
@@ -19,7 +19,7 @@ VerifyOptions VerifyOptions::errors_only() {
 
 bool VerifyOptions::runs_other_cases() const {
   return alone || duplicates || continuation || permuted || refilled || replay || streams ||
-         isolation || strided || on_request || every_split || token_by_token;
+         isolation || strided || on_request || phases || every_split || token_by_token;
 }
 
 VerifyOptions VerifyOptions::of_suite_problem(const Problem& problem) const {
@@ -28,7 +28,7 @@ VerifyOptions VerifyOptions::of_suite_problem(const Problem& problem) const {
   VerifyOptions options = *this;
   options.alone = options.duplicates = options.continuation = options.permuted = false;
   options.refilled = options.replay = options.streams = options.isolation = false;
-  options.strided = options.on_request = false;
+  options.strided = options.on_request = options.phases = false;
   options.every_split = options.token_by_token = false;
   return options;
 }

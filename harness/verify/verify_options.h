@@ -19,6 +19,7 @@ struct VerifyOptions {
   bool isolation = false;
   bool strided = false;
   bool on_request = false;
+  bool phases = false;
   bool every_split = false;     ///< 128 runs
   bool token_by_token = false;  ///< as many runs as tokens in the longest sequence
   /// Every check but the last two, which cost many runs.

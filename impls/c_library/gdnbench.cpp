@@ -240,6 +240,16 @@ const char* gdnbench_operation_name(int index) {
   return name;
 }
 
+const char* gdnbench_phase_name(const char* operation, int index) {
+  const char* name = nullptr;
+  guarded([&] {
+    const auto& phases = parse_operation(required(operation, "operation"))->phases;
+    if (index < 0 || index >= static_cast<int>(phases.size())) return;
+    name = phases[static_cast<std::size_t>(index)].name.c_str();
+  });
+  return name;
+}
+
 const char* gdnbench_implementation_name(const char* operation, int index) {
   const char* name = nullptr;
   guarded([&] {
@@ -321,6 +331,13 @@ gdnbench_status gdnbench_plan_info(const gdnbench_plan* plan, gdnbench_plan_deta
 gdnbench_status gdnbench_plan_run(gdnbench_plan* plan) {
   return guarded([&] {
     required(plan, "plan")->plan->run();
+    if (!plan->place.is_cuda()) plan->place.synchronize();
+  });
+}
+
+gdnbench_status gdnbench_plan_run_phase(gdnbench_plan* plan, int phase) {
+  return guarded([&] {
+    required(plan, "plan")->plan->run_phase(phase);
     if (!plan->place.is_cuda()) plan->place.synchronize();
   });
 }

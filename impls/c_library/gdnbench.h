@@ -58,6 +58,10 @@ const char* gdnbench_last_error(void);
 /* Name of operation `index`, "gated_delta"; NULL past the last. */
 const char* gdnbench_operation_name(int index);
 
+/* Name of phase `index` of a call of the operation, "commit"; NULL past the last, for an operation
+ * without phases and for an unknown one. */
+const char* gdnbench_phase_name(const char* operation, int index);
+
 /* Name of implementation `index` of the operation, "cuda/fused_sm90"; NULL past the last and for an
  * unknown operation. */
 const char* gdnbench_implementation_name(const char* operation, int index);
@@ -126,6 +130,11 @@ gdnbench_status gdnbench_plan_create(const char* implementation, const char* pro
 gdnbench_status gdnbench_plan_info(const gdnbench_plan* plan, gdnbench_plan_details* details);
 
 gdnbench_status gdnbench_plan_run(gdnbench_plan* plan);
+
+/* One phase of an operation that has several (gdnbench_phase_name), by its number. They come in order;
+ * what the stream does between them is the caller's. What a later phase needs of an earlier one is kept
+ * by the plan. GDNBENCH_UNSUPPORTED where the operation has no phases. */
+gdnbench_status gdnbench_plan_run_phase(gdnbench_plan* plan, int phase);
 
 /* Waits for what the plan enqueued on its stream first. NULL is allowed. */
 void gdnbench_plan_destroy(gdnbench_plan* plan);

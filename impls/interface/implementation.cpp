@@ -4,6 +4,10 @@
 
 namespace gdn {
 
+void Plan::run_phase(int) {
+  throw Error(ErrorKind::unsupported, "run_phase: the operation has no phases");
+}
+
 Support runs_on(const Implementation& implementation, const DeviceInfo& device) {
   const Description& description = implementation.description();
   if (device.runs != description.backend) {

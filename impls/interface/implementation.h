@@ -39,8 +39,13 @@ class Plan {
  public:
   virtual ~Plan() = default;
   virtual const PlanInfo& info() const = 0;
-  /// Enqueues the operation on the device's stream.
+  /// Enqueues the operation on the device's stream: all its phases, in order.
   virtual void run() = 0;
+  /// Enqueues one phase of an operation that has several (OperationSchema::phases), by its number.
+  /// They come in order, with other work of the stream between them; what a later phase needs of an
+  /// earlier one lies in the plan's workspace, in a form that is the plan's own. Throws
+  /// Error(unsupported) where the operation has no phases.
+  virtual void run_phase(int phase);
 };
 
 // ---- implementations

@@ -161,6 +161,14 @@ struct Operand {
   const std::string& output_name() const { return name_after.empty() ? name : name_after; }
 };
 
+/// A part of a call that can be enqueued by itself (Plan::run_phase), by the names of the operands it
+/// reads and writes: a token draft is verified, and what of it was accepted is committed.
+struct Phase {
+  std::string name;
+  std::vector<std::string> reads;
+  std::vector<std::string> writes;
+};
+
 struct OperationSchema {
   std::string name;
   std::string summary;  ///< one line
@@ -172,6 +180,8 @@ struct OperationSchema {
   std::vector<std::string> stated_fields;
   /// What else a problem of it must fulfil; throws Error(bad_input). Null: nothing.
   void (*validate)(const Problem&) = nullptr;
+  /// The phases of a call, in order; empty: it has but one.
+  std::vector<Phase> phases = {};
   /// Whether what is carried goes from a sequence's end to its beginning, as gradients do: of two
   /// calls, the one on the last tokens is the first.
   bool carries_backward = false;

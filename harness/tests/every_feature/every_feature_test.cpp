@@ -105,6 +105,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Planted{Fault::y_in_tokens, "errors", "y of sequence"},
                       Planted{Fault::crossing_in_float16, "errors", "crossing of sequence"},
                       Planted{Fault::stride_ignored, "strided", ""},
+                      Planted{Fault::stores_in_walk, "phases", "'walk' wrote d_first"},
+                      Planted{Fault::store_reads_x, "phases", "d_first differs"},
+                      Planted{Fault::store_of_first_run, "refilled", "d_first"},
                       Planted{Fault::y_of_batch, "alone", "y differs"},
                       Planted{Fault::total_of_batch, "alone", "total differs"}),
     [](const auto& tested) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "harness/tests/every_feature/operation.h"
 
@@ -22,10 +23,33 @@ class EveryFeaturePlan final : public Plan {
   }
   const PlanInfo& info() const override { return info_; }
   void run() override {
+    walk();
+    store();
+  }
+  void run_phase(int phase) override { phase == 0 ? walk() : store(); }
+
+ private:
+  void walk() {
     float* const weight = static_cast<float*>(a_.output("d_weight"));
     std::fill_n(weight, p_.num_value_heads, 0.0f);
+    if (fault_ != Fault::store_of_first_run || kept_.empty()) kept_.clear();
     for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
       for (std::int64_t h = 0; h < p_.num_value_heads; ++h) run_head(n, h);
+    }
+    if (fault_ == Fault::stores_in_walk) store();
+  }
+
+  void store() {
+    for (const auto& [place, r] : kept_) {
+      const auto& [n, h] = place;
+      if (slot(n) < 0 || first_token(n + 1) == first_token(n)) continue;
+      const bool own = fault_ != Fault::first_row_of_sequence;
+      const std::int64_t row = own ? slot(n) : n;
+      for (std::int64_t i = 0; i < p_.value_head_dim; ++i) {
+        float value = r[static_cast<std::size_t>(i)];
+        if (fault_ == Fault::store_reads_x) value += 0 * x(first_token(n), h, i);
+        write("d_first", row * row_stride() + h * p_.value_head_dim + i, value, p_.state_dtype);
+      }
     }
     if (fault_ == Fault::first_in_all_rows) {
       for (std::int64_t row = 0; row < p_.num_pool_rows(); ++row) {
@@ -34,7 +58,6 @@ class EveryFeaturePlan final : public Plan {
     }
   }
 
- private:
   std::int64_t first_token(std::int64_t n) const {
     return a_.input_as<std::int64_t>("sequence_offsets")[n];
   }
@@ -134,12 +157,7 @@ class EveryFeaturePlan final : public Plan {
     auto* const weights = static_cast<float*>(a_.output("d_weight"));
     weights[h] = fault_ == Fault::weight_of_last ? of_weight : weights[h] + of_weight;
     write_total(n, h, total);
-    if (padding || length == 0) return;
-    const bool own = fault_ != Fault::first_row_of_sequence;
-    for (std::int64_t i = 0; i < dim; ++i) {
-      write("d_first", (own ? row : n * row_stride() + h * dim) + i, r[static_cast<std::size_t>(i)],
-            p_.state_dtype);
-    }
+    kept_.emplace(std::pair(n, h), r);
   }
 
   void write_total(std::int64_t n, std::int64_t h, float total) {
@@ -158,6 +176,7 @@ class EveryFeaturePlan final : public Plan {
   Fault fault_;
   PlanInfo info_;
   std::vector<std::int64_t> counts_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>> kept_;  // r_0 of every head
   std::map<std::int64_t, float> z_;
   float first_total_ = 0;
 };

@@ -41,6 +41,11 @@ OperationSchema make_schema() {
   schema.summary = "an operation of the tests that has everything an operation can have";
   schema.carries_backward = true;
   schema.fit_part = fit_part;
+  schema.phases = {
+      {.name = "walk",
+       .reads = {"x", "weight", "pull", "sequence_offsets", "slot_index", "count", "d_last"},
+       .writes = {"y", "z", "crossing", "total", "d_weight"}},
+      {.name = "store", .reads = {"sequence_offsets", "slot_index"}, .writes = {"d_first"}}};
   schema.fields = {"slots", "pool_rows", "pool_pad", "state"};
   schema.operands = {
       {.name = "x", .shape = x_shape, .dtype = element_type::token, .takes_token_stride = true},

@@ -13,6 +13,7 @@
 //     total [n, h] = sum_t |x_t|^2       a sequence's entry; two calls add up
 //     d_weight [h] = sum x_t . r_t       over the batch; two calls add up
 //
+// in two phases: walk, and store, which writes d_first from what walk kept.
 // Padding sequences (slot -1) write zeros for their tokens and are in no sum.
 #pragma once
 
@@ -47,6 +48,9 @@ enum class EveryFeatureFault {
   y_in_tokens,            ///< y, which is float32, rounded to the token dtype
   crossing_in_float16,    ///< terms of crossing rounded to float16
   stride_ignored,         ///< tokens of x read as if nothing lay between them
+  stores_in_walk,         ///< d_first is written by the first phase
+  store_reads_x,          ///< the second phase reads x
+  store_of_first_run,     ///< the second phase writes what the plan's first run kept
   last_without_pull,  ///< d_last is taken for zeros where nothing pulls: in a call on the first tokens
   y_of_batch,         ///< y rounded otherwise for one sequence than for several
   total_of_batch,     ///< total as well
