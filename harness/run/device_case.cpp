@@ -77,7 +77,8 @@ struct DeviceCase::State {
   // that load vectors ask for; others lie at odd places.
   std::int64_t gap_of(const Operand& operand) const {
     if (!options.slices || !takes_token_stride(operand, problem)) return 0;
-    return elements_per_token(operand, problem) % 8 == 0 ? 64 : 3;
+    const auto element = static_cast<std::int64_t>(size_of(operand.dtype(problem)));
+    return elements_per_token(operand, problem) * element % 16 == 0 ? 64 : 3;
   }
 
   // The buffer of that operand and role, made the first time it is asked for.
