@@ -194,15 +194,15 @@ TEST_F(CommandLine, VariantsThatEmulatedKernelsRefuseAreCountedAsUnsupported) {
   const std::string verify = "verify --device cuda-emulated --impl cuda/recurrent_staged";
   const Finished mixed = run(verify + ",cuda/recurrent" + shape + "--update delta,additive");
   EXPECT_EQ(mixed.code, 0) << mixed.output << mixed.errors;
-  for (const char* text : {"does the delta rule only, not update=additive",
-                           "3 passed, 0 failed, 0 known limits, 1 not supported"}) {
+  for (const char* text :
+       {"does not honour update=additive", "3 passed, 0 failed, 0 known limits, 1 not supported"}) {
     EXPECT_NE(mixed.output.find(text), std::string::npos) << text << " not in " << mixed.output;
   }
   // Nothing verified is not a success.
   expect_error(verify + shape + "--steps 2", 2, {"nothing was verified"});
   for (const auto& [variant, reason] :
-       {std::pair{"--steps 2", "at most 1 Householder step"},
-        std::pair{"--decay channel", "one decay per value head only"}}) {
+       {std::pair{"--steps 2", "does not honour steps=2"},
+        std::pair{"--decay channel", "does not honour decay=channel"}}) {
     const Finished refused = run(verify + shape + variant);
     EXPECT_NE(refused.output.find(reason), std::string::npos) << refused.output;
   }
