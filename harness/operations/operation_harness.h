@@ -30,6 +30,14 @@ struct InnerStep {
   Case (*convert)(const Case&);
 };
 
+/// A check of an operation's own, beside its errors: what must hold between the inputs and outputs of
+/// any right call, whatever the reference says (an identity of gradients). Empty, or what is wrong in
+/// one line.
+struct OwnCheck {
+  std::string name;
+  std::string (*wrong)(const Case& inputs, const Outputs& outputs) = nullptr;
+};
+
 struct OperationHarness {
   Operation operation;
   /// Draws every array of a case whose problem, offsets and slots are there.
@@ -46,6 +54,7 @@ struct OperationHarness {
   /// Of the first sweep of a newcomer on such a device.
   std::vector<std::string> (*default_sweep)(const DeviceInfo&) = nullptr;
   std::vector<InnerStep> inner_steps = {};
+  std::vector<OwnCheck> checks = {};
 };
 
 const OperationHarness& harness_of(Operation operation);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "harness/operations/operation_harness.h"
 #include "harness/run/batches.h"
 #include "harness/verify/invariances.h"
 #include "interface/error.h"
@@ -68,6 +69,7 @@ class Verification {
       result_.report = reference_.compare(result_.outputs);
       return reference::violation(result_.report, result_.report.limits);
     });
+    if (ran) check_what_the_operation_asks();
     if (ran) check_bits();
     if (ran && options_.continuation) check_continuation();
     if (ran) check_invariances();
@@ -106,6 +108,12 @@ class Verification {
 
   void not_applicable(const char* name, const std::string& why) {
     result_.checks.push_back({name, Check::Result::not_applicable, why});
+  }
+
+  void check_what_the_operation_asks() {
+    for (const OwnCheck& own : harness_of(inputs_.problem.operation).checks) {
+      check(own.name.c_str(), [&] { return own.wrong(inputs_, result_.outputs); });
+    }
   }
 
   void check_bits() {

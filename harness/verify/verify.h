@@ -12,6 +12,8 @@
 //   continuation  every sequence cut in two calls joined by the state: within the same limits,
 //                 widened by the one more rounding of the state (docs/contract.md, section 4)
 //
+// then what an operation asks of its own outputs (OperationHarness::checks),
+//
 // and, where asked for, those of harness/verify/invariances.h: permuted, refilled, replay, streams,
 // isolation, strided, on_request, phases, every_split, token_by_token.
 //

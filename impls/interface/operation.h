@@ -6,7 +6,7 @@
 //
 // A new operation is its own files and one line in impls/operations.cmake (CONTRIBUTING.md, "Add an
 // operation"). What it means is in docs/contract.md; what is its own beside the operands (how inputs
-// are drawn, what counts as work, special checks) in harness/operations/, its reference in reference/.
+// are drawn, what counts as work, checks of its own) in harness/operations/, its reference in reference/.
 #pragma once
 
 #include <cstdint>

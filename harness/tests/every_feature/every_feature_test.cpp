@@ -108,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Planted{Fault::stores_in_walk, "phases", "'walk' wrote d_first"},
                       Planted{Fault::store_reads_x, "phases", "d_first differs"},
                       Planted{Fault::store_of_first_run, "refilled", "d_first"},
+                      Planted{Fault::crossing_shifted, "crossing", "crossing of sequence"},
                       Planted{Fault::y_of_batch, "alone", "y differs"},
                       Planted{Fault::total_of_batch, "alone", "total differs"}),
     [](const auto& tested) {

@@ -152,7 +152,8 @@ class EveryFeaturePlan final : public Plan {
         of_r = round_to(DType::float16, of_r);
         of_x = round_to(DType::float16, of_x);
       }
-      write("crossing", (begin + t) * heads + h, of_r - of_x, DType::float32);
+      const float shift = fault_ == Fault::crossing_shifted ? 5e-6f * (of_r + of_x) : 0.0f;
+      write("crossing", (begin + t) * heads + h, of_r - of_x + shift, DType::float32);
     }
     auto* const weights = static_cast<float*>(a_.output("d_weight"));
     weights[h] = fault_ == Fault::weight_of_last ? of_weight : weights[h] + of_weight;

@@ -175,6 +175,35 @@ reference::ErrorLimits limits_of(const Problem& p) {
           {"total", {own, 0}},    {"d_weight", {own, 0}}};
 }
 
+// Over a sequence the crossings of a head are its squares of r less its total: with y whole they need
+// no reference.
+std::string crossing_disagrees(const Case& c, const Outputs& outputs) {
+  const Problem& p = c.problem;
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    if (c.slot(n) < 0 || c.other_indices["count"][static_cast<std::size_t>(n)] < c.length(n)) {
+      continue;
+    }
+    for (std::int64_t h = 0; h < p.num_value_heads; ++h) {
+      double squares = 0, crossings = 0;
+      const auto sum = [&](const char* name, const auto& body) {
+        const Operand& operand = p.operation->at(name);
+        strips_of(operand, c, {n, h}).for_each([&](std::int64_t i) {
+          body(static_cast<double>(outputs[name][static_cast<std::size_t>(i)]));
+        });
+      };
+      sum("y", [&](double y) { squares += y * y; });
+      sum("crossing", [&](double crossing) { crossings += crossing; });
+      sum("total", [&](double total) { crossings += total; });
+      if (!(std::abs(crossings - squares) <= 1e-5 * (1 + squares))) {
+        return "crossing of sequence " + std::to_string(n) + ", head " + std::to_string(h) +
+               ": with total it adds up to " + std::to_string(crossings) +
+               ", the squares of y to " + std::to_string(squares);
+      }
+    }
+  }
+  return "";
+}
+
 void draw(Case& c) {
   const Problem& p = c.problem;
   const std::int64_t heads = p.num_value_heads, dim = p.value_head_dim;
@@ -233,7 +262,8 @@ const OperationHarness& every_feature_harness() {
       .flops_text = [](std::int64_t) { return std::string(); },
       .suite = [](std::string_view) { return std::vector<std::string>(); },
       .baseline = [] { return std::vector<std::string>(); },
-      .default_sweep = [](const DeviceInfo&) { return std::vector<std::string>(); }};
+      .default_sweep = [](const DeviceInfo&) { return std::vector<std::string>(); },
+      .checks = {{"crossing", crossing_disagrees}}};
   return harness;
 }
 

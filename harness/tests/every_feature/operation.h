@@ -51,6 +51,7 @@ enum class EveryFeatureFault {
   stores_in_walk,         ///< d_first is written by the first phase
   store_reads_x,          ///< the second phase reads x
   store_of_first_run,     ///< the second phase writes what the plan's first run kept
+  crossing_shifted,       ///< crossing is off by far less than its terms, y and total are right
   last_without_pull,  ///< d_last is taken for zeros where nothing pulls: in a call on the first tokens
   y_of_batch,         ///< y rounded otherwise for one sequence than for several
   total_of_batch,     ///< total as well
