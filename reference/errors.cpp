@@ -163,8 +163,8 @@ class Comparison {
 
   // Whether the reference holds what belongs to the sequence: of a sample it may have evaluated that
   // of the sample's sequences alone, or of all (a convolution in front of a recurrence).
-  bool is_evaluated(const Operand& operand, std::int64_t sequence) const {
-    const std::vector<std::int64_t> sampled = sequences_of(p_, options_);
+  bool is_evaluated(const Operand& operand, std::int64_t sequence,
+                    const std::vector<std::int64_t>& sampled) const {
     if (std::binary_search(sampled.begin(), sampled.end(), sequence)) return true;
     const auto& values = reference_[operand.output_name()];
     bool held = true;
@@ -182,12 +182,14 @@ class Comparison {
       case JudgedPer::tensor:
         units.push_back({});
         break;
-      case JudgedPer::sequence:
+      case JudgedPer::sequence: {
         total = p_.num_sequences();
+        const std::vector<std::int64_t> sampled = sequences_of(p_, options_);
         for (std::int64_t n = 0; n < total; ++n) {
-          if (is_evaluated(operand, n)) units.push_back({n});
+          if (is_evaluated(operand, n, sampled)) units.push_back({n});
         }
         break;
+      }
       case JudgedPer::key_head:
         total = p_.num_sequences() * p_.num_key_heads;
         for (const SequenceHead& pair : key_pairs_of(p_, options_)) {

@@ -281,6 +281,9 @@ class CLibrary(unittest.TestCase):
         if "cuda/fused_sm90" in library.implementations():
             self.refused("unsupported", "", plan(name="cuda/fused_sm90", text=problem.replace("f32", "bf16")))
         self.refused("bad input", "output", plan(output=None))
+        self.assertEqual(library.phases("gated_delta"), [])
+        with library.plan(problem, arguments, "cpu", implementation="cpu/naive") as whole:
+            self.refused("unsupported", "has no phases", lambda: whole.run_phase(0))
         self.refused("bad input", "sequence_offsets: takes no token stride",
                      plan(sequence_offsets=Array(read=ctypes.addressof(inputs.device_offsets), token_stride=9)))
         self.refused("bad input", "offsets", plan(offsets=[0, 5, 4]))
