@@ -1,5 +1,5 @@
 # One line per implementation: the file that defines it, then further sources it is made of.
-# cpu/gated_delta/naive.cpp defines cpu_gated_delta_naive().
+# cpu/gated_delta/naive.cpp defines gdn::cpu::gated_delta_naive().
 gdn_implementation(cpu/gated_delta/naive.cpp)
 gdn_implementation(cpu/gated_delta/recurrent.cpp)
 gdn_implementation(cpu/gated_delta/chunkwise.cpp)

@@ -6,8 +6,9 @@
 
 #include "cuda/allow_shared_memory.h"
 #include "cuda/check.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 void allow_shared_memory(const void* kernel, std::size_t bytes) {
   static std::mutex mutex;
@@ -22,4 +23,4 @@ void allow_shared_memory(const void* kernel, std::size_t bytes) {
   most = bytes;
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

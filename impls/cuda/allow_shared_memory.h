@@ -3,7 +3,9 @@
 
 #include <cstddef>
 
-namespace gdn::cuda {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Lets a kernel be launched with `bytes` on the current device, and with whatever it was allowed
 /// before: the driver keeps one figure per kernel, and plans of one kernel that need different
@@ -15,4 +17,4 @@ void allow_shared_memory(void (*kernel)(Parameters...), std::size_t bytes) {
   allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -7,9 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "cuda/target.h"
 #include "interface/error.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 [[noreturn]] inline void throw_device_failure(cudaError_t status, std::string_view call,
                                               std::string_view file, int line) {
@@ -25,6 +26,7 @@ inline void check(cudaError_t status, std::string_view call, std::string_view fi
   if (status != cudaSuccess) throw_device_failure(status, call, file, line);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET
 
-#define GDN_CUDA_CHECK(...) ::gdn::cuda::check((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
+#define GDN_CUDA_CHECK(...) \
+  ::gdn::GDN_CUDA_TARGET::check((__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)

@@ -3,9 +3,10 @@
 
 #include <memory>
 
+#include "cuda/target.h"
 #include "interface/device.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Available when the driver answers and has at least one device of compute capability 8.0 or more;
 /// otherwise the driver's own words.
@@ -17,4 +18,4 @@ std::unique_ptr<Device> open(int index);
 /// another backend's.
 int device_index(const Device& device);
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

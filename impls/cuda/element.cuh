@@ -11,9 +11,10 @@
 
 #include <cstdint>
 
+#include "cuda/target.h"
 #include "interface/dtype.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -83,4 +84,4 @@ auto with_element_type(DType dtype, Function&& function) {
   return function(float{});
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -5,8 +5,9 @@
 #include "cuda/check.h"
 #include "cuda/gates.cuh"
 #include "cuda/launch_kernel.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 // One thread per (token, head), consecutive threads on consecutive elements.
@@ -54,4 +55,4 @@ void enqueue_gate_pass(const GateParams& params, const std::int64_t* sequence_of
                 num_sequences, token_capacity, log_decay, beta);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -7,9 +7,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Gate and beta of one problem as a kernel takes them: device pointers.
 struct GateParams {
@@ -120,4 +121,4 @@ __device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -6,8 +6,9 @@
 #include <cstddef>
 
 #include "cuda/check.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// `blocks` blocks of `threads` threads, enqueued on the stream. Throws Error(device_failure).
 template <typename... Parameters, typename... Arguments>
@@ -17,4 +18,4 @@ void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned 
   GDN_CUDA_CHECK(cudaGetLastError());
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -9,9 +9,10 @@
 
 #include "cuda/check.h"
 #include "cuda/cuda_device.h"
+#include "cuda/target.h"
 #include "interface/implementation.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 class LaunchPlan final : public Plan {
  public:
@@ -66,4 +67,4 @@ inline unsigned int grid_blocks(std::int64_t blocks, const std::string& name) {
   return static_cast<unsigned int>(blocks);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

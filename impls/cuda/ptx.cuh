@@ -9,8 +9,9 @@
 #include <type_traits>
 
 #include "cuda/shared_memory.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 // ---- cp.async: copies from global to shared memory that the thread does not wait for
 
@@ -121,4 +122,4 @@ __device__ __forceinline__ int warp_anew() {
   return thread / 32;
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

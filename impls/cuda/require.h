@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include "cuda/target.h"
 #include "interface/error.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 inline void require_pointer(const void* pointer, std::int64_t alignment, const std::string& name) {
   if (pointer == nullptr) throw_bad_input(name + ": the device pointer is null");
@@ -16,4 +17,4 @@ inline void require_pointer(const void* pointer, std::int64_t alignment, const s
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -8,7 +8,7 @@
 // capacity T (sequence_offsets[N] <= T) hold.
 //
 // Adding an implementation: one file that defines
-//     namespace gdn { const Implementation& cpu_gated_delta_naive() { ... } }
+//     namespace gdn::cpu { const Implementation& gated_delta_naive() { ... } }
 // and one line in impls/implementations.cmake naming that file (cpu/gated_delta/naive.cpp).
 #pragma once
 

@@ -4,12 +4,13 @@
 #include "chunk_stages.h"
 #include "cuda/check.h"
 #include "cuda/gated_delta/chunk/triangular_inverse.cuh"
+#include "cuda/target.h"
 #include "interface/error.h"
 
 namespace gdn::test {
 namespace {
 
-using namespace gdn::cuda;
+using namespace gdn::GDN_CUDA_TARGET;
 
 /// Device memory holding `values`, freed at the end of the scope.
 class DeviceArray {

@@ -11,15 +11,13 @@
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/convolution_operands.h"
 
-namespace gdn {
+namespace gdn::cpu {
 namespace {
 
-using cpu::Convolution;
-
 // The caller's rounded output, the float32 one for a second pass, or both.
-std::vector<cpu::ConvolutionOutput> outputs_of(const Problem& problem,
-                                               const CausalConv1dArguments& arguments) {
-  std::vector<cpu::ConvolutionOutput> outputs;
+std::vector<ConvolutionOutput> outputs_of(const Problem& problem,
+                                          const CausalConv1dArguments& arguments) {
+  std::vector<ConvolutionOutput> outputs;
   if (arguments.intermediate != nullptr) {
     outputs.push_back({arguments.intermediate, DType::float32, ConvLayout::channels});
   }
@@ -33,20 +31,19 @@ class DirectPlan final : public Plan {
  public:
   DirectPlan(const Problem& problem, const CausalConv1dArguments& arguments, Device& device)
       : convolution_(problem, arguments, outputs_of(problem, arguments)),
-        workers_(static_cast<int>(
-            std::min<std::int64_t>(cpu::thread_count(), convolution_.num_items()))),
+        workers_(
+            static_cast<int>(std::min<std::int64_t>(thread_count(), convolution_.num_items()))),
         worker_floats_(Convolution::workspace_floats(problem)) {
     info_.workspace_bytes = worker_floats_ * workers_ * static_cast<std::int64_t>(sizeof(float));
     info_.launches = 1;
-    info_.choice =
-        "isa=" + to_string(cpu::instruction_set()) + " threads=" + std::to_string(workers_);
+    info_.choice = "isa=" + to_string(instruction_set()) + " threads=" + std::to_string(workers_);
     workspace_ = device.allocate(info_.workspace_bytes);
     body_ = [this](std::int64_t item, int worker) {
       convolution_.run_item(item, workspace_.as<float>() + worker * worker_floats_);
     };
   }
   const PlanInfo& info() const override { return info_; }
-  void run() override { cpu::parallel_for(convolution_.num_items(), workers_, body_); }
+  void run() override { parallel_for(convolution_.num_items(), workers_, body_); }
 
  private:
   Convolution convolution_;
@@ -77,7 +74,7 @@ class Direct final : public Implementation {
   }
   Support supports(const Problem&) const override { return Support::yes(); }
   std::int64_t workspace_bytes(const Problem& problem) const override {
-    return Convolution::workspace_floats(problem) * cpu::thread_count() *
+    return Convolution::workspace_floats(problem) * thread_count() *
            static_cast<std::int64_t>(sizeof(float));
   }
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -93,9 +90,9 @@ class Direct final : public Implementation {
 
 }  // namespace
 
-const Implementation& cpu_causal_conv1d_direct() {
+const Implementation& causal_conv1d_direct() {
   static const Direct implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::cpu

@@ -15,7 +15,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
+namespace gdn::cpu {
 namespace {
 
 constexpr std::int64_t kSmallestChunk = 16, kLargestChunk = 256;
@@ -37,26 +37,26 @@ std::int64_t chunk_of(const Problem& problem) {
 }
 
 std::int64_t workspace_floats(const Problem& problem, std::int64_t C) {
-  return problem.decay == DecayPer::channel ? cpu::chunkwise_channel_workspace_floats(problem, C)
-                                            : cpu::chunkwise_workspace_floats(problem, C);
+  return problem.decay == DecayPer::channel ? chunkwise_channel_workspace_floats(problem, C)
+                                            : chunkwise_workspace_floats(problem, C);
 }
 
 }  // namespace
 
-std::int64_t cpu::chunkwise_workspace_floats(const Problem& problem, std::int64_t C) {
+std::int64_t chunkwise_workspace_floats(const Problem& problem, std::int64_t C) {
   const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
   // As laid out in chunkwise_head; a double and an int64 are two floats each.
   return 4 * C + Dk * Dv + 2 * C * Dk + C * Dv + 2 * C * Dv + 2 * C * C + 3 * C;
 }
 
-std::int64_t cpu::chunkwise_channel_workspace_floats(const Problem& problem, std::int64_t C) {
+std::int64_t chunkwise_channel_workspace_floats(const Problem& problem, std::int64_t C) {
   const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
   // As laid out in chunkwise_channel_head.
   return Dk * Dv + 6 * C * Dk + C * Dv + 2 * C * Dv + 2 * C * C + C + 2 * Dk;
 }
 
-const Implementation& cpu_gated_delta_chunkwise() {
-  static const cpu::HeadwiseImplementation implementation({
+const Implementation& gated_delta_chunkwise() {
+  static const HeadwiseImplementation implementation({
       .description =
           {.name = "cpu/chunkwise",
            .operation = gated_delta_operation(),
@@ -72,13 +72,13 @@ const Implementation& cpu_gated_delta_chunkwise() {
       .supports = supports,
       .chunk = chunk_of,
       .workspace_floats = workspace_floats,
-      .head_function = [](cpu::InstructionSet set, const Problem& problem) -> cpu::HeadFunction {
+      .head_function = [](InstructionSet set, const Problem& problem) -> HeadFunction {
         return problem.decay == DecayPer::channel
-                   ? cpu::version_for(set, GDN_CPU_VERSIONS(chunkwise_channel_head))
-                   : cpu::version_for(set, GDN_CPU_VERSIONS(chunkwise_head));
+                   ? version_for(set, GDN_CPU_VERSIONS(chunkwise_channel_head))
+                   : version_for(set, GDN_CPU_VERSIONS(chunkwise_head));
       },
   });
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::cpu

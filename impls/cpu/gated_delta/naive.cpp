@@ -19,11 +19,8 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
+namespace gdn::cpu {
 namespace {
-
-using cpu::GatedDeltaOperands;
-using cpu::HeadTask;
 
 std::int64_t workspace_floats(const Problem& problem, std::int64_t /*chunk*/) {
   const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
@@ -85,8 +82,8 @@ void run_head(const GatedDeltaOperands& operands, const HeadTask& task, std::int
 
 }  // namespace
 
-const Implementation& cpu_gated_delta_naive() {
-  static const cpu::HeadwiseImplementation implementation({
+const Implementation& gated_delta_naive() {
+  static const HeadwiseImplementation implementation({
       .description =
           {.name = "cpu/naive",
            .operation = gated_delta_operation(),
@@ -102,11 +99,9 @@ const Implementation& cpu_gated_delta_naive() {
       .supports = [](const Problem&) { return Support::yes(); },
       .chunk = [](const Problem&) -> std::int64_t { return 0; },
       .workspace_floats = workspace_floats,
-      .head_function = [](cpu::InstructionSet, const Problem&) -> cpu::HeadFunction {
-        return run_head;
-      },
+      .head_function = [](InstructionSet, const Problem&) -> HeadFunction { return run_head; },
   });
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::cpu

@@ -11,19 +11,19 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
+namespace gdn::cpu {
 namespace {
 
 std::int64_t workspace_floats(const Problem& problem, std::int64_t /*chunk*/) {
   const std::int64_t Dk = problem.key_head_dim, Dv = problem.value_head_dim;
   const std::int64_t per_token = Dk + problem.gates_per_head() + problem.steps * (Dk + Dv + 1);
-  return Dk * Dv + Dk + cpu::kRecurrentTileTokens * per_token;
+  return Dk * Dv + Dk + kRecurrentTileTokens * per_token;
 }
 
 }  // namespace
 
-const Implementation& cpu_gated_delta_recurrent() {
-  static const cpu::HeadwiseImplementation implementation({
+const Implementation& gated_delta_recurrent() {
+  static const HeadwiseImplementation implementation({
       .description = {.name = "cpu/recurrent",
                       .operation = gated_delta_operation(),
                       .honours = recurrence_options() + recurrence_variants(),
@@ -38,11 +38,11 @@ const Implementation& cpu_gated_delta_recurrent() {
       .supports = [](const Problem&) { return Support::yes(); },
       .chunk = [](const Problem&) -> std::int64_t { return 0; },
       .workspace_floats = workspace_floats,
-      .head_function = [](cpu::InstructionSet set, const Problem&) -> cpu::HeadFunction {
-        return cpu::version_for(set, GDN_CPU_VERSIONS(recurrent_head));
+      .head_function = [](InstructionSet set, const Problem&) -> HeadFunction {
+        return version_for(set, GDN_CPU_VERSIONS(recurrent_head));
       },
   });
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::cpu

@@ -2,14 +2,14 @@
 // gated_delta.
 #include "gated_delta_layer/two_pass.h"
 
-namespace gdn {
+namespace gdn::cpu {
 
-const Implementation& cpu_causal_conv1d_direct();
-const Implementation& cpu_gated_delta_recurrent();
+const Implementation& causal_conv1d_direct();
+const Implementation& gated_delta_recurrent();
 
-const Implementation& cpu_gated_delta_layer_recurrent() {
-  static const TwoPassLayer implementation(cpu_causal_conv1d_direct(), cpu_gated_delta_recurrent());
+const Implementation& gated_delta_layer_recurrent() {
+  static const TwoPassLayer implementation(causal_conv1d_direct(), gated_delta_recurrent());
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::cpu

@@ -11,7 +11,7 @@
 #include "interface/implementation.h"
 #include "interface/operations/gated_rms_norm.h"
 
-namespace gdn {
+namespace gdn::cpu {
 namespace {
 
 constexpr std::int64_t kRowsPerItem = 64;
@@ -28,19 +28,18 @@ class NaivePlan final : public Plan {
       : problem_(problem),
         arguments_(arguments),
         workers_(static_cast<int>(
-            std::clamp<std::int64_t>(items_of(problem.total_tokens()), 1, cpu::thread_count()))),
-        norm_row_(version_for(cpu::instruction_set(), GDN_CPU_VERSIONS(norm_row))) {
+            std::clamp<std::int64_t>(items_of(problem.total_tokens()), 1, thread_count()))),
+        norm_row_(version_for(instruction_set(), GDN_CPU_VERSIONS(norm_row))) {
     info_.workspace_bytes =
         worker_floats(problem) * workers_ * static_cast<std::int64_t>(sizeof(float));
     info_.launches = 1;
-    info_.choice =
-        "isa=" + to_string(cpu::instruction_set()) + " threads=" + std::to_string(workers_);
+    info_.choice = "isa=" + to_string(instruction_set()) + " threads=" + std::to_string(workers_);
     workspace_ = device.allocate(info_.workspace_bytes);
     body_ = [this](std::int64_t item, int worker) { run_item(item, worker); };
   }
 
   const PlanInfo& info() const override { return info_; }
-  void run() override { cpu::parallel_for(items_of(tokens()), workers_, body_); }
+  void run() override { parallel_for(items_of(tokens()), workers_, body_); }
 
  private:
   std::int64_t items_of(std::int64_t tokens) const {
@@ -57,7 +56,7 @@ class NaivePlan final : public Plan {
     float* const z = x + row_floats(problem_);
     float* const y = z + row_floats(problem_);
     float* const weight = y + row_floats(problem_);
-    decode(token, cpu::element(arguments_.weight, 0, token), weight, width);
+    decode(token, element(arguments_.weight, 0, token), weight, width);
     const std::int64_t end =
         std::min((item + 1) * kRowsPerItem, tokens() * problem_.num_value_heads);
     for (std::int64_t row = item * kRowsPerItem; row < end; ++row) {
@@ -65,17 +64,17 @@ class NaivePlan final : public Plan {
       const std::int64_t in_token = row % problem_.num_value_heads * width;
       const std::int64_t x_at = t * arguments_.x_token_stride + in_token;
       const std::int64_t z_at = t * arguments_.z_token_stride + in_token;
-      decode(token, cpu::element(arguments_.x, x_at, token), x, width);
-      decode(token, cpu::element(arguments_.z, z_at, token), z, width);
+      decode(token, element(arguments_.x, x_at, token), x, width);
+      decode(token, element(arguments_.z, z_at, token), z, width);
       norm_row_(x, z, weight, width, static_cast<float>(problem_.norm_eps), problem_.norm_gate, y);
-      encode(output, y, cpu::element(arguments_.y, row * width, output), width);
+      encode(output, y, element(arguments_.y, row * width, output), width);
     }
   }
 
   Problem problem_;
   GatedRmsNormArguments arguments_;
   int workers_;
-  decltype(&cpu::baseline::norm_row) norm_row_;
+  decltype(&baseline::norm_row) norm_row_;
   PlanInfo info_;
   DeviceBuffer workspace_;
   std::function<void(std::int64_t, int)> body_;  // made once: run() allocates nothing
@@ -100,7 +99,7 @@ class Naive final : public Implementation {
   }
   Support supports(const Problem&) const override { return Support::yes(); }
   std::int64_t workspace_bytes(const Problem& problem) const override {
-    return worker_floats(problem) * cpu::thread_count() * static_cast<std::int64_t>(sizeof(float));
+    return worker_floats(problem) * thread_count() * static_cast<std::int64_t>(sizeof(float));
   }
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
@@ -115,9 +114,9 @@ class Naive final : public Implementation {
 
 }  // namespace
 
-const Implementation& cpu_gated_rms_norm_naive() {
+const Implementation& gated_rms_norm_naive() {
   static const Naive implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::cpu

@@ -27,8 +27,9 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kMaxWidth = 15;
@@ -352,4 +353,4 @@ void enqueue_causal_conv1d(const ConvParams& params, cudaStream_t stream) {
   GDN_CUDA_CHECK(cudaGetLastError());
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -5,9 +5,10 @@
 
 #include <cstdint>
 
+#include "cuda/target.h"
 #include "interface/operations/causal_conv1d.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Validated arguments of one convolution. Windows are [rows, channels, width - 1] in window_dtype,
 /// oldest first; window_out may be window_in.
@@ -39,4 +40,4 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
 /// One launch. Throws Error(unsupported) beyond the largest grid.
 void enqueue_causal_conv1d(const ConvParams& params, cudaStream_t stream);
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

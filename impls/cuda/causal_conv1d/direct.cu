@@ -3,11 +3,11 @@
 
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/convolution_operands.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 class Direct final : public Implementation {
@@ -60,11 +60,10 @@ class Direct final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_causal_conv1d_direct() {
-  static const cuda::Direct implementation;
+const Implementation& causal_conv1d_direct() {
+  static const Direct implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -2,9 +2,10 @@
 
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/require.h"
+#include "cuda/target.h"
 #include "interface/error.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 void require_vectors(const void* pointer, std::int64_t stride, std::int64_t head_dim,
@@ -65,4 +66,4 @@ void require_token_alignment(const GatedDeltaParams& p, DType token_dtype, std::
   require_vectors(p.value, p.value_token_stride, p.value_head_dim, element, bytes, "v");
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

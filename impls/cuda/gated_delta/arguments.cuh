@@ -5,9 +5,10 @@
 
 #include "cuda/gated_delta/state_io.cuh"
 #include "cuda/gates.cuh"
+#include "cuda/target.h"
 #include "interface/implementation.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Passed to kernels by value. Token arrays are in the problem's token dtype; a token's heads are
 /// contiguous.
@@ -126,4 +127,4 @@ __device__ __forceinline__ void store_zero_outputs(const GatedDeltaParams& p,
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -42,11 +42,11 @@
 #include "cuda/gated_delta/chunk/fragment_support.h"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr std::int64_t kDefaultChunk = 64;
@@ -262,11 +262,10 @@ class Chunkwise final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_gated_delta_chunkwise() {
-  static const cuda::Chunkwise implementation;
+const Implementation& gated_delta_chunkwise() {
+  static const Chunkwise implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -31,11 +31,11 @@
 #include "cuda/gated_delta/chunk/fused_launch.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 /// What a block may have on an H200 (sm_90); a device that has less says so when planning.
@@ -185,11 +185,10 @@ class Fused final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_gated_delta_fused() {
-  static const cuda::Fused implementation;
+const Implementation& gated_delta_fused() {
+  static const Fused implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

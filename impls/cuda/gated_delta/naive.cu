@@ -16,11 +16,11 @@
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kThreads = 128;
@@ -164,11 +164,10 @@ class Naive final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_gated_delta_naive() {
-  static const cuda::Naive implementation;
+const Implementation& gated_delta_naive() {
+  static const Naive implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -18,11 +18,11 @@
 #include "cuda/gated_delta/recurrent_variants.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kWarp = 32;
@@ -220,11 +220,10 @@ class Recurrent final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_gated_delta_recurrent() {
-  static const cuda::Recurrent implementation;
+const Implementation& gated_delta_recurrent() {
+  static const Recurrent implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -30,11 +30,11 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/ptx.cuh"
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kTile = 8;        // tokens
@@ -553,11 +553,10 @@ class RecurrentStaged final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_gated_delta_recurrent_staged() {
-  static const cuda::RecurrentStaged implementation;
+const Implementation& gated_delta_recurrent_staged() {
+  static const RecurrentStaged implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

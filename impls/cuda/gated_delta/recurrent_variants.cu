@@ -15,8 +15,9 @@
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/recurrent_variants.cuh"
 #include "cuda/launch_kernel.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kWarp = 32;
@@ -221,4 +222,4 @@ void enqueue_recurrent_variant(DType token_dtype, const GatedDeltaParams& params
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

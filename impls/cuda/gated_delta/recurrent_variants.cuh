@@ -5,12 +5,13 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Enqueues the recurrence that params names; Dk is 64, 96 or 128. `blocks`: one per sequence,
 /// value head and 32 value dimensions.
 void enqueue_recurrent_variant(DType token_dtype, const GatedDeltaParams& params,
                                unsigned int blocks, cudaStream_t stream);
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -4,9 +4,10 @@
 #include <cstdint>
 
 #include "cuda/element.cuh"
+#include "cuda/target.h"
 #include "interface/problem.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// The pool as a kernel takes it. One row: Hv heads of Dk x Dv values in `layout`, then padding
 /// that is never touched.
@@ -89,4 +90,4 @@ __device__ __forceinline__ void store_state_tile(const StatePool& pool, std::int
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

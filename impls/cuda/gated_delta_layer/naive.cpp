@@ -1,14 +1,15 @@
 // cuda/naive of gated_delta_layer: cuda/direct of causal_conv1d, then cuda/naive of gated_delta.
+#include "cuda/target.h"
 #include "gated_delta_layer/two_pass.h"
 
-namespace gdn {
+namespace gdn::GDN_CUDA_TARGET {
 
-const Implementation& cuda_causal_conv1d_direct();
-const Implementation& cuda_gated_delta_naive();
+const Implementation& causal_conv1d_direct();
+const Implementation& gated_delta_naive();
 
-const Implementation& cuda_gated_delta_layer_naive() {
-  static const TwoPassLayer implementation(cuda_causal_conv1d_direct(), cuda_gated_delta_naive());
+const Implementation& gated_delta_layer_naive() {
+  static const TwoPassLayer implementation(causal_conv1d_direct(), gated_delta_naive());
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

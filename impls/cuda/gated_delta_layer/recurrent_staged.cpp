@@ -1,16 +1,16 @@
 // cuda/recurrent_staged of gated_delta_layer: cuda/direct of causal_conv1d, then
 // cuda/recurrent_staged of gated_delta.
+#include "cuda/target.h"
 #include "gated_delta_layer/two_pass.h"
 
-namespace gdn {
+namespace gdn::GDN_CUDA_TARGET {
 
-const Implementation& cuda_causal_conv1d_direct();
-const Implementation& cuda_gated_delta_recurrent_staged();
+const Implementation& causal_conv1d_direct();
+const Implementation& gated_delta_recurrent_staged();
 
-const Implementation& cuda_gated_delta_layer_recurrent_staged() {
-  static const TwoPassLayer implementation(cuda_causal_conv1d_direct(),
-                                           cuda_gated_delta_recurrent_staged());
+const Implementation& gated_delta_layer_recurrent_staged() {
+  static const TwoPassLayer implementation(causal_conv1d_direct(), gated_delta_recurrent_staged());
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -20,10 +20,10 @@
 #include "cuda/gates.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 #include "interface/operations/gated_rms_norm.h"
 
-namespace gdn {
-namespace cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr unsigned kAllLanes = 0xffffffffu;
@@ -262,11 +262,10 @@ class Rows final : public Implementation {
 };
 
 }  // namespace
-}  // namespace cuda
 
-const Implementation& cuda_gated_rms_norm_rows() {
-  static const cuda::Rows implementation;
+const Implementation& gated_rms_norm_rows() {
+  static const Rows implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 
-namespace gdn::cuda::hopper {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::hopper {
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -116,4 +118,4 @@ __device__ __forceinline__ void wait_for_prerequisites() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::GDN_CUDA_TARGET::hopper

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
-namespace gdn::cuda::hopper {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::hopper {
 
 /// Box at (c0, c1, c2, c3), innermost coordinate first; parts outside the tensor arrive as zeros.
 /// destination: 128-byte aligned (1024 for 128-byte swizzled tiles).
@@ -76,4 +78,4 @@ __device__ __forceinline__ void wait_own_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::GDN_CUDA_TARGET::hopper

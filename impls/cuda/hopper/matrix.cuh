@@ -12,7 +12,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace gdn::cuda::hopper {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::hopper {
 
 /// Byte offset in a 128-byte swizzled tile: rows of 128 bytes, 16-byte units XORed with the row.
 __device__ __forceinline__ uint32_t swizzle_128(uint32_t row, uint32_t byte) {
@@ -148,4 +150,4 @@ __device__ __forceinline__ void mma_m8n8k8_f16(float (&d)[4], uint32_t a, uint32
       : "r"(a), "r"(0), "r"(b));
 }
 
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::GDN_CUDA_TARGET::hopper

@@ -26,7 +26,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace gdn::cuda::hopper::wgmma {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::hopper::wgmma {
 
 __device__ __forceinline__ uint64_t k_major_128(uint32_t tile) {
   return static_cast<uint64_t>((tile & 0x3ffff) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
@@ -162,4 +164,4 @@ __device__ __forceinline__ void multiply_ss_n64(float (&d)[32], uint64_t a, uint
 #undef GDN_OPS32
 #undef GDN_OPS64
 
-}  // namespace gdn::cuda::hopper::wgmma
+}  // namespace gdn::GDN_CUDA_TARGET::hopper::wgmma

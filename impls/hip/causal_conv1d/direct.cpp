@@ -7,8 +7,7 @@
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/convolution_operands.h"
 
-namespace gdn {
-namespace hip {
+namespace gdn::hip {
 namespace {
 
 constexpr int kLaunches = 2;  // outputs, then windows
@@ -81,11 +80,10 @@ class Direct final : public Implementation {
 };
 
 }  // namespace
-}  // namespace hip
 
-const Implementation& hip_causal_conv1d_direct() {
-  static const hip::Direct implementation;
+const Implementation& causal_conv1d_direct() {
+  static const Direct implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

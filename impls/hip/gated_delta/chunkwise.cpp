@@ -5,8 +5,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace hip {
+namespace gdn::hip {
 namespace {
 
 /// Sizes of the workspace regions, in floats.
@@ -97,11 +96,10 @@ class Chunkwise final : public Implementation {
 };
 
 }  // namespace
-}  // namespace hip
 
-const Implementation& hip_gated_delta_chunkwise() {
-  static const hip::Chunkwise implementation;
+const Implementation& gated_delta_chunkwise() {
+  static const Chunkwise implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

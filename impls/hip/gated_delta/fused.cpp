@@ -5,8 +5,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace hip {
+namespace gdn::hip {
 namespace {
 
 class Fused final : public Implementation {
@@ -50,11 +49,10 @@ class Fused final : public Implementation {
 };
 
 }  // namespace
-}  // namespace hip
 
-const Implementation& hip_gated_delta_fused() {
-  static const hip::Fused implementation;
+const Implementation& gated_delta_fused() {
+  static const Fused implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

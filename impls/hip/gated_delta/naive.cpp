@@ -4,8 +4,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn {
-namespace hip {
+namespace gdn::hip {
 namespace {
 
 class Naive final : public Implementation {
@@ -54,11 +53,10 @@ class Naive final : public Implementation {
 };
 
 }  // namespace
-}  // namespace hip
 
-const Implementation& hip_gated_delta_naive() {
-  static const hip::Naive implementation;
+const Implementation& gated_delta_naive() {
+  static const Naive implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

@@ -1,13 +1,13 @@
 // hip/recurrent_dpp: see recurrent.hip.
 #include "hip/gated_delta/recurrent_plan.h"
 
-namespace gdn {
+namespace gdn::hip {
 
-const Implementation& hip_gated_delta_recurrent_dpp() {
-  static const hip::Recurrent implementation(
-      "hip/recurrent_dpp", hip::Recurrent::dpp_version(),
+const Implementation& gated_delta_recurrent_dpp() {
+  static const Recurrent implementation(
+      "hip/recurrent_dpp", Recurrent::dpp_version(),
       "one state column per wave, sums by DPP inside the VALU; bound by the latency of a sum", 21);
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

@@ -1,14 +1,14 @@
 // hip/naive of gated_delta_layer: hip/direct of causal_conv1d, then hip/naive of gated_delta.
 #include "gated_delta_layer/two_pass.h"
 
-namespace gdn {
+namespace gdn::hip {
 
-const Implementation& hip_causal_conv1d_direct();
-const Implementation& hip_gated_delta_naive();
+const Implementation& causal_conv1d_direct();
+const Implementation& gated_delta_naive();
 
-const Implementation& hip_gated_delta_layer_naive() {
-  static const TwoPassLayer implementation(hip_causal_conv1d_direct(), hip_gated_delta_naive());
+const Implementation& gated_delta_layer_naive() {
+  static const TwoPassLayer implementation(causal_conv1d_direct(), gated_delta_naive());
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

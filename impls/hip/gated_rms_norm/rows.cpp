@@ -6,8 +6,7 @@
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_rms_norm.h"
 
-namespace gdn {
-namespace hip {
+namespace gdn::hip {
 namespace {
 
 // More than fill the card; groups stride over the rows beyond.
@@ -92,11 +91,10 @@ class Rows final : public Implementation {
 };
 
 }  // namespace
-}  // namespace hip
 
-const Implementation& hip_gated_rms_norm_rows() {
-  static const hip::Rows implementation;
+const Implementation& gated_rms_norm_rows() {
+  static const Rows implementation;
   return implementation;
 }
 
-}  // namespace gdn
+}  // namespace gdn::hip

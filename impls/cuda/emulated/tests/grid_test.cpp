@@ -15,7 +15,7 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/ptx.cuh"
 
-namespace gdn::cuda {
+namespace gdn::cuda_emulated {
 namespace {
 
 using cuda_grid::ExecutionOptions;
@@ -267,4 +267,4 @@ TEST(EmulatedGrid, MatrixLoadsGiveEachLaneItsPairs) {
 }
 
 }  // namespace
-}  // namespace gdn::cuda
+}  // namespace gdn::cuda_emulated

@@ -17,7 +17,7 @@
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/launch_kernel.cuh"
 
-namespace gdn::cuda::hopper {
+namespace gdn::cuda_emulated::hopper {
 namespace {
 
 using cuda_grid::ExecutionOptions;
@@ -274,4 +274,4 @@ TEST(EmulatedHopper, MatrixStoresPlaceEachLanesPairs) {
 }
 
 }  // namespace
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::cuda_emulated::hopper

@@ -11,8 +11,9 @@
 
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/ptx.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// One array per scalar, one entry per token; rows past the end of a sequence have log_decay 0 and
 /// beta 0, so that gamma[C - 1] is the decay of the whole chunk, tail or not.
@@ -101,4 +102,4 @@ __device__ __forceinline__ void scan_chunk_gates(ChunkGates<C>& gates, const Lan
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -1,7 +1,8 @@
 #include "cuda/gated_delta/chunk/chunk_map.cuh"
 #include "cuda/launch_kernel.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kThreads = 1024;
@@ -58,4 +59,4 @@ void enqueue_chunk_map(const GatedDeltaParams& params, const ChunkMap& map, int 
   launch_kernel(chunk_map_kernel, 1, kThreads, 0, stream, params, map, chunk_tokens);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -8,8 +8,9 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Device arrays, written by enqueue_chunk_map.
 struct ChunkMap {
@@ -47,4 +48,4 @@ __device__ __forceinline__ ChunkSpan chunk_span(const GatedDeltaParams& p, const
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -13,8 +13,9 @@
 #include "cuda/gated_delta/chunk/stage_wu.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 template <typename Element, int C>
 int states_shared_bytes(const ChunkwiseLaunch& launch) {
@@ -110,10 +111,10 @@ void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
                 outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim).bytes, stream, p, w);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET
 
 #define GDN_INSTANTIATE_CHUNKWISE(Element, C)                                        \
-  namespace gdn::cuda {                                                              \
+  namespace gdn::GDN_CUDA_TARGET {                                                   \
   template int chunkwise_shared_bytes<Element, C>(const ChunkwiseLaunch&);           \
   template void configure_chunkwise<Element, C>(const ChunkwiseLaunch&);             \
   template void enqueue_chunkwise<Element, C>(const ChunkwiseLaunch&, cudaStream_t); \

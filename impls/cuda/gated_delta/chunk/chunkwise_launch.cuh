@@ -6,8 +6,9 @@
 
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/step_rows.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 struct ChunkwiseLaunch {
   GatedDeltaParams params;  ///< with several steps per token, of rows (params_of_step_rows)
@@ -30,4 +31,4 @@ void configure_chunkwise(const ChunkwiseLaunch& launch);
 template <typename Element, int C>
 void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream);
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -12,8 +12,9 @@
 #include "cuda/gated_delta/chunk/chunk_map.cuh"
 #include "cuda/gated_delta/chunk/fragments.cuh"
 #include "cuda/gated_delta/chunk/triangular_inverse.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 struct ChunkwiseWorkspace {
   ChunkMap map;
@@ -65,4 +66,4 @@ __device__ __forceinline__ Element* states_at(const ChunkwiseWorkspace& w,
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -4,9 +4,10 @@
 
 #include <string>
 
+#include "cuda/target.h"
 #include "interface/implementation.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Head dimensions and output dtype; chunk size and shared memory are the implementation's own.
 inline Support fragment_support(const Problem& problem) {
@@ -38,4 +39,4 @@ inline Support no_room(const Problem& problem, std::int64_t chunk, int needed_by
       " bytes of shared memory a block; the device has " + std::to_string(max_shared_bytes));
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -25,8 +25,9 @@
 
 #include "cuda/element.cuh"
 #include "cuda/ptx.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 constexpr int kFragmentElements = 256;
 
@@ -234,4 +235,4 @@ __device__ __forceinline__ Fragment<Element> load_fragment_transposed(const Elem
   return result;
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

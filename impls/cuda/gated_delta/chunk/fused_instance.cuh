@@ -7,8 +7,9 @@
 #include "cuda/gated_delta/chunk/fused_kernel.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Calls function(blocks) with the number of 16-row blocks of S, an integral constant, that the
 /// kernel for Dk has registers for.
@@ -51,10 +52,10 @@ void enqueue_fused(const GatedDeltaParams& p, const FusedSplit& split, cudaStrea
   });
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET
 
 #define GDN_INSTANTIATE_FUSED(Element, C)                                             \
-  namespace gdn::cuda {                                                               \
+  namespace gdn::GDN_CUDA_TARGET {                                                    \
   template int fused_shared_bytes<Element, C>(int, const FusedSplit&);                \
   template void configure_fused<Element, C>(int, const FusedSplit&);                  \
   template void enqueue_fused<Element, C>(const GatedDeltaParams&, const FusedSplit&, \

@@ -21,8 +21,9 @@
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
 #include "cuda/gated_delta/chunk/triangular_inverse.cuh"
 #include "cuda/ptx.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// What a block does.
 struct alignas(16) FusedWork {
@@ -456,4 +457,4 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
                    [&](int k, int v) { return exchange[(v - work.v_begin) * kStride + k]; });
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

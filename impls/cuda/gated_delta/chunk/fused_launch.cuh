@@ -5,8 +5,9 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// How a launch shares out the work; nothing of it changes a bit of the results.
 struct FusedSplit {
@@ -33,4 +34,4 @@ void configure_fused(int key_head_dim, const FusedSplit& split);
 template <typename Element, int C>
 void enqueue_fused(const GatedDeltaParams& params, const FusedSplit& split, cudaStream_t stream);
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

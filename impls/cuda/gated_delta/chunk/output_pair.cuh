@@ -3,8 +3,9 @@
 
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/chunk/fragments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// output[index], output[index + 1] (index even): in the token dtype or in float32.
 template <typename Element>
@@ -20,4 +21,4 @@ __device__ __forceinline__ void store_output_pair(const GatedDeltaParams& p, std
   *reinterpret_cast<float2*>(static_cast<float*>(p.output) + index) = make_float2(first, second);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

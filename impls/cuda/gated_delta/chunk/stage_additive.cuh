@@ -8,8 +8,9 @@
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/stage_wu.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 template <typename Element, int C>
 struct AdditiveShared {
@@ -59,4 +60,4 @@ __global__ void __launch_bounds__(kWuThreads)
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -6,8 +6,9 @@
 #pragma once
 
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 constexpr int kGateThreads = 256;
 
@@ -71,4 +72,4 @@ __global__ void __launch_bounds__(kGateThreads)
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

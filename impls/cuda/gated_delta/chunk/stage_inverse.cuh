@@ -9,8 +9,9 @@
 
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Key dimensions in shared memory at a time.
 constexpr int kInverseSlab = 64;
@@ -95,4 +96,4 @@ __global__ void __launch_bounds__(2 * C)
   });
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -16,8 +16,9 @@
 #include "cuda/gated_delta/chunk/output_pair.cuh"
 #include "cuda/gated_delta/chunk/step_rows.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Key dimensions of K in shared memory at a time; Q lies there whole.
 constexpr int kOutputSlab = 64;
@@ -244,4 +245,4 @@ __global__ void __launch_bounds__(kOutputThreads<C>, sizeof(Element) == 2 && C <
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

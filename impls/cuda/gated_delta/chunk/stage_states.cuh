@@ -18,8 +18,9 @@
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
 #include "cuda/ptx.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 constexpr int kMaxStateWarps = 4;
 /// Warps that only copy, so that the others' chain of products is not held up by it.
@@ -258,4 +259,4 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
                    [&](int k, int v) { return exchange[(v - v_begin) * exchange_stride + k]; });
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

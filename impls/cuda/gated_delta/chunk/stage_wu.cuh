@@ -13,8 +13,9 @@
 
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 constexpr int kWuSlab = 128;
 constexpr int kWuThreads = 128;
@@ -107,4 +108,4 @@ __global__ void __launch_bounds__(kWuThreads)
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -2,8 +2,9 @@
 
 #include "cuda/gated_delta/chunk/step_rows.cuh"
 #include "cuda/launch_kernel.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 constexpr int kThreads = 256;
@@ -102,4 +103,4 @@ void enqueue_step_rows(const GatedDeltaParams& tokens, const StepRows& rows,
                 token_capacity);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

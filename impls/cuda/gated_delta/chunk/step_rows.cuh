@@ -9,8 +9,9 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Device arrays, written by enqueue_step_rows.
 struct StepRows {
@@ -62,4 +63,4 @@ struct RowTokens {
 
 #endif  // __CUDACC__
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

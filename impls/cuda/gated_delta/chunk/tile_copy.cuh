@@ -5,8 +5,9 @@
 #include <cstdint>
 
 #include "cuda/ptx.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Contiguous bytes, by num_threads threads.
 __device__ __forceinline__ void copy_async(void* shared, const void* source, int bytes, int thread,
@@ -55,4 +56,4 @@ __device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

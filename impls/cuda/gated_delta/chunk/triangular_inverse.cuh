@@ -13,8 +13,9 @@
 #pragma once
 
 #include "cuda/gated_delta/chunk/fragments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda {
+namespace gdn::GDN_CUDA_TARGET {
 
 /// Floats from one row of L to the next.
 template <int C>
@@ -86,4 +87,4 @@ __device__ __forceinline__ void substitute_block_column(const float* L, int j, i
   }
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -21,8 +21,9 @@
 #include "cuda/gated_delta/fused_sm90/launch_overlapping.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 template <typename Token, int MathWarpgroups>
 __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
@@ -110,4 +111,4 @@ void enqueue(const ChainLaunch& launch, DType token_dtype, cudaStream_t stream) 
                                  : enqueue_chain<__half>(launch, stream);
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -7,8 +7,9 @@
 #include "cuda/gated_delta/fused_sm90/ring.cuh"
 #include "cuda/gated_delta/fused_sm90/work_item.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// Warps of the loading warpgroup, the last of a block; all but the last work by one thread.
 enum LoadingWarp : int { key_query_warp, value_warp, record_warp, item_warp };
@@ -132,4 +133,4 @@ __device__ __forceinline__ void zero_own_columns(uint32_t panel, int valid, int 
     store_shared(panel + swizzle_128(i >> 1, own_byte(t, i)), make_uint4(0, 0, 0, 0));
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -7,8 +7,9 @@
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// One thread: calls visit(item), which issues its loads, for every work item that has chunks to
 /// do.
@@ -160,4 +161,4 @@ __device__ __forceinline__ void record_role(uint32_t sm, const Params& a) {
   });
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -8,8 +8,9 @@
 #include "cuda/gated_delta/fused_sm90/math.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/gated_delta/fused_sm90/state.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 struct NoLoads {};  ///< other threads of the block load
 
@@ -376,4 +377,4 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
   if (leader) bulk_wait<0>();
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
-namespace gdn::cuda::fused_sm90 {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 struct Costs {
   // ---- a chunk of 64 tokens and a value head, in microseconds
@@ -80,4 +82,4 @@ inline constexpr Costs costs_h200{
     .one_launch_tokens = 512,
 };
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -21,8 +21,9 @@
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/forgetting.cuh"
 #include "cuda/gated_delta/fused_sm90/slots.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// What a work item of the pieces kernel makes.
 enum PiecePart : int { piece_state, piece_transition, piece_parts };
@@ -240,4 +241,4 @@ __device__ __forceinline__ void item_role(uint32_t sm, const Params& a, FoundIte
   }
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -9,8 +9,9 @@
 
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/barrier.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -111,4 +112,4 @@ __device__ __forceinline__ bool any_piece_is_far(const PiecesParams& a) {
   return far;
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

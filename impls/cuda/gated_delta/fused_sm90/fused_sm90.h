@@ -1,9 +1,10 @@
 // The registered forms of the Hopper kernels; what stands behind them: how_it_works.md.
 #pragma once
 
+#include "cuda/target.h"
 #include "interface/implementation.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 enum class Form {
   planned,     ///< cuda/fused_sm90: the planner chooses
@@ -12,4 +13,4 @@ enum class Form {
 };
 const Implementation& implementation(Form form);
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -9,8 +9,9 @@
 #include "cuda/gated_delta/fused_sm90/record.h"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -100,4 +101,4 @@ __device__ __forceinline__ void store_factors(uint32_t factors, uint32_t gates, 
   }
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace gdn::cuda::fused_sm90 {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 inline constexpr int kChunk = 64;  ///< tokens of a chunk (C)
 inline constexpr int kDim = 128;   ///< Dk = Dv
@@ -59,4 +61,4 @@ constexpr std::int64_t piece_begin(const int& piece, const int& chunks) {
   return static_cast<std::int64_t>(piece) * chunks * kChunk;
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -10,10 +10,11 @@
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
+#include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
 constexpr const Costs& kCosts = costs_h200;  // of the one card that these kernels are planned for
@@ -224,4 +225,4 @@ const Implementation& implementation(Form form) {
   return planned;
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -12,8 +12,9 @@
 #include "cuda/gated_delta/fused_sm90/triangles.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -198,4 +199,4 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
     }
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -5,8 +5,9 @@
 
 #include "cuda/allow_shared_memory.h"
 #include "cuda/check.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// Throws Error(device_failure).
 template <typename... Parameters, typename... Arguments>
@@ -27,4 +28,4 @@ void launch_overlapping(void (*kernel)(Parameters...), unsigned int blocks, unsi
   GDN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -9,8 +9,9 @@
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/gated_delta/fused_sm90/planner.h"
 #include "cuda/gated_delta/fused_sm90/tensor_maps.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// What the host knows.
 struct LaunchArgs {
@@ -58,4 +59,4 @@ struct OneLaunch {
 OneLaunch one_launch(const LaunchArgs& args, int* next_item);
 void enqueue(const OneLaunch& launch, DType token_dtype, cudaStream_t stream);
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

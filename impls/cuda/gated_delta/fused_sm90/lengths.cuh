@@ -8,8 +8,9 @@
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -85,4 +86,4 @@ __device__ __forceinline__ float largest_key_square(uint32_t squares) {
   return fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w));
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -14,8 +14,9 @@
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/shared_memory.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 // ---- factors of tokens
 
@@ -176,4 +177,4 @@ __device__ __forceinline__ void store_outputs(uint32_t panel, const float (&o)[3
                           pack<Token>(o[8 * i + 6], o[8 * i + 7]));
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

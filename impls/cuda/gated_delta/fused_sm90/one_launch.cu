@@ -30,9 +30,10 @@
 #include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 
-namespace gdn {
-namespace cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET {
+namespace fused_sm90 {
 
 // ---- first auxiliary warpgroup: its steps of a chunk
 
@@ -414,10 +415,10 @@ void enqueue(const OneLaunch& launch, DType token_dtype, cudaStream_t stream) {
                                  : enqueue_one_launch<__half>(launch, stream);
 }
 
-}  // namespace cuda::fused_sm90
+}  // namespace fused_sm90
 
-const Implementation& cuda_gated_delta_fused_sm90_one_launch() {
-  return cuda::fused_sm90::implementation(cuda::fused_sm90::Form::one_launch);
+const Implementation& gated_delta_fused_sm90_one_launch() {
+  return fused_sm90::implementation(fused_sm90::Form::one_launch);
 }
 
-}  // namespace gdn
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -7,8 +7,9 @@
 #include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 // ---- work items
 
@@ -219,4 +220,4 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
   mbarrier_arrive(sm + Layout::kGateFull + 8 * stage);  // every lane, for its own writes
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -4,8 +4,9 @@
 
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/triangles.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// Warpgroups after those of math.
 enum AuxiliaryWarpgroup : int { first_auxiliary = 2, second_auxiliary = 3 };
@@ -87,4 +88,4 @@ static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kForgets < L
               OneLaunchLayout::kLowerStages == 2 &&  // kSquaresFull's parity is the stage
               OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kItems % 16 == 0);
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

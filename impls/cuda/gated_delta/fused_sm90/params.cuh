@@ -6,8 +6,9 @@
 
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// For which gates a launch of the chain works. Where one division into pieces does not serve all
 /// gates well the chain is launched twice, and one of the two leaves at once.
@@ -90,4 +91,4 @@ __host__ __device__ inline int64_t transition_offset(const Params& a, int row, i
   return (static_cast<int64_t>(row) * a.p.num_value_heads + head) * kTransitionBytes;
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

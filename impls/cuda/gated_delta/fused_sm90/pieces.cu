@@ -20,8 +20,9 @@
 #include "cuda/gated_delta/fused_sm90/math.cuh"
 #include "cuda/gated_delta/fused_sm90/state.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// A math warpgroup: 64 columns of V of every work item.
 template <typename Token>
@@ -215,4 +216,4 @@ void enqueue(const PiecesLaunch& launch, DType token_dtype, cudaStream_t stream)
                                  : enqueue_pieces<__half>(launch, stream);
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -6,8 +6,9 @@
 #include <queue>
 
 #include "cuda/gated_delta/fused_sm90/record.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
 constexpr int kNeverForget = 1 << 20;  // chunks
@@ -384,4 +385,4 @@ std::string describe(const Choice& choice, unsigned int blocks) {
          " blocks=" + std::to_string(blocks);
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

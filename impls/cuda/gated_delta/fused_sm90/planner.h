@@ -12,8 +12,9 @@
 
 #include "cuda/gated_delta/fused_sm90/costs.h"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// What the planner needs to know of a problem.
 struct Shape {
@@ -114,4 +115,4 @@ WorkspaceBytes most_workspace_bytes(const Shape& shape, bool may_split);
 /// The choice in words, for PlanInfo; `blocks`: of the near chain.
 std::string describe(const Choice& choice, unsigned int blocks);
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -20,8 +20,9 @@
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/shared_memory.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -420,4 +421,4 @@ void enqueue(const PrepareLaunch& launch, DType token_dtype, cudaStream_t stream
                                  : enqueue_prepare<__half>(launch, stream);
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -20,7 +20,9 @@
 
 #include <cstdint>
 
-namespace gdn::cuda::fused_sm90 {
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 inline constexpr int kTriangleBytes = 5120;
 /// Byte offsets in the factors.
@@ -40,4 +42,4 @@ constexpr bool forgets(float gamma_end) { return gamma_end <= 0x1p-14f; }
 /// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
 constexpr std::uint32_t triangle_slice(int b) { return 1536u * b - 256u * b * (b - 1); }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -5,8 +5,9 @@
 #include <cstdint>
 
 #include "cuda/hopper/barrier.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -63,4 +64,4 @@ __device__ __forceinline__ RingCursor<Ring> ring_use(int n) {
   return cursor;
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -6,8 +6,9 @@
 
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -119,4 +120,4 @@ __device__ __forceinline__ void store_transition(const float (&S)[64], uint8_t* 
     }
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -5,8 +5,9 @@
 #include "cuda/check.h"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/gated_delta/fused_sm90/tensor_maps.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
 /// The driver's function that encodes a map: found at run time, so that nothing links the driver.
@@ -66,4 +67,4 @@ TensorMaps make_tensor_maps(const GatedDeltaParams& p, std::int64_t tokens, DTyp
   };
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -6,8 +6,9 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// [T, heads, 128] of 16-bit elements as {64, T, 2 panels, heads}, 128-byte swizzled, in boxes of
 /// 64 tokens: of both panels, 16 KB, or of one.
@@ -20,4 +21,4 @@ struct TensorMaps {
 /// Throws Error(device_failure).
 TensorMaps make_tensor_maps(const GatedDeltaParams& params, std::int64_t tokens, DType token_dtype);
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

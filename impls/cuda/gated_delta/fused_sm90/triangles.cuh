@@ -7,8 +7,9 @@
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/hopper/wgmma.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -172,4 +173,4 @@ __device__ __forceinline__ void store_p_diagonal(uint32_t at, const float (&qk)[
   store_matrix_x4(at, p[0], p[1], p[2], p[3]);
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -4,8 +4,9 @@
 
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
@@ -76,4 +77,4 @@ __device__ __forceinline__ WorkItem follow_item(uint32_t sm, int number) {
   return item;
 }
 
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

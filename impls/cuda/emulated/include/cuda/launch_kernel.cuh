@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace gdn::cuda {
+namespace gdn::cuda_emulated {
 
 template <typename... Parameters, typename... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
@@ -16,4 +16,4 @@ void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned 
                           [=] { kernel(static_cast<Parameters>(arguments)...); });
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::cuda_emulated

@@ -14,7 +14,7 @@
 
 #include "cuda/shared_memory.cuh"
 
-namespace gdn::cuda {
+namespace gdn::cuda_emulated {
 
 inline void copy16_async(void* shared, const void* source) {
   cuda_grid::add_copy(shared, source, true);
@@ -181,4 +181,4 @@ inline void mma_m16n8k8_tf32(float (&sums)[4], const std::uint32_t (&a)[4], std:
   detail::product("mma.m16n8k8.tf32", sums, a, b0, b1, detail::multiply_m16n8k8_tf32);
 }
 
-}  // namespace gdn::cuda
+}  // namespace gdn::cuda_emulated

@@ -12,8 +12,9 @@
 #include <tuple>
 
 #include "cuda/gated_delta/fused_sm90/record.h"
+#include "cuda/target.h"
 
-namespace gdn::cuda::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
 constexpr int kH200 = 132;                  // multiprocessors
@@ -349,4 +350,4 @@ TEST(FusedSm90Planner, ChoicesInWords) {
 }
 
 }  // namespace
-}  // namespace gdn::cuda::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

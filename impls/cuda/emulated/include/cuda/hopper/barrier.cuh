@@ -7,7 +7,7 @@
 
 #include "cuda/emulated/grid.h"
 
-namespace gdn::cuda::hopper {
+namespace gdn::cuda_emulated::hopper {
 
 inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(static_cast<const unsigned char*>(pointer) -
@@ -64,4 +64,4 @@ void registers_decrease() {}
 inline void launch_dependents() {}
 inline void wait_for_prerequisites() {}
 
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::cuda_emulated::hopper

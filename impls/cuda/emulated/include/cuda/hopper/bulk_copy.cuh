@@ -8,7 +8,7 @@
 
 #include "cuda/emulated/grid.h"
 
-namespace gdn::cuda::hopper {
+namespace gdn::cuda_emulated::hopper {
 
 namespace detail {
 
@@ -100,4 +100,4 @@ inline void wait_own_copies() {
   cuda_grid::wait_store_groups(0);
 }
 
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::cuda_emulated::hopper

@@ -10,7 +10,7 @@
 
 #include "cuda/ptx.cuh"
 
-namespace gdn::cuda::hopper {
+namespace gdn::cuda_emulated::hopper {
 
 inline std::uint32_t swizzle_128(std::uint32_t row, std::uint32_t byte) {
   return row * 128 + (byte ^ ((row & 7) << 4));
@@ -105,7 +105,8 @@ std::uint32_t pack(float low, float high) {
 }
 template <typename Element>
 float2 unpack(std::uint32_t pair) {
-  return {cuda::detail::widened<Element>(pair, 0), cuda::detail::widened<Element>(pair, 1)};
+  return {cuda_emulated::detail::widened<Element>(pair, 0),
+          cuda_emulated::detail::widened<Element>(pair, 1)};
 }
 inline void split_bfloat16(float x, float y, std::uint32_t& high, std::uint32_t& low) {
   high = pack<__nv_bfloat16>(x, y);
@@ -116,7 +117,7 @@ inline float exp2_flush(float x) { return exp2_flushed(x); }
 
 // mma_m16n8k16: that of cuda/ptx.cuh.
 inline void mma_m8n8k8_f16(float (&d)[4], std::uint32_t a, std::uint32_t b) {
-  cuda::mma_m16n8k16<__half>(d, {a, 0, 0, 0}, b, 0);
+  cuda_emulated::mma_m16n8k16<__half>(d, {a, 0, 0, 0}, b, 0);
 }
 
-}  // namespace gdn::cuda::hopper
+}  // namespace gdn::cuda_emulated::hopper

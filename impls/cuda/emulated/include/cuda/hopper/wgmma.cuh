@@ -11,7 +11,7 @@
 
 #include "cuda/hopper/matrix.cuh"
 
-namespace gdn::cuda::hopper::wgmma {
+namespace gdn::cuda_emulated::hopper::wgmma {
 
 inline std::uint64_t k_major_128(std::uint32_t tile) {
   return static_cast<std::uint64_t>((tile & 0x3ffff) >> 4) | (1ull << 16) | (64ull << 32) |
@@ -73,7 +73,7 @@ struct Tile {
         swizzle_128 ? ((address >> 7) & 7) << 4 : ((address >> 7) & 1) << 4;
     std::uint16_t bits;
     std::memcpy(&bits, shared + (address ^ flipped), sizeof bits);
-    return cuda::detail::widened<Element>(bits, 0);
+    return cuda_emulated::detail::widened<Element>(bits, 0);
   }
 };
 
@@ -94,7 +94,7 @@ void multiply(cuda_grid::WarpSlots& slots) {
     if (ATile) continue;
     for (int e = 0; e < 8; ++e) {
       a[lane / 4 + 8 * (e / 2 % 2)][2 * (lane % 4) + e % 2 + 8 * (e / 4)] =
-          static_cast<double>(cuda::detail::widened<Element>(given.a[e / 2], e % 2));
+          static_cast<double>(cuda_emulated::detail::widened<Element>(given.a[e / 2], e % 2));
     }
   }
   if (ATile) {
@@ -115,7 +115,7 @@ void multiply(cuda_grid::WarpSlots& slots) {
   }
   for (int m = 0; m < 16; ++m) {
     for (int n = 0; n < N; n += 8) {
-      cuda::detail::multiply_row<16>(a[m], b[0] + n, N, sums[m] + n);
+      cuda_emulated::detail::multiply_row<16>(a[m], b[0] + n, N, sums[m] + n);
     }
   }
   for (int lane = 0; lane < 32; ++lane) {
@@ -155,4 +155,4 @@ void multiply_ss_n64(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accu
                       detail::multiply<Element, 64, true, false>);
 }
 
-}  // namespace gdn::cuda::hopper::wgmma
+}  // namespace gdn::cuda_emulated::hopper::wgmma
