@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "interface/gate_encoding.h"
+
 namespace gdn::reference {
 
 template <typename Scalar>
@@ -41,6 +43,27 @@ Scalar log_decay_from_logit(Scalar A_log, Scalar x) {
   const Scalar step = softplus(x);
   if (std::isfinite(rate) && step > Scalar(0)) return -rate * step;
   return -std::exp(A_log + log_softplus(x));
+}
+
+/// g from what the array of an encoding holds; A_log and dt_bias are read where it has them.
+template <typename Scalar>
+Scalar decode_log_decay(GateEncoding encoding, Scalar x, Scalar A_log, Scalar dt_bias) {
+  switch (encoding) {
+    case GateEncoding::log_decay:
+      return x;
+    case GateEncoding::decay:
+      return std::log(x);
+    case GateEncoding::neg_log_decay:
+      return -x;
+    case GateEncoding::logits:
+      return log_decay_from_logit(A_log, x + dt_bias);
+  }
+  return x;
+}
+
+template <typename Scalar>
+Scalar decode_beta(BetaEncoding encoding, Scalar x) {
+  return encoding == BetaEncoding::beta ? x : sigmoid(x);
 }
 
 }  // namespace gdn::reference

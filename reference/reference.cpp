@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/gates.h"
 #include "reference/operation.h"
@@ -39,35 +40,21 @@ Gates<Scalar> decode_gates(const Case& inputs) {
   const Problem& p = inputs.problem;
   const std::vector<float>& gate = inputs[gate_name(p)];
   const std::vector<float>& beta = inputs[beta_name(p)];
-  const bool logits = p.gate_encoding == GateEncoding::logits;
-  const float* A_log = logits ? inputs["A_log"].data() : nullptr;
-  const float* dt_bias = logits ? inputs["dt_bias"].data() : nullptr;
+  const bool has_rate_and_bias = entry_of(p.gate_encoding).has_rate_and_bias;
+  const float* A_log = has_rate_and_bias ? inputs["A_log"].data() : nullptr;
+  const float* dt_bias = has_rate_and_bias ? inputs["dt_bias"].data() : nullptr;
   Gates<Scalar> gates;
   gates.log_decay.resize(gate.size());
   gates.beta.resize(beta.size());
   for (std::size_t i = 0; i < gate.size(); ++i) {
-    const Scalar x = Scalar(gate[i]);
     // Which of a token's gates: dt_bias has one value for each, A_log one per head.
     const std::size_t of_token = i % static_cast<std::size_t>(p.gates_per_token());
-    switch (p.gate_encoding) {
-      case GateEncoding::log_decay:
-        gates.log_decay[i] = x;
-        break;
-      case GateEncoding::decay:
-        gates.log_decay[i] = std::log(x);
-        break;
-      case GateEncoding::neg_log_decay:
-        gates.log_decay[i] = -x;
-        break;
-      case GateEncoding::logits:
-        gates.log_decay[i] = log_decay_from_logit(Scalar(A_log[of_token / p.gates_per_head()]),
-                                                  x + Scalar(dt_bias[of_token]));
-        break;
-    }
+    const Scalar rate = has_rate_and_bias ? Scalar(A_log[of_token / p.gates_per_head()]) : Scalar();
+    const Scalar bias = has_rate_and_bias ? Scalar(dt_bias[of_token]) : Scalar();
+    gates.log_decay[i] = decode_log_decay(p.gate_encoding, Scalar(gate[i]), rate, bias);
   }
   for (std::size_t i = 0; i < beta.size(); ++i) {
-    const Scalar x = Scalar(beta[i]);
-    gates.beta[i] = p.beta_encoding == BetaEncoding::beta ? x : sigmoid(x);
+    gates.beta[i] = decode_beta(p.beta_encoding, Scalar(beta[i]));
   }
   return gates;
 }

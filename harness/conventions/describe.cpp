@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "harness/conventions/convention.h"
+#include "interface/gate_encoding_table.h"
 
 namespace gdn::conventions {
 namespace {
@@ -10,20 +11,6 @@ std::string names(const std::vector<DType>& dtypes) {
   std::string text;
   for (const DType dtype : dtypes) text += (text.empty() ? "" : " | ") + long_name(dtype);
   return text;
-}
-
-const char* text_of(GateEncoding encoding) {
-  switch (encoding) {
-    case GateEncoding::log_decay:
-      return "ln alpha";
-    case GateEncoding::decay:
-      return "alpha";
-    case GateEncoding::neg_log_decay:
-      return "-ln alpha";
-    case GateEncoding::logits:
-      return "a, of -exp(A_log) softplus(a + dt_bias) = ln alpha";
-  }
-  return "?";
 }
 
 std::string text_of(const Norm& norm) {
@@ -107,10 +94,9 @@ std::string describe(const Convention& c) {
   add(text, "norm of q, k", text_of(c.norm));
   add(text, "scale", text_of(c.scale));
   add(text, "gate",
-      text_of(c.gate) + ": " + text_of(c.gate_encoding) +
+      text_of(c.gate) + ": " + std::string(entry_of(c.gate_encoding).meaning) +
           (c.gates_in_token_dtype ? ", in the token dtype" : ", float32"));
-  add(text, "beta",
-      text_of(c.beta) + (c.beta_encoding == BetaEncoding::beta ? ": beta" : ": logit of beta"));
+  add(text, "beta", text_of(c.beta) + ": " + entry_of(c.beta_encoding).meaning);
   add(text, "state before",
       text_of(c.initial_state) + (c.initial_state_required ? "" : " (optional)"));
   if (c.packed_outputs.empty()) {

@@ -3,6 +3,7 @@
 #include "harness/conventions/layout.h"
 #include "harness/files/hdf5_group.h"
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/recurrence_operands.h"
 
@@ -132,7 +133,7 @@ class Exporter {
   void write_gates(const Case& c) {
     const Axes per_token = our_tokens(offsets_, {Axis::value_heads});
     write_array(convention_.gate, c[gate_name(c.problem)], per_token);
-    if (convention_.gate_encoding == GateEncoding::logits) {
+    if (entry_of(convention_.gate_encoding).has_rate_and_bias) {
       file_.dataset(convention_.A_log, {p_.num_value_heads}, c["A_log"]);
       file_.dataset(convention_.dt_bias, {p_.num_value_heads}, c["dt_bias"]);
     }

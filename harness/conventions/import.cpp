@@ -6,6 +6,7 @@
 #include "harness/conventions/layout.h"
 #include "harness/files/hdf5_group.h"
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
@@ -253,7 +254,7 @@ class CaseImporter : FileOfConvention {
     p.gate_encoding = convention_.gate_encoding;
     p.beta_encoding = convention_.beta_encoding;
     c_[gate_name(c_.problem)] = rounded(read(convention_.gate, per_token), dtype);
-    if (p.gate_encoding == GateEncoding::logits) {
+    if (entry_of(p.gate_encoding).has_rate_and_bias) {
       c_["A_log"] = file_.floats(convention_.A_log, {p.num_value_heads}, "[Hv]");
       c_["dt_bias"] = file_.floats(convention_.dt_bias, {p.num_value_heads}, "[Hv]");
     }

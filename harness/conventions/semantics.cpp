@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/gates.h"
@@ -70,7 +71,7 @@ void move_value_heads(Case& c, const std::vector<std::int64_t>& order) {
   const Problem& p = c.problem;
   move_heads(c["v"], order, p.value_head_dim);
   move_heads(c[gate_name(c.problem)], order, 1);
-  if (p.gate_encoding == GateEncoding::logits) {
+  if (entry_of(p.gate_encoding).has_rate_and_bias) {
     move_heads(c["A_log"], order, 1);
     move_heads(c["dt_bias"], order, 1);
   }
@@ -164,31 +165,23 @@ void prepare_query_and_key(const Convention& convention, const ConvertOptions& o
 // ---- gates
 
 float encode_gate(const Convention& convention, double log_decay, std::size_t at) {
-  switch (convention.gate_encoding) {
-    case GateEncoding::log_decay:
-      return static_cast<float>(log_decay);
-    case GateEncoding::decay:
-      return static_cast<float>(std::exp(log_decay));
-    case GateEncoding::neg_log_decay:
-      return static_cast<float>(-log_decay);
-    case GateEncoding::logits:
-      break;
-  }
-  // With A_log = dt_bias = 0: -g = softplus(a), a = log(expm1(-g)).
-  if (!(log_decay < 0) || std::isinf(log_decay)) {
-    fail(convention, "takes logits, which reach neither a decay of 1 nor of 0: " +
+  const GateEncodingEntry& encoding = entry_of(convention.gate_encoding);
+  const double value = encoding.encode(log_decay);
+  if (std::isnan(value)) {
+    fail(convention, "takes " + std::string(encoding.name) +
+                         ", which reach neither a decay of 1 nor of 0: " +
                          element("log_decay", at, static_cast<float>(log_decay)));
   }
-  return static_cast<float>(-log_decay + std::log(-std::expm1(log_decay)));
+  return static_cast<float>(value);
 }
 
 float encode_beta(const Convention& convention, double beta, std::size_t at) {
-  if (convention.beta_encoding == BetaEncoding::beta) return static_cast<float>(beta);
-  if (!(beta > 0 && beta < 1)) {
+  const double value = entry_of(convention.beta_encoding).encode(beta);
+  if (std::isnan(value)) {
     fail(convention,
          "takes the logit of beta, 0 < beta < 1: " + element("beta", at, static_cast<float>(beta)));
   }
-  return static_cast<float>(std::log(beta) - std::log1p(-beta));
+  return static_cast<float>(value);
 }
 
 void round_to_token_dtype(const Convention& convention, const std::string& name, bool allowed,
@@ -227,7 +220,7 @@ void encode_gates(const Convention& convention, const ConvertOptions& options, C
       }
       for (const char* name : {"A_log", "dt_bias"}) {
         c.arrays.erase(name);
-        if (p.gate_encoding == GateEncoding::logits) c[name].assign(heads, 0.0f);
+        if (entry_of(p.gate_encoding).has_rate_and_bias) c[name].assign(heads, 0.0f);
       }
     }
     if (beta_differs) {

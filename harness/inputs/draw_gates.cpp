@@ -6,6 +6,7 @@
 
 #include "harness/inputs/draw.h"
 #include "harness/inputs/draw_recurrence.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
@@ -173,7 +174,7 @@ void draw_gates(Case& c) {
       }
     }
   });
-  if (p.gate_encoding == GateEncoding::logits) {
+  if (entry_of(p.gate_encoding).has_rate_and_bias) {
     c["A_log"] = std::move(A_log);
     c["dt_bias"] = std::move(dt_bias);
   }

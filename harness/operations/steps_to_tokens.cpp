@@ -1,25 +1,12 @@
 #include "harness/operations/steps_to_tokens.h"
 
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 namespace {
-
-// The gate value that means log_decay = 0.
-float no_decay(GateEncoding encoding) {
-  switch (encoding) {
-    case GateEncoding::log_decay:
-    case GateEncoding::neg_log_decay:
-      return 0.0f;
-    case GateEncoding::decay:
-      return 1.0f;
-    case GateEncoding::logits:
-      return -1e30f;  // softplus is exactly zero there, whatever the bias
-  }
-  return 0.0f;
-}
 
 // [T, width] to [T, steps, width]: each row first, then `steps` - 1 rows made by `later`.
 template <typename Later>
@@ -58,7 +45,7 @@ Case steps_as_tokens(const Case& product) {
   tokens["q"] = expanded(product["q"], p.num_key_heads * p.key_head_dim, p.steps,
                          [](float query) { return query; });
   tokens[gate_name(p)] = expanded(product[gate_name(p)], p.gates_per_token(), p.steps,
-                                  [&](float) { return no_decay(p.gate_encoding); });
+                                  [&](float) { return entry_of(p.gate_encoding).no_decay; });
   return tokens;
 }
 

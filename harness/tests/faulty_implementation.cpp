@@ -10,6 +10,7 @@
 #include "harness/tests/faulty_convolution.h"
 #include "harness/tests/faulty_head.h"
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/gates.h"
@@ -133,17 +134,14 @@ double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::
 double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at,
                     std::int64_t head, Fault fault) {
   const double value = a.gate[at];
-  switch (problem.gate_encoding) {
-    case GateEncoding::log_decay:
-      return value;
-    case GateEncoding::decay:
-      return fault == Fault::gate_misread ? value : std::log(value);
-    case GateEncoding::neg_log_decay:
-      return fault == Fault::negated_gate_misread ? value : -value;
-    case GateEncoding::logits:
-      break;
+  if (entry_of(problem.gate_encoding).has_rate_and_bias) {
+    return log_decay_from_logit(a, at, head, fault);
   }
-  return log_decay_from_logit(a, at, head, fault);
+  const bool misread =
+      (fault == Fault::gate_misread && problem.gate_encoding == GateEncoding::decay) ||
+      (fault == Fault::negated_gate_misread &&
+       problem.gate_encoding == GateEncoding::neg_log_decay);
+  return misread ? value : reference::decode_log_decay(problem.gate_encoding, value, 0.0, 0.0);
 }
 
 double beta_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at, Fault fault) {

@@ -1,5 +1,6 @@
 #include "interface/enum_names.h"
 
+#include "interface/gate_encoding_table.h"
 #include "interface/problem.h"
 
 namespace gdn {
@@ -24,19 +25,26 @@ const EnumNames<StateLayout>& names_of() {
   return names;
 }
 
+namespace {
+
+template <typename Enum, typename Table>
+EnumNames<Enum> names_in(const Table& table) {
+  EnumNames<Enum> names;
+  for (const auto& entry : table) names.emplace_back(entry.name, entry.encoding);
+  return names;
+}
+
+}  // namespace
+
 template <>
 const EnumNames<GateEncoding>& names_of() {
-  static const EnumNames<GateEncoding> names = {{"log_decay", GateEncoding::log_decay},
-                                                {"decay", GateEncoding::decay},
-                                                {"neg_log_decay", GateEncoding::neg_log_decay},
-                                                {"logits", GateEncoding::logits}};
+  static const auto names = names_in<GateEncoding>(kGateEncodings);
   return names;
 }
 
 template <>
 const EnumNames<BetaEncoding>& names_of() {
-  static const EnumNames<BetaEncoding> names = {{"beta", BetaEncoding::beta},
-                                                {"logit", BetaEncoding::logit}};
+  static const auto names = names_in<BetaEncoding>(kBetaEncodings);
   return names;
 }
 

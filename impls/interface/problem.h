@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "interface/dtype.h"
+#include "interface/gate_encoding.h"
 #include "interface/nearest_name.h"
 #include "interface/operation.h"
 #include "interface/sequence_lengths.h"
@@ -41,14 +42,6 @@ enum class DecayPer { head, channel };
 
 /// Memory order of one head's state: kv = [Dk, Dv] (Dv fastest, default), vk = [Dv, Dk].
 enum class StateLayout { kv, vk };
-
-/// Which quantity the gate array holds. g = log decay per token and value head (and key channel,
-/// DecayPer), alpha = exp(g). logits: g = -exp(A_log) * softplus(decay_logit + dt_bias), all
-/// float32; A_log [Hv], dt_bias [Hv] or [Hv, Dk].
-enum class GateEncoding { log_decay, decay, neg_log_decay, logits };
-
-/// Whether the beta array holds beta itself or its logit (beta = sigmoid(beta_logit)).
-enum class BetaEncoding { beta, logit };
 
 /// Distribution of log_decay in generated inputs.
 enum class GateDistribution {

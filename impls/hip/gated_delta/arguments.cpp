@@ -11,20 +11,6 @@
 namespace gdn::hip {
 namespace {
 
-GateInput gate_input(GateEncoding encoding) {
-  switch (encoding) {
-    case GateEncoding::log_decay:
-      return GateInput::log_decay;
-    case GateEncoding::decay:
-      return GateInput::decay;
-    case GateEncoding::neg_log_decay:
-      return GateInput::neg_log_decay;
-    case GateEncoding::logits:
-      return GateInput::logits;
-  }
-  return GateInput::log_decay;
-}
-
 std::uint32_t stride_in_32_bits(std::int64_t stride, const char* operand) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (stride <= kMost) return static_cast<std::uint32_t>(stride);
@@ -63,12 +49,12 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.value_token_stride = given.value_token_stride;
   p.gate_token_stride = stride_in_32_bits(given.gate_token_stride, gate_name(problem));
   p.beta_token_stride = stride_in_32_bits(given.beta_token_stride, beta_name(problem));
-  p.gate_input = gate_input(problem.gate_encoding);
+  p.gate_encoding = problem.gate_encoding;
   p.gate = given.gate;
   p.A_log = given.A_log;
   p.dt_bias = given.dt_bias;
   p.beta = given.beta;
-  p.beta_is_logit = problem.beta_encoding == BetaEncoding::logit ? 1 : 0;
+  p.beta_encoding = problem.beta_encoding;
   p.sequence_offsets = given.sequence_offsets;
   p.slot_index = given.slot_index;
   p.state_pool = given.state_pool;

@@ -23,7 +23,7 @@ struct HeadGates {
   float dt_bias = 0.0f;
 };
 __device__ __forceinline__ HeadGates head_gates(const GatedDeltaParams& p, int head) {
-  if (p.gate_input != GateInput::logits) return {};
+  if (p.gate_encoding != GateEncoding::logits) return {};
   return {p.A_log[head], p.dt_bias[head]};
 }
 
@@ -31,27 +31,27 @@ __device__ __forceinline__ HeadGates head_gates(const GatedDeltaParams& p, int h
 /// exponential keeps exp(A_log) * softplus from being inf * 0.
 __device__ __forceinline__ float log_decay_from(const GatedDeltaParams& p, const HeadGates& head,
                                                 float x) {
-  switch (p.gate_input) {
-    case GateInput::decay:
+  switch (p.gate_encoding) {
+    case GateEncoding::decay:
       return logf(x);
-    case GateInput::neg_log_decay:
+    case GateEncoding::neg_log_decay:
       return -x;
-    case GateInput::logits: {
+    case GateEncoding::logits: {
       const float biased = x + head.dt_bias;
       if (biased < -17.0f) return -expf(head.A_log + biased);
       return -expf(head.A_log) * softplus(biased);
     }
-    case GateInput::log_decay:
+    case GateEncoding::log_decay:
       break;
   }
   return x;
 }
 __device__ __forceinline__ float decay_from(const GatedDeltaParams& p, const HeadGates& head,
                                             float x) {
-  return p.gate_input == GateInput::decay ? x : expf(log_decay_from(p, head, x));
+  return p.gate_encoding == GateEncoding::decay ? x : expf(log_decay_from(p, head, x));
 }
 __device__ __forceinline__ float beta_from(const GatedDeltaParams& p, float x) {
-  return p.beta_is_logit != 0 ? sigmoid(x) : x;
+  return p.beta_encoding == BetaEncoding::logit ? sigmoid(x) : x;
 }
 
 __device__ __forceinline__ float log_decay_of(const GatedDeltaParams& p, std::int64_t token,

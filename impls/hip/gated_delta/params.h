@@ -5,17 +5,16 @@
 #include <cstdint>
 
 #include "hip/element.h"
+#include "interface/gate_encoding.h"
 
 namespace gdn::hip {
-
-enum class GateInput : std::int32_t { log_decay, decay, neg_log_decay, logits };
 
 struct GatedDeltaParams {
   const void* query;                     ///< [T, Hk, Dk], tokens query_token_stride elements apart
   const void* key;                       ///< [T, Hk, Dk]
   const void* value;                     ///< [T, Hv, Dv]
   void* output;                          ///< [T, Hv, Dv], dense
-  const float* gate;                     ///< [T, Hv], what it holds is gate_input
+  const float* gate;                     ///< [T, Hv], what it holds is gate_encoding
   const float* A_log;                    ///< [Hv]
   const float* dt_bias;                  ///< [Hv]
   const float* beta;                     ///< [T, Hv]
@@ -39,8 +38,8 @@ struct GatedDeltaParams {
   /// ceil(2^32 / (Hv/Hk)), or 0 when Hv = Hk: key head = high half of head * this. Exact while
   /// Hv * (Hv/Hk) < 2^32; no division on the device.
   std::uint32_t group_reciprocal;
-  GateInput gate_input;
-  std::int32_t beta_is_logit;
+  GateEncoding gate_encoding;
+  BetaEncoding beta_encoding;
   Element token_element;  ///< of q, k and v, for kernels that are not instantiated per type
   Element state_element;
   Element output_element;

@@ -1,8 +1,9 @@
 #include "interface/operations/recurrence_operands.h"
 
-#include <cmath>
+#include <utility>
 
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/dimensions.h"
 
 namespace gdn {
@@ -33,8 +34,8 @@ Dimensions state_shape(const Problem& p) {
 }
 
 template <GateEncoding encoding>
-Operand gate_operand(const char* name, const ValueRule& rule) {
-  return {.name = name,
+Operand gate_operand() {
+  return {.name = entry_of(encoding).operand,
           .shape = gate_shape,
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.gate_encoding == encoding; },
@@ -44,12 +45,12 @@ Operand gate_operand(const char* name, const ValueRule& rule) {
               [](Problem& p, bool present) {
                 if (present) p.gate_encoding = encoding;
               },
-          .rule = rule};
+          .rule = entry_of(encoding).rule};
 }
 
 template <BetaEncoding encoding>
-Operand beta_operand(const char* name, const ValueRule& rule) {
-  return {.name = name,
+Operand beta_operand() {
+  return {.name = entry_of(encoding).operand,
           .shape = beta_shape,
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.beta_encoding == encoding; },
@@ -59,37 +60,36 @@ Operand beta_operand(const char* name, const ValueRule& rule) {
               [](Problem& p, bool present) {
                 if (present) p.beta_encoding = encoding;
               },
-          .rule = rule};
+          .rule = entry_of(encoding).rule};
 }
 
-bool has_logits(const Problem& p) { return p.gate_encoding == GateEncoding::logits; }
-bool is_finite(float x) { return std::isfinite(x); }
+template <std::size_t... at>
+void append_gates(std::vector<Operand>& operands, std::index_sequence<at...>) {
+  (operands.push_back(gate_operand<kGateEncodings[at].encoding>()), ...);
+}
+
+template <std::size_t... at>
+void append_betas(std::vector<Operand>& operands, std::index_sequence<at...>) {
+  (operands.push_back(beta_operand<kBetaEncodings[at].encoding>()), ...);
+}
+
+bool has_rate_and_bias(const Problem& p) { return entry_of(p.gate_encoding).has_rate_and_bias; }
 
 }  // namespace
 
 std::vector<Operand> gate_operands() {
-  return {
-      gate_operand<GateEncoding::log_decay>(
-          "log_decay",
-          {[](float x) { return x <= 0.0f; }, "a log decay of at most 0 (-inf allowed)"}),
-      gate_operand<GateEncoding::decay>(
-          "decay", {[](float x) { return x >= 0.0f && x <= 1.0f; }, "a decay in 0..1"}),
-      gate_operand<GateEncoding::neg_log_decay>(
-          "neg_log_decay",
-          {[](float x) { return x >= 0.0f; }, "a negated log decay of at least 0 (inf allowed)"}),
-      gate_operand<GateEncoding::logits>("decay_logit", {is_finite, "a finite logit"}),
-      {.name = "A_log",
-       .shape = [](const Problem&) { return Dimensions{dimension::Hv}; },
-       .dtype = element_type::float32,
-       .present = has_logits},
-      {.name = "dt_bias",
-       .shape = dt_bias_shape,
-       .dtype = element_type::float32,
-       .present = has_logits},
-      beta_operand<BetaEncoding::beta>("beta",
-                                       {[](float x) { return x >= 0.0f && x <= 2.0f; }, "0..2"}),
-      beta_operand<BetaEncoding::logit>("beta_logit", {nullptr, nullptr}),
-  };
+  std::vector<Operand> operands;
+  append_gates(operands, std::make_index_sequence<kGateEncodings.size()>());
+  operands.push_back({.name = "A_log",
+                      .shape = [](const Problem&) { return Dimensions{dimension::Hv}; },
+                      .dtype = element_type::float32,
+                      .present = has_rate_and_bias});
+  operands.push_back({.name = "dt_bias",
+                      .shape = dt_bias_shape,
+                      .dtype = element_type::float32,
+                      .present = has_rate_and_bias});
+  append_betas(operands, std::make_index_sequence<kBetaEncodings.size()>());
+  return operands;
 }
 
 Operand state_operand() {
@@ -136,29 +136,16 @@ HonouredFields recurrence_variants() { return {"update", "steps", "decay"}; }
 void validate_recurrence(const Problem& p) {
   const bool may_pass_one = p.betas == BetaDistribution::two || p.betas == BetaDistribution::wide ||
                             p.betas == BetaDistribution::mixture || p.beta_range.high > 1;
-  if (p.beta_encoding == BetaEncoding::logit && may_pass_one) {
-    throw_bad_input(
-        "problem: beta=logit cannot hold values above 1: betas=two, wide, mixture or "
-        "a range beyond 1");
+  const BetaEncodingEntry& beta = entry_of(p.beta_encoding);
+  if (beta.most <= 1 && may_pass_one) {
+    throw_bad_input("problem: beta=" + std::string(beta.name) +
+                    " cannot hold values above 1: betas=two, wide, mixture or "
+                    "a range beyond 1");
   }
 }
 
-const char* gate_name(const Problem& problem) {
-  switch (problem.gate_encoding) {
-    case GateEncoding::log_decay:
-      return "log_decay";
-    case GateEncoding::decay:
-      return "decay";
-    case GateEncoding::neg_log_decay:
-      return "neg_log_decay";
-    case GateEncoding::logits:
-      return "decay_logit";
-  }
-  return "";
-}
+const char* gate_name(const Problem& problem) { return entry_of(problem.gate_encoding).operand; }
 
-const char* beta_name(const Problem& problem) {
-  return problem.beta_encoding == BetaEncoding::beta ? "beta" : "beta_logit";
-}
+const char* beta_name(const Problem& problem) { return entry_of(problem.beta_encoding).operand; }
 
 }  // namespace gdn

@@ -10,7 +10,8 @@
 
 namespace gdn {
 
-/// The four encodings of the gate (exactly one is present), A_log and dt_bias, the two of beta.
+/// Every encoding of the gate (exactly one is present; gate_encoding_table.h), A_log and dt_bias, every
+/// encoding of beta.
 std::vector<Operand> gate_operands();
 /// initial_state, in place final_state: [slots, Hv, Dk, Dv], or [slots, Hv, Dv, Dk] with layout=vk.
 Operand state_operand();
