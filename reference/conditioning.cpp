@@ -3,8 +3,10 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <iomanip>
 #include <limits>
 #include <mutex>
+#include <sstream>
 
 #include "reference/operation.h"
 #include "reference/parallel.h"
@@ -302,6 +304,19 @@ template Conditioning measure_recurrence_conditioning(const Case&, const QkvSour
                                                       const EvaluationOptions&);
 template Conditioning measure_recurrence_conditioning(const Case&, const QkvSource<double>&, bool,
                                                       const EvaluationOptions&);
+
+std::string recurrence_conditioning_text(const Conditioning& conditioning) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << "growth of the chunk inverse "
+       << conditioning.inverse_growth << ", cancellation " << conditioning.cancellation
+       << ", memory " << std::setprecision(0) << conditioning.memory_tokens << " tokens";
+  const auto& growths = conditioning.norm_growths;
+  if (!growths.empty()) {
+    text << ", growth by the norm " << std::setprecision(1)
+         << *std::max_element(growths.begin(), growths.end());
+  }
+  return text.str();
+}
 
 Conditioning measure_conditioning(const Case& inputs, const Arrays<double>& reference,
                                   const EvaluationOptions& options) {

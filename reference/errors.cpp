@@ -230,10 +230,14 @@ class Comparison {
     const std::vector<double>& readouts = report_.conditioning.readouts;
     const bool has_readouts = operand.judged_per == JudgedPer::head && !readouts.empty();
     if (has_readouts) require_size("readouts", readouts.size(), units.size());
+    const std::vector<double>& growths = report_.conditioning.norm_growths;
+    const bool has_growths = operand.judged_per == JudgedPer::head && !growths.empty();
+    if (has_growths) require_size("norm_growths", growths.size(), units.size());
     parallel_for(static_cast<std::int64_t>(units.size()), options_.threads, [&](std::int64_t i) {
       const auto at = static_cast<std::size_t>(i);
       output.units[at].where = units[at];
       if (has_readouts) output.units[at].readout = readouts[at];
+      if (has_growths) output.units[at].norm_growth = growths[at];
       compare_unit(operand, output.units[at], output.positions);
     });
     const auto by_error = [](const UnitError& a, const UnitError& b) {
@@ -386,7 +390,8 @@ ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const O
 
 double allowed(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
   if (output.operand->is_copy) return unit.error.floor;
-  return std::max(limit_of(limits, output.name()).of(unit.readout), 4 * unit.error.floor);
+  return std::max(limit_of(limits, output.name()).of(unit.readout, unit.norm_growth),
+                  4 * unit.error.floor);
 }
 
 bool within(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {

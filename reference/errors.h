@@ -43,8 +43,9 @@ struct UnitError {
   /// The sequence, and its value head where the output is judged by head; of an output judged as a
   /// tensor the first sequence.
   BatchPart where;
-  TensorError error;   ///< zeros where nothing is written (no tokens, slot -1)
-  double readout = 1;  ///< Conditioning::readouts of this pair, of outputs judged by head
+  TensorError error;       ///< zeros where nothing is written (no tokens, slot -1)
+  double readout = 1;      ///< Conditioning::readouts of this pair, of outputs judged by head
+  double norm_growth = 1;  ///< Conditioning::norm_growths, likewise
 };
 
 /// Error in a window of token positions, worst over the checked units: error by position.

@@ -7,9 +7,10 @@
 
 namespace gdn::reference {
 
-double OutputLimit::of(double readout) const {
+double OutputLimit::of(double readout, double norm_growth) const {
   const double cancelling = std::sqrt(std::max(0.0, readout * readout - 1));
-  return std::min(std::hypot(relative_l2, per_readout * cancelling),
+  const double growth = behind_norm ? norm_growth : 1;
+  return std::min(growth * std::hypot(relative_l2, per_readout * cancelling),
                   std::max(relative_l2, kLargestLimit));
 }
 

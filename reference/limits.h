@@ -15,8 +15,10 @@ struct OutputLimit {
   double relative_l2 = 0;  ///< of a unit whose readout does not cancel
   /// Added to it (as squares) for each unit of sqrt(R^2 - 1) of a readout R (conditioning.h).
   double per_readout = 0;
+  /// Of values behind a norm: both grow with Conditioning::norm_growths.
+  bool behind_norm = false;
 
-  double of(double readout) const;
+  double of(double readout, double norm_growth = 1) const;
 };
 
 /// By output name.

@@ -28,6 +28,8 @@ struct ReferenceOperation {
   double (*flops)(const Problem&);
   /// Measured from the inputs and their reference; null: nothing is amplified.
   Conditioning (*conditioning)(const Case&, const Arrays<double>&, const EvaluationOptions&);
+  /// The same in words, for who reads a verdict; null where there is none.
+  std::string (*conditioning_text)(const Conditioning&) = nullptr;
   /// Of every output that is computed (an output that is a copy has its rounding as its limit).
   ErrorLimits (*limits)(const Problem&, const Conditioning&);
   /// The same, widened by `roundings` more roundings of the carried state on the way, of which no

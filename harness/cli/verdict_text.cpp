@@ -85,13 +85,8 @@ std::string verification_detail(Operation operation, const VerifyResult& result)
   }
   const reference::ErrorReport& report = result.report;
   if (report.outputs.empty()) return text;
-  if (reference::reference_of(operation).conditioning != nullptr) {
-    text += fmt::format(
-        "       conditioning: growth of the chunk inverse {:.1f}, cancellation {:.1f}, memory "
-        "{:.0f} "
-        "tokens\n",
-        report.conditioning.inverse_growth, report.conditioning.cancellation,
-        report.conditioning.memory_tokens);
+  if (const auto words = reference::reference_of(operation).conditioning_text; words != nullptr) {
+    text += fmt::format("       conditioning: {}\n", words(report.conditioning));
   }
   for (const OutputErrors& output : report.outputs) text += units_table(output, report.limits);
   return text;

@@ -16,7 +16,7 @@ Case convolution_of(const Case& inputs) {
   const Operation convolution = causal_conv1d_operation();
   Case c;
   c.problem = inputs.problem.operation == convolution ? inputs.problem
-                                                      : step_of_layer(inputs.problem, convolution);
+                                                      : step_of(inputs.problem, convolution);
   c.problem.case_file.clear();
   c.sequence_offsets = inputs.sequence_offsets;
   c.slot_index = inputs.slot_index;

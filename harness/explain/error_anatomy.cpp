@@ -205,8 +205,8 @@ class Dissection {
     PairAnatomy pair;
     pair.output = unit;
     pair.length = inputs_.length(unit.where.sequence);
-    const double limit =
-        reference::limit_of(anatomy_.report.limits, output.name()).of(unit.readout);
+    const double limit = reference::limit_of(anatomy_.report.limits, output.name())
+                             .of(unit.readout, unit.norm_growth);
     const Operand& operand = *output.operand;
     const auto& actual = outputs_[output.name()];
     const auto& expected = wide_[output.name()];

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "harness/inputs/draw.h"
-#include "harness/operations/active_work.h"
+#include "harness/operations/norm_flops.h"
 #include "harness/operations/operation_harness.h"
 #include "harness/operations/problem_texts.h"
 
@@ -88,9 +88,7 @@ void draw(Case& c) {
 // ---- work
 
 FlopCount count_flops(const Case& inputs, std::int64_t) {
-  const Problem& p = inputs.problem;
-  const double flops = 5 * static_cast<double>(active_work(inputs).tokens) *
-                       static_cast<double>(p.num_value_heads * p.value_head_dim);
+  const double flops = gated_norm_flops(inputs);
   return {0, flops, flops};
 }
 

@@ -35,7 +35,7 @@ Problem layer_to_delta(const Problem& layer) {
     throw_bad_input("layer_to_delta: the operation is " + to_string(layer.operation) +
                     ", expected gated_delta_layer");
   }
-  Problem p = step_of_layer(layer, gated_delta_operation());
+  Problem p = step_of(layer, gated_delta_operation());
   p.case_file = layer.case_file;
   p.normalize_qk = false;
   p.gate_encoding = GateEncoding::log_decay;

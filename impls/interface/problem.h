@@ -160,7 +160,8 @@ struct Problem {
   ConvLayout conv_layout = ConvLayout::channels;
   bool conv_state_in_place = true;
 
-  NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm
+  bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
+  NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it
   double norm_eps = 1e-6;  ///< added to the mean of the squares; neither 0 nor inf in float32
 
   GateDistribution gates = GateDistribution::real;

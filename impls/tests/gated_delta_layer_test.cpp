@@ -49,6 +49,20 @@ TEST_P(GatedDeltaLayer, DtypesAndConvolutionOptions) {
   }
 }
 
+// The gated norm as the last step: every gate, lengths with empty sequences and padding, values of
+// more and of less than a vector.
+TEST_P(GatedDeltaLayer, GatedNormOfTheOutput) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    for (const char* options : {"dim=64", "dim=128,norm_gate=sigmoid,norm_eps=1e-5",
+                                "dim=64x96,norm_gate=sigmoid2,slots=padding,out=f32"}) {
+      expect_all_agree(
+          {"gated_delta_layer:heads=1/2,seq=70+0+1+5,h0=normal,gate=logits,beta=logit,"
+           "gated_norm=1,dtype=" +
+           std::string(dtype) + "," + options});
+    }
+  }
+}
+
 // Both pools carry the sequence on: window and state.
 TEST_P(GatedDeltaLayer, TwoCallsContinueTheSequence) {
   const Case whole = generate_case(Problem::parse(

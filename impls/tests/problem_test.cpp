@@ -69,6 +69,7 @@ Problem random_problem(std::uint64_t seed) {
   p.activation = draw.one_of({Activation::none, Activation::silu});
   p.conv_layout = draw.one_of({ConvLayout::channels, ConvLayout::time});
   p.conv_state_in_place = draw.below(2) == 0;
+  p.gated_norm = draw.below(2) == 1;
   p.norm_gate = draw.one_of({NormGate::silu, NormGate::sigmoid, NormGate::sigmoid2});
   p.norm_eps = draw.one_of({1e-6, 1e-5, static_cast<double>(1 + draw.below(1000)) / 7.0});
   p.gates = draw.one_of({GateDistribution::real, GateDistribution::none, GateDistribution::reset});
@@ -80,7 +81,9 @@ Problem random_problem(std::uint64_t seed) {
   p.seed = static_cast<std::uint64_t>(draw.below(1 << 30));
   const Problem plain;
   for (const ProblemField& field : problem_fields()) {  // what it does not look at stays
-    if (!p.operation->has_field(field.key)) field.set(p, field.get(plain));
+    const bool of_the_norm = field.key == "norm_gate" || field.key == "norm_eps";
+    const bool without_norm = p.operation->has_field("gated_norm") && !p.gated_norm && of_the_norm;
+    if (!p.operation->has_field(field.key) || without_norm) field.set(p, field.get(plain));
   }
   return p;
 }
@@ -185,6 +188,8 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"causal_conv1d:decay=channel", "does not look at decay"},
       {"gated_rms_norm:slots=permuted", "does not look at slots"},
       {"gated_delta:norm_eps=1e-5", "does not look at norm_eps"},
+      {"gated_delta_layer:norm_eps=1e-5", "need gated_norm=1"},
+      {"gated_delta:gated_norm=1", "does not look at gated_norm"},
       {"gated_rms_norm:norm_eps=0", "norm_eps=0: expected"},
       {"gated_rms_norm:norm_eps=-1e-6", "norm_eps=-1e-06: expected"},
       {"gated_rms_norm:norm_eps=inf", "norm_eps=inf: expected"},

@@ -93,6 +93,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"act", "none"},
                                                           {"conv_layout", "time"},
                                                           {"conv_in_place", "0"},
+                                                          {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};
   const Unaware unaware;

@@ -43,6 +43,7 @@ const ReferenceOperation& gated_delta_reference() {
       .evaluate_long_double = evaluate_gated_delta<long double>,
       .flops = recurrence_flops,
       .conditioning = measure_gated_delta,
+      .conditioning_text = recurrence_conditioning_text,
       .limits = [](const Problem& p, const Conditioning& c) { return recurrence_limits(p, c, 1); },
       .widen = widen_recurrence_limits};
   return operation;

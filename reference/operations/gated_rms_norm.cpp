@@ -11,32 +11,19 @@
 //
 // which (16 + sqrt(Dv)) u of float32 covers, and by one rounding to the type of y. A sum of n terms
 // of one sign, one after the other, is wrong by sqrt(n) / 3 u in the root mean square, which the
-// root halves; trees by less. The limit is six times that: the worst of many rows is near four. An exponential must keep its relative accuracy where z is far below zero: exp2(z log2(e)) with
-// the product rounded to float32 is wrong by 1.44 |z| u there, which units feel whose every z is.
+// root halves; trees by less. The limit is six times that: the worst of many rows is near four. An
+// exponential must keep its relative accuracy where z is far below zero: exp2(z log2(e)) with the
+// product rounded to float32 is wrong by 1.44 |z| u there, which units feel whose every z is.
 #include "interface/operations/gated_rms_norm.h"
 
-#include <cmath>
 #include <limits>
 
-#include "reference/gates.h"
+#include "reference/gated_rms_norm.h"
 #include "reference/operation.h"
 #include "reference/parallel.h"
 
 namespace gdn::reference {
 namespace {
-
-template <typename Scalar>
-Scalar gate_of(NormGate gate, Scalar z) {
-  switch (gate) {
-    case NormGate::silu:
-      return z * sigmoid(z);
-    case NormGate::sigmoid:
-      return sigmoid(z);
-    case NormGate::sigmoid2:
-      break;
-  }
-  return Scalar(2) * sigmoid(z);
-}
 
 template <typename Scalar>
 Arrays<Scalar> evaluate_norm(const Case& inputs, const EvaluationOptions& options) {
@@ -52,15 +39,7 @@ Arrays<Scalar> evaluate_norm(const Case& inputs, const EvaluationOptions& option
     const std::int64_t first = inputs.first_token(sequence);
     for (std::int64_t t = first; t < first + inputs.length(sequence); ++t) {
       const auto row = static_cast<std::size_t>((t * p.num_value_heads + head) * width);
-      Scalar squares = 0;
-      for (std::int64_t j = 0; j < width; ++j) {
-        squares += Scalar(x[row + j]) * Scalar(x[row + j]);
-      }
-      const Scalar root = std::sqrt(squares / Scalar(width) + Scalar(p.norm_eps));
-      for (std::int64_t j = 0; j < width; ++j) {
-        y[row + j] = Scalar(x[row + j]) / root * Scalar(weight[j]) *
-                     gate_of(p.norm_gate, Scalar(z[row + j]));
-      }
+      gated_norm_row(p, x.data() + row, z.data() + row, weight.data(), y.data() + row);
     }
   });
   Arrays<Scalar> result;
@@ -68,15 +47,10 @@ Arrays<Scalar> evaluate_norm(const Case& inputs, const EvaluationOptions& option
   return result;
 }
 
-double norm_flops(const Problem& p) {
-  return 5.0 * static_cast<double>(p.total_tokens()) *
-         static_cast<double>(p.num_value_heads * p.value_head_dim);
-}
-
 ErrorLimits norm_limits(const Problem& p, const Conditioning&) {
-  const double arithmetic = 16 + std::sqrt(static_cast<double>(p.value_head_dim));
   return {{"y",
-           {arithmetic * unit_roundoff(DType::float32) + unit_roundoff(p.effective_output_dtype()),
+           {norm_roundoffs(p) * unit_roundoff(DType::float32) +
+                unit_roundoff(p.effective_output_dtype()),
             0}}};
 }
 
@@ -88,7 +62,7 @@ const ReferenceOperation& gated_rms_norm_reference() {
                                                .evaluate_float = evaluate_norm<float>,
                                                .evaluate_double = evaluate_norm<double>,
                                                .evaluate_long_double = evaluate_norm<long double>,
-                                               .flops = norm_flops,
+                                               .flops = gated_norm_flops,
                                                .conditioning = nullptr,
                                                .limits = norm_limits,
                                                .widen = nullptr};

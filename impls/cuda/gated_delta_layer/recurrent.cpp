@@ -1,15 +1,24 @@
 // cuda/recurrent of gated_delta_layer: cuda/direct of causal_conv1d, then cuda/recurrent of
 // gated_delta.
+#include "composed/chain_implementation.h"
 #include "cuda/target.h"
-#include "gated_delta_layer/two_pass.h"
+#include "interface/operations/gated_delta_layer.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
 const Implementation& causal_conv1d_direct();
+const Implementation& gated_rms_norm_rows();
 const Implementation& gated_delta_recurrent();
 
 const Implementation& gated_delta_layer_recurrent() {
-  static const TwoPassLayer implementation(causal_conv1d_direct(), gated_delta_recurrent());
+  static const ChainImplementation implementation(
+      gated_delta_layer_chain(),
+      {.steps = {&causal_conv1d_direct(), &gated_delta_recurrent(), &gated_rms_norm_rows()},
+       .main_step = 1,
+       .hand_on = ChainMembers::HandOn::float32,
+       .examples = {
+           "gated_delta_layer:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
+           "gated_delta_layer:heads=1/2,dim=64,seq=20+3,dtype=bf16,gate=logits,gated_norm=1"}});
   return implementation;
 }
 

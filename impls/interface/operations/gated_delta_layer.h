@@ -1,8 +1,9 @@
-// gated_delta_layer (docs/contract.md, section 1.3): convolution, norm of q and k, gates and the
-// gated delta rule as one operation. Its operands are those of its steps under their own names, so
-// that Arguments::shared_with() gives each step what is its own.
+// gated_delta_layer (docs/contract.md, section 1.3): convolution, norm of q and k, gates, the gated
+// delta rule and, on request, the gated norm of its output as one operation. Its operands are those of
+// its steps under their own names, but for the norm's: its weight is norm_weight, and its y is output.
 #pragma once
 
+#include "interface/chain.h"
 #include "interface/operation.h"
 #include "interface/problem.h"
 
@@ -10,8 +11,7 @@ namespace gdn {
 
 const OperationSchema& gated_delta_layer_operation();
 
-/// A step of a layer as a problem of its own: what `operation` looks at is the layer's, the rest at
-/// its default.
-Problem step_of_layer(const Problem& layer, Operation operation);
+/// Its steps: causal_conv1d, gated_delta, gated_rms_norm (with gated_norm=1).
+const Chain& gated_delta_layer_chain();
 
 }  // namespace gdn

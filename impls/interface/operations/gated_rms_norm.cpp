@@ -16,10 +16,8 @@ OperationSchema make_schema() {
   schema.summary = "the norm of the recurrence's output over each value head, times a gate";
   schema.operands = {
       {.name = "x", .shape = heads_shape, .dtype = element_type::token, .takes_token_stride = true},
-      {.name = "z", .shape = heads_shape, .dtype = element_type::token, .takes_token_stride = true},
-      {.name = "weight",
-       .shape = [](const Problem&) { return Dimensions{dimension::Dv}; },
-       .dtype = element_type::token},
+      norm_gate_operand(),
+      norm_weight_operand(),
       sequence_offsets_operand(),
       {.name = "y",
        .role = Role::output,
@@ -33,6 +31,17 @@ OperationSchema make_schema() {
 }
 
 }  // namespace
+
+Operand norm_gate_operand() {
+  return {
+      .name = "z", .shape = heads_shape, .dtype = element_type::token, .takes_token_stride = true};
+}
+
+Operand norm_weight_operand() {
+  return {.name = "weight",
+          .shape = [](const Problem&) { return Dimensions{dimension::Dv}; },
+          .dtype = element_type::token};
+}
 
 const OperationSchema& gated_rms_norm_operation() {
   static const OperationSchema schema = make_schema();

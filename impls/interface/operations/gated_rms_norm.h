@@ -10,6 +10,11 @@ namespace gdn {
 
 const OperationSchema& gated_rms_norm_operation();
 
+/// What the norm takes beside the array that it normalises: z and the weight. A layer that ends in the
+/// norm has them too.
+Operand norm_gate_operand();
+Operand norm_weight_operand();
+
 struct GatedRmsNormArguments {
   const void* x = nullptr;  ///< [T, Hv, Dv], token dtype: what is normalised
   const void* z = nullptr;  ///< [T, Hv, Dv], token dtype: what the gate is made of

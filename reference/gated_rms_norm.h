@@ -1,0 +1,56 @@
+// The gated norm of one row (docs/contract.md, section 1.5), for the operation and for the layer that
+// ends in it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "interface/problem.h"
+#include "reference/gates.h"
+
+namespace gdn::reference {
+
+template <typename Scalar>
+Scalar norm_gate_of(NormGate gate, Scalar z) {
+  switch (gate) {
+    case NormGate::silu:
+      return z * sigmoid(z);
+    case NormGate::sigmoid:
+      return sigmoid(z);
+    case NormGate::sigmoid2:
+      break;
+  }
+  return Scalar(2) * sigmoid(z);
+}
+
+/// sqrt(mean(x^2) + eps).
+template <typename Scalar, typename Element>
+Scalar norm_root(const Problem& p, const Element* x) {
+  const std::int64_t width = p.value_head_dim;
+  Scalar squares = 0;
+  for (std::int64_t j = 0; j < width; ++j) squares += Scalar(x[j]) * Scalar(x[j]);
+  return std::sqrt(squares / Scalar(width) + Scalar(p.norm_eps));
+}
+
+/// y[j] = x[j] / root * weight[j] * gate(z[j]); y may be x.
+template <typename Scalar, typename Element>
+void gated_norm_row(const Problem& p, const Element* x, const float* z, const float* weight,
+                    Scalar* y) {
+  const Scalar root = norm_root<Scalar>(p, x);
+  for (std::int64_t j = 0; j < p.value_head_dim; ++j) {
+    y[j] = Scalar(x[j]) / root * Scalar(weight[j]) * norm_gate_of(p.norm_gate, Scalar(z[j]));
+  }
+}
+
+/// Unit roundoffs of float32 that the arithmetic of a row may be wrong by, as the head of
+/// operations/gated_rms_norm.cpp counts them.
+inline double norm_roundoffs(const Problem& p) {
+  return 16 + std::sqrt(static_cast<double>(p.value_head_dim));
+}
+
+inline double gated_norm_flops(const Problem& p) {
+  return 5.0 * static_cast<double>(p.total_tokens()) *
+         static_cast<double>(p.num_value_heads * p.value_head_dim);
+}
+
+}  // namespace gdn::reference
