@@ -23,7 +23,14 @@ Texts every_option(const std::string& seq, const std::string& dim) {
 }
 
 Texts suite(std::string_view name) {
-  if (name == "quick") return every_option("1x70+1x2+1x0", "64");
+  if (name == "quick") {
+    Texts texts = every_option("1x70+1x2+1x0", "64");
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      texts.push_back("causal_conv1d:heads=1/2,dim=32x64,seq=40+9+30+1,magnitudes=edges,dtype=" +
+                      std::string(dtype));
+    }
+    return texts;
+  }
   if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");
   if (name == "gpu") return {"causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16"};
   if (name == "sanitizer") {

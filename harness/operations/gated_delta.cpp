@@ -113,6 +113,10 @@ Texts quick_problems() {
       "gated_delta:heads=2/4,dim=64,seq=1x200,dtype=f32,gates=none,keys=equal,gate=decay",
       "gated_delta:heads=1/2,dim=64,seq=1x200,dtype=f32,gates=tiny,norm=1,keys=unnormalised",
       "gated_delta:heads=1/2,dim=128,seq=1x160,dtype=bf16,gates=mid,betas=wide,out=f32",
+      "gated_delta:heads=3/3,dim=128,seq=70+9+130,dtype=bf16,gates=mid,h0=normal,norm=1,"
+      "magnitudes=edges",
+      "gated_delta:heads=3/3,dim=64x96,seq=70+9+1,dtype=f16,norm=1,keys=zero,magnitudes=edges",
+      "gated_delta:heads=3/3,dim=64x32,seq=70+9+1,dtype=f32,gates=mid,magnitudes=edges",
   };
 }
 
@@ -216,6 +220,11 @@ const OperationHarness& gated_delta_harness() {
       .suite = suite,
       .baseline = baseline,
       .default_sweep = default_sweep,
+      // Keys that are not normalised must not be longer than 1: the step would not be a contraction.
+      .takes_any_magnitude =
+          [](const Problem& p, const Operand& operand) {
+            return operand.name != "k" || p.normalize_qk;
+          },
       .inner_steps = {{gated_delta_layer_operation(), layer_to_delta, layer_to_delta}}};
   return harness;
 }

@@ -69,6 +69,13 @@ Texts suite(std::string_view name) {
           "2,dim=64,seq=1x130+1x0+1x5,dtype=bf16,gate=logits,beta=logit," +
           std::string(variant));
     }
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      texts.push_back(
+          "gated_delta_layer:heads=1/"
+          "2,dim=64x32,seq=40+70+9,h0=normal,gated_norm=1,magnitudes=edges,"
+          "dtype=" +
+          std::string(dtype));
+    }
     return texts;
   }
   if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");

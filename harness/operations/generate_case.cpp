@@ -1,9 +1,11 @@
 #include "harness/operations/generate_case.h"
 
 #include "harness/inputs/draw.h"
+#include "harness/inputs/draw_edges.h"
 #include "harness/operations/operation_harness.h"
 #include "harness/run/memory_needed.h"
 #include "interface/error.h"
+#include "interface/operations/dimensions.h"
 
 namespace gdn {
 
@@ -12,6 +14,13 @@ const OperationHarness& harness_of(Operation operation) {
     if (harness->operation == operation) return *harness;
   }
   throw_bad_input("harness: nothing is known of " + operation->name);
+}
+
+bool has_edges(const Operand& operand, const Problem& p) {
+  if (operand.role != Role::input || operand.is_index() || !is_present(operand, p)) return false;
+  if (cut_of(operand, p) != Cut::tokens || operand.dtype != element_type::token) return false;
+  const auto may = harness_of(p.operation).takes_any_magnitude;
+  return may == nullptr || may(p, operand);
 }
 
 Case generate_case(const Problem& p) {
@@ -24,7 +33,13 @@ Case generate_case(const Problem& p) {
   c.problem = p;
   c.sequence_offsets = p.sequences.offsets();
   c.slot_index = draw_slot_index(p);
-  harness_of(p.operation).draw(c);
+  const OperationHarness& harness = harness_of(p.operation);
+  harness.draw(c);
+  if (p.magnitudes == Magnitudes::edges) {
+    for (const Operand& operand : p.operation->operands) {
+      if (has_edges(operand, p)) draw_edges(c, operand);
+    }
+  }
   return c;
 }
 

@@ -12,4 +12,8 @@ namespace gdn {
 /// and what require_host_memory throws.
 Case generate_case(const Problem& problem);
 
+/// Whether magnitudes=edges draws the operand's rows: an input of tokens in the token dtype, but where
+/// the operation says otherwise (OperationHarness::takes_any_magnitude).
+bool has_edges(const Operand& operand, const Problem& problem);
+
 }  // namespace gdn

@@ -53,6 +53,9 @@ struct OperationHarness {
   std::vector<std::string> (*baseline)() = nullptr;
   /// Of the first sweep of a newcomer on such a device.
   std::vector<std::string> (*default_sweep)(const DeviceInfo&) = nullptr;
+  /// Whether rows of the operand may be of any magnitude (magnitudes=edges); null: those of every
+  /// operand of tokens in the token dtype.
+  bool (*takes_any_magnitude)(const Problem&, const Operand&) = nullptr;
   std::vector<InnerStep> inner_steps = {};
   std::vector<OwnCheck> checks = {};
 };

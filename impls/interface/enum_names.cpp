@@ -84,6 +84,13 @@ const EnumNames<KeyDistribution>& names_of() {
 }
 
 template <>
+const EnumNames<Magnitudes>& names_of() {
+  static const EnumNames<Magnitudes> names = {{"ordinary", Magnitudes::ordinary},
+                                              {"edges", Magnitudes::edges}};
+  return names;
+}
+
+template <>
 const EnumNames<InitialState>& names_of() {
   static const EnumNames<InitialState> names = {{"absent", InitialState::absent},
                                                 {"normal", InitialState::normal},

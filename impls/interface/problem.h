@@ -85,6 +85,13 @@ enum class KeyDistribution {
   lengths,       ///< squared lengths log-uniform in 0.1 .. 10, uniform direction
 };
 
+/// How large the rows of the operands of tokens are in generated inputs, a row being what one token has
+/// of a head, or of all channels.
+enum class Magnitudes {
+  ordinary,  ///< as the operation draws them
+  edges,  ///< sequences and heads in turn: ordinary, small with rows of zeros, large (draw_edges.h)
+};
+
 enum class InitialState {
   absent,  ///< no initial state: zeros
   normal,  ///< N(0,1) entries / sqrt(Dk)
@@ -169,6 +176,7 @@ struct Problem {
   BetaDistribution betas = BetaDistribution::sigmoid;
   ValueRange beta_range;  ///< within 0..2; with BetaDistribution::uniform
   KeyDistribution keys = KeyDistribution::unit;
+  Magnitudes magnitudes = Magnitudes::ordinary;
   std::uint64_t seed = 1;
   /// Inputs read from a case file "FILE.h5:/group" instead of generated; empty = generated.
   std::string case_file;

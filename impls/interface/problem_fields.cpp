@@ -478,6 +478,8 @@ std::vector<ProblemField> make_fields() {
                                    "distribution of beta (two, wide: negative eigenvalues)",
                                    BetaDistribution::uniform, &P::betas, &P::beta_range)),
       of_inputs(named_field("keys", "distribution of keys", &P::keys, "keys")),
+      of_inputs(named_field("magnitudes", "rows of tokens: ordinary, or zeros, small and large",
+                            &P::magnitudes, "magnitudes")),
       seed_field(),
       case_field(),
   };

@@ -65,7 +65,8 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
+  return {"slots", "pool_rows",   "state",         "width",     "bias",
+          "act",   "conv_layout", "conv_in_place", "magnitudes"};
 }
 
 HonouredFields convolution_options() {

@@ -122,8 +122,9 @@ Operand recurrence_output_operand() {
 }
 
 std::vector<std::string> recurrence_fields() {
-  return {"slots", "out",    "state", "layout", "h0",   "ht",   "pool_pad", "pool_rows", "norm",
-          "scale", "update", "steps", "decay",  "gate", "beta", "gates",    "betas",     "keys"};
+  return {"slots",     "out",   "state", "layout", "h0",        "ht",    "pool_pad",
+          "pool_rows", "norm",  "scale", "update", "steps",     "decay", "gate",
+          "beta",      "gates", "betas", "keys",   "magnitudes"};
 }
 
 HonouredFields recurrence_options() {
