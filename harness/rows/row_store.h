@@ -9,7 +9,7 @@
 //   attribute schema = "gdn-rows/2" on the root group
 //
 // What each column holds, with its unit: `gdnbench rows FILE --list-columns`. In Python, two lines
-// after the imports make a DataFrame of a table (harness/tests/rows_in_python.py):
+// after the imports make a DataFrame of a table (harness/rows/tests/rows_in_python.py):
 //
 //   rows = pandas.DataFrame(h5py.File("rows.h5")["rows"][()])
 //   rows = rows.apply(lambda c: c.str.decode("utf-8") if c.dtype == object else c)

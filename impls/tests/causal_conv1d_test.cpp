@@ -3,7 +3,7 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
-#include "implementation_fixture.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {

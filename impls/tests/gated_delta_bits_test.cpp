@@ -5,9 +5,9 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
-#include "implementation_fixture.h"
 #include "interface/operations/gated_delta.h"
 #include "reference/errors.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {

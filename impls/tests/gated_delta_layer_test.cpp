@@ -3,8 +3,8 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
-#include "implementation_fixture.h"
 #include "reference/errors.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {

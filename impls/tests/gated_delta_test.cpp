@@ -8,8 +8,8 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
-#include "implementation_fixture.h"
 #include "interface/operations/recurrence_operands.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {

@@ -6,11 +6,11 @@
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
 #include "harness/verify/verify.h"
-#include "implementation_fixture.h"
 #include "interface/error.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {

@@ -1,4 +1,4 @@
-#include "implementation_fixture.h"
+#include "tests/implementation_fixture.h"
 
 #include <cstring>
 #include <map>

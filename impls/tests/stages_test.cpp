@@ -5,11 +5,11 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
-#include "implementation_fixture.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {

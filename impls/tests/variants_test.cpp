@@ -9,12 +9,12 @@
 #include "harness/operations/generate_case.h"
 #include "harness/operations/steps_to_tokens.h"
 #include "harness/run/execute.h"
-#include "implementation_fixture.h"
 #include "interface/error.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/operation.h"
+#include "tests/implementation_fixture.h"
 
 namespace gdn {
 namespace {
