@@ -1,4 +1,4 @@
-"""libgdnbench.so from Python, addresses in and out; no package needed. impls/c_library/gdnbench.h says what every
+"""libgdnbench.so from Python, addresses in and out; no package needed. harness/c_library/gdnbench.h says what every
 argument means. scripts/gdnbench_torch.py is the same with tensors.
 
     from gdnbench_library import Library

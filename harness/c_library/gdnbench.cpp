@@ -1,5 +1,5 @@
 // The C library: names and strings into the objects of the interface, exceptions into statuses.
-#include "c_library/gdnbench.h"
+#include "harness/c_library/gdnbench.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "c_library/host_case.h"
+#include "harness/c_library/host_case.h"
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
 #include "interface/implementation.h"

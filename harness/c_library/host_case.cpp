@@ -1,4 +1,4 @@
-#include "c_library/host_case.h"
+#include "harness/c_library/host_case.h"
 
 #include <algorithm>
 #include <limits>

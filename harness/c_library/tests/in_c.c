@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "c_library/gdnbench.h"
+#include "harness/c_library/gdnbench.h"
 
 static int failures = 0;
 
