@@ -2,6 +2,8 @@
 // `full` barrier, who has read it on its `empty` barrier; both are mbarriers, 8 bytes each.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "cuda/hopper/barrier.cuh"
