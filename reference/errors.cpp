@@ -137,7 +137,8 @@ class Comparison {
 
   ErrorReport run() {
     for (const Operand& operand : p_.operation->operands) {
-      if (!operand.is_output() || operand.between_steps || !is_present(operand, p_)) continue;
+      if (!operand.is_output() || operand.hand_over.between_steps || !is_present(operand, p_))
+        continue;
       if (is_given(operand)) compare_output(operand);
     }
     return std::move(report_);
@@ -154,8 +155,9 @@ class Comparison {
                                      : static_cast<std::size_t>(element_count(operand, p_));
     const bool missing = values == nullptr || values->empty();
     // Over the whole batch, of which only some pairs were evaluated.
-    if (operand.judged_per == JudgedPer::tensor && !options_.pairs.empty()) return false;
-    if (missing && expected > 0 && (operand.on_request || !is_written(operand, p_))) return false;
+    if (operand.judging.per == JudgedPer::tensor && !options_.pairs.empty()) return false;
+    if (missing && expected > 0 && (operand.hand_over.on_request || !is_written(operand, p_)))
+      return false;
     require_size(name.c_str(), values == nullptr ? 0 : values->size(), expected);
     require_size(("reference " + name).c_str(), reference_[name].size(), expected);
     return true;
@@ -178,7 +180,7 @@ class Comparison {
   std::vector<BatchPart> units_of(const Operand& operand) {
     std::vector<BatchPart> units;
     std::int64_t total = 1;
-    switch (operand.judged_per) {
+    switch (operand.judging.per) {
       case JudgedPer::tensor:
         units.push_back({});
         break;
@@ -228,10 +230,10 @@ class Comparison {
     const std::vector<BatchPart> units = units_of(operand);
     output.units.resize(units.size());
     const std::vector<double>& readouts = report_.conditioning.readouts;
-    const bool has_readouts = operand.judged_per == JudgedPer::head && !readouts.empty();
+    const bool has_readouts = operand.judging.per == JudgedPer::head && !readouts.empty();
     if (has_readouts) require_size("readouts", readouts.size(), units.size());
     const std::vector<double>& growths = report_.conditioning.norm_growths;
-    const bool has_growths = operand.judged_per == JudgedPer::head && !growths.empty();
+    const bool has_growths = operand.judging.per == JudgedPer::head && !growths.empty();
     if (has_growths) require_size("norm_growths", growths.size(), units.size());
     parallel_for(static_cast<std::int64_t>(units.size()), options_.threads, [&](std::int64_t i) {
       const auto at = static_cast<std::size_t>(i);
@@ -251,7 +253,7 @@ class Comparison {
 
   bool writes_row(const Operand& operand, std::int64_t sequence) const {
     return is_written(operand, p_) && inputs_.slot(sequence) >= 0 &&
-           (inputs_.length(sequence) > 0 || operand.written_by_empty_sequences);
+           (inputs_.length(sequence) > 0 || operand.pool.written_by_empty_sequences);
   }
 
   void compare_unit(const Operand& operand, UnitError& unit,
@@ -260,10 +262,10 @@ class Comparison {
     const auto& expected = reference_[operand.output_name()];
     const auto& actual = outputs_[operand.output_name()];
     const std::vector<double>& scale =
-        operand.judged_by_terms ? reference_[operand.output_name() + "_terms"] : expected;
+        operand.judging.by_terms ? reference_[operand.output_name() + "_terms"] : expected;
     const BatchPart part = unit.where;
     const Cut cut = cut_of(operand, p_);
-    const bool padding = cut == Cut::tokens && operand.judged_per != JudgedPer::tensor &&
+    const bool padding = cut == Cut::tokens && operand.judging.per != JudgedPer::tensor &&
                          inputs_.slot(part.sequence) < 0;
     std::int64_t padding_nonzero = 0;
     const auto add = [&](const Strips& strips, ErrorSums& sums) {
@@ -275,7 +277,7 @@ class Comparison {
     };
     ErrorSums whole(stored);
     std::vector<double> by_position;
-    if (operand.judged_per == JudgedPer::tensor) {
+    if (operand.judging.per == JudgedPer::tensor) {
       const auto count = static_cast<std::int64_t>(expected.size());
       add({0, 1, count, count}, whole);
     } else if (cut == Cut::tokens) {
@@ -335,7 +337,7 @@ class Comparison {
 };
 
 std::string place(const OutputErrors& output, const UnitError& unit) {
-  if (output.operand->judged_per == JudgedPer::tensor) return "";
+  if (output.operand->judging.per == JudgedPer::tensor) return "";
   std::string text = " of sequence " + std::to_string(unit.where.sequence);
   if (unit.where.head != BatchPart::kEveryHead) {
     text +=
@@ -352,7 +354,7 @@ std::string describe(const OutputErrors& output, const UnitError& unit, double l
   if (error.non_finite > 0) text << error.non_finite << " values not finite, ";
   text << "relative L2 error " << error.relative_l2 << " (" << error.floor_ratio
        << "x the rounding floor), limit " << limit;
-  if (output.operand->is_copy) text << " (a copy of inputs)";
+  if (output.operand->judging.is_copy) text << " (a copy of inputs)";
   return text.str();
 }
 
@@ -389,7 +391,7 @@ ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const O
 }
 
 double allowed(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
-  if (output.operand->is_copy) return unit.error.floor;
+  if (output.operand->judging.is_copy) return unit.error.floor;
   return std::max(limit_of(limits, output.name()).of(unit.readout, unit.norm_growth),
                   4 * unit.error.floor);
 }

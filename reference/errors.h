@@ -38,7 +38,7 @@ struct TensorError {
   double floor_ratio = 0;  ///< relative_l2 / max(floor, unit roundoff of the dtype / 4)
 };
 
-/// What one unit (Operand::judged_per) of an output is wrong by.
+/// What one unit (Judging::per) of an output is wrong by.
 struct UnitError {
   /// The sequence, and its value head where the output is judged by head; of an output judged as a
   /// tensor the first sequence.
@@ -93,7 +93,7 @@ struct ErrorReport {
 
 /// Compares `outputs` with the reference on the pairs the reference holds: `options` must be the
 /// one it was evaluated with. Throws Error(bad_input) naming an output array of the wrong size, or
-/// one that is missing and neither Operand::on_request nor a pool that is not written.
+/// one that is missing and neither HandedOver::on_request nor a pool that is not written.
 ///
 /// Must be bit-identical to the input: every pool row no sequence writes, padding after rows, and
 /// the whole pool if it is not written (it may then be missing); in place or not (a separate

@@ -20,7 +20,7 @@ const ReferenceOperation& reference_of(Operation operation) {
 
 static bool is_judged_per(Operation operation, JudgedPer unit) {
   return std::any_of(operation->operands.begin(), operation->operands.end(),
-                     [unit](const Operand& o) { return o.is_output() && o.judged_per == unit; });
+                     [unit](const Operand& o) { return o.is_output() && o.judging.per == unit; });
 }
 
 bool is_judged_by_head(Operation operation) {

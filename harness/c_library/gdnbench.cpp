@@ -115,7 +115,7 @@ const char* dtype_name(DType dtype) {
 gdnbench_operand operand_of(const Problem& problem, int index) {
   gdnbench_operand result{};
   for (const Operand& operand : problem.operation->operands) {
-    if (!is_present(operand, problem) || operand.between_steps || index-- != 0) continue;
+    if (!is_present(operand, problem) || operand.hand_over.between_steps || index-- != 0) continue;
     result.name = operand.name.c_str();
     result.name_after = operand.output_name().c_str();
     result.role = role_name(operand.role);
@@ -132,7 +132,7 @@ gdnbench_operand operand_of(const Problem& problem, int index) {
     result.is_read = operand.role != Role::output && is_read(operand, problem);
     result.is_written = operand.is_output() && is_written(operand, problem);
     result.takes_token_stride = takes_token_stride(operand, problem);
-    result.is_optional = operand.on_request || !(result.is_read || result.is_written);
+    result.is_optional = operand.hand_over.on_request || !(result.is_read || result.is_written);
     return result;
   }
   return result;

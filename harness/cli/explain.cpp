@@ -184,7 +184,7 @@ class Explain : public Command {
 
   // "2 of 8 units (sequence, head)": in words of the operation.
   static std::string count_of_wrong(const WrongOutput& output) {
-    switch (output.operand->judged_per) {
+    switch (output.operand->judging.per) {
       case JudgedPer::tensor:
         return "the tensor";
       case JudgedPer::sequence:
@@ -192,7 +192,7 @@ class Explain : public Command {
                            output.sequences.to_string());
       case JudgedPer::head:
       case JudgedPer::key_head: {
-        const char* head = output.operand->judged_per == JudgedPer::head ? "head" : "key head";
+        const char* head = output.operand->judging.per == JudgedPer::head ? "head" : "key head";
         return fmt::format("{} of {} (sequence, {}) pairs; sequences {}; {}s {}",
                            output.wrong_units, output.checked_units, head,
                            output.sequences.to_string(), head, output.heads.to_string());

@@ -120,7 +120,7 @@ class Dissection {
                      [](const PairAnatomy& a, const PairAnatomy& b) {
                        return a.output.error.relative_l2 > b.output.error.relative_l2;
                      });
-    const bool by_head = output->operand->judged_per == JudgedPer::head;
+    const bool by_head = output->operand->judging.per == JudgedPer::head;
     anatomy_.sequences = {p_.num_sequences(), {sequences.begin(), sequences.end()}};
     anatomy_.heads = {by_head ? p_.num_value_heads : 1, {heads.begin(), heads.end()}};
     return std::move(anatomy_);
@@ -147,7 +147,7 @@ class Dissection {
       wrong.worst = unit;
     }
     if (wrong.wrong_units == 0) return;
-    const JudgedPer judged_per = output.operand->judged_per;
+    const JudgedPer judged_per = output.operand->judging.per;
     if (judged_per != JudgedPer::tensor) {
       wrong.sequences = {p_.num_sequences(), {sequences.begin(), sequences.end()}};
     }
@@ -166,7 +166,7 @@ class Dissection {
     const BatchPart& where = wrong.worst.where;
     const auto& actual = outputs_[output.name()];
     const auto& expected = wide_[output.name()];
-    const bool whole = operand.judged_per == JudgedPer::tensor;
+    const bool whole = operand.judging.per == JudgedPer::tensor;
     if (!whole && cut_of(operand, p_) == Cut::tokens) wrong.length = inputs_.length(where.sequence);
     const auto strips = [&](std::int64_t t) -> Strips {
       if (wrong.length > 0) return strips_of(operand, inputs_, where, {t, 1});
@@ -231,7 +231,7 @@ class Dissection {
 
   // Of a state that is a matrix per head: its rows and columns as [Dk, Dv], whatever its layout.
   void dissect_state(const reference::OutputErrors& state, PairAnatomy& pair) const {
-    if (state.operand->judged_per != JudgedPer::head) return;
+    if (state.operand->judging.per != JudgedPer::head) return;
     const Strips strips = strips_of(*state.operand, inputs_, pair.state.where);
     const std::int64_t dk = p_.key_head_dim;
     const std::int64_t dv = p_.value_head_dim;
@@ -275,7 +275,7 @@ std::string WrongSet::to_string() const {
 }
 
 std::string WrongOutput::place() const {
-  if (operand->judged_per == JudgedPer::tensor) return "";
+  if (operand->judging.per == JudgedPer::tensor) return "";
   const std::string sequence = "sequence " + std::to_string(worst.where.sequence);
   return worst.where.head == BatchPart::kEveryHead
              ? sequence
@@ -285,7 +285,8 @@ std::string WrongOutput::place() const {
 
 const reference::OutputErrors* Anatomy::main_output() const {
   for (const reference::OutputErrors& output : report.outputs) {
-    if (output.operand->role == Role::output && !output.operand->on_request) return &output;
+    if (output.operand->role == Role::output && !output.operand->hand_over.on_request)
+      return &output;
   }
   return nullptr;
 }
@@ -294,7 +295,7 @@ const reference::OutputErrors* Anatomy::state_output() const {
   const reference::OutputErrors* output = main_output();
   for (const reference::OutputErrors& state : report.outputs) {
     if (state.operand->role != Role::in_place || output == nullptr) continue;
-    if (state.operand->judged_per == output->operand->judged_per) return &state;
+    if (state.operand->judging.per == output->operand->judging.per) return &state;
   }
   return nullptr;
 }

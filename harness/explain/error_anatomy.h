@@ -42,7 +42,7 @@ struct PairAnatomy {
   bool state_wrong() const { return !state_rows.empty(); }
 };
 
-/// An output with units (Operand::judged_per) above their limit, whatever the operation; the unit
+/// An output with units (Judging::per) above their limit, whatever the operation; the unit
 /// that is furthest above it is looked into.
 struct WrongOutput {
   const Operand* operand = nullptr;

@@ -125,7 +125,8 @@ void write_tensors(const CheckedReference& reference, const Explanation& explana
   write_origin(file, origin);
   const Outputs& outputs = explanation.outputs;
   for (const Operand& operand : p.operation->operands) {
-    if (!operand.is_output() || !is_written(operand, p) || operand.between_steps) continue;
+    if (!operand.is_output() || !is_written(operand, p) || operand.hand_over.between_steps)
+      continue;
     const std::string& name = operand.output_name();
     const std::vector<float>* actual = outputs.find(name);
     if (actual == nullptr || actual->empty()) continue;

@@ -25,7 +25,7 @@ void require_other_file(const Case& inputs, const std::string& file);
 template <typename T>
 std::vector<T> without_padding(const Operand& operand, const Problem& problem,
                                const std::vector<T>& values) {
-  if (operand.row_padding == nullptr || operand.row_padding(problem) == 0) return values;
+  if (operand.pool.row_padding == nullptr || operand.pool.row_padding(problem) == 0) return values;
   const std::int64_t used = row_elements(operand, problem);
   std::vector<T> packed;
   packed.reserve(values.size());

@@ -15,7 +15,7 @@ namespace gdn {
 namespace {
 
 bool is_stored_input(const Operand& operand) {
-  return operand.role != Role::output && !operand.is_index() && !operand.between_steps;
+  return operand.role != Role::output && !operand.is_index() && !operand.hand_over.between_steps;
 }
 
 // Indices beside those that every batch has.
@@ -71,9 +71,9 @@ Names known_attributes() {
 Names known_datasets(const OperationSchema& schema) {
   Names known;
   for (const Operand& operand : schema.operands) {
-    if (operand.between_steps) continue;
+    if (operand.hand_over.between_steps) continue;
     known.push_back(operand.name);
-    if (!operand.name_after.empty()) known.push_back(operand.name_after);
+    if (!operand.in_place.name_after.empty()) known.push_back(operand.in_place.name_after);
   }
   return known;
 }
@@ -153,14 +153,14 @@ class CaseReader {
     std::vector<std::string> looked_at;
     for (const Operand& operand : schema().operands) {
       if (!is_stored_input(operand)) continue;
-      if (operand.alternatives.empty()) {
-        if (operand.infer_presence != nullptr) {
-          operand.infer_presence(problem_, file_.has_dataset(operand.name));
+      if (operand.in_file.alternatives.empty()) {
+        if (operand.in_file.infer_presence != nullptr) {
+          operand.in_file.infer_presence(problem_, file_.has_dataset(operand.name));
         }
-      } else if (std::find(looked_at.begin(), looked_at.end(), operand.alternatives) ==
+      } else if (std::find(looked_at.begin(), looked_at.end(), operand.in_file.alternatives) ==
                  looked_at.end()) {
-        looked_at.push_back(operand.alternatives);
-        choose_one_of(operand.alternatives);
+        looked_at.push_back(operand.in_file.alternatives);
+        choose_one_of(operand.in_file.alternatives);
       }
     }
   }
@@ -171,7 +171,7 @@ class CaseReader {
     const Operand* chosen = nullptr;
     int count = 0;
     for (const Operand& operand : schema().operands) {
-      if (operand.alternatives != alternatives) continue;
+      if (operand.in_file.alternatives != alternatives) continue;
       all += (all.empty() ? "" : " | ") + operand.name;
       if (!file_.has_dataset(operand.name)) continue;
       found += (found.empty() ? "'" : " and '") + operand.name + "'";
@@ -181,7 +181,7 @@ class CaseReader {
     if (count == 0) file_.fail("a dataset is missing: exactly one of " + all + " is needed");
     if (count > 1)
       file_.fail("datasets " + found + " are both there; expected exactly one of " + all);
-    chosen->infer_presence(problem_, true);
+    chosen->in_file.infer_presence(problem_, true);
   }
 
   // Dimensions that no attribute says, from the first dataset that has them.
@@ -256,8 +256,8 @@ class CaseReader {
     for (const Operand& operand : schema().operands) {
       if (!is_pool(operand)) continue;
       of_row += static_cast<long double>(row_elements(operand, problem_));
-      if (operand.row_padding != nullptr) {
-        of_row += static_cast<long double>(operand.row_padding(problem_));
+      if (operand.pool.row_padding != nullptr) {
+        of_row += static_cast<long double>(operand.pool.row_padding(problem_));
       }
     }
     const std::string why =
@@ -272,9 +272,11 @@ class CaseReader {
   std::vector<float> values(const Operand& operand) const {
     const Problem& p = problem_;
     const bool pool = cut_of(operand, p) == Cut::pool_rows;
-    if (operand.when_absent != WhenAbsent::not_allowed && !file_.has_dataset(operand.name)) {
-      const float value =
-          operand.when_absent == WhenAbsent::zeros ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+    if (operand.in_file.when_absent != WhenAbsent::not_allowed &&
+        !file_.has_dataset(operand.name)) {
+      const float value = operand.in_file.when_absent == WhenAbsent::zeros
+                              ? 0.0f
+                              : std::numeric_limits<float>::quiet_NaN();
       return std::vector<float>(static_cast<std::size_t>(element_count(operand, p)), value);
     }
     std::vector<float> stored =

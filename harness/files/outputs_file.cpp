@@ -20,9 +20,10 @@ void write_arrays(const Case& inputs, const Arrays<Scalar>& outputs, const Outpu
   write_problem_attributes(file, inputs);
   write_origin(file, origin);
   for (const Operand& operand : p.operation->operands) {
-    if (!operand.is_output() || !is_written(operand, p) || operand.between_steps) continue;
+    if (!operand.is_output() || !is_written(operand, p) || operand.hand_over.between_steps)
+      continue;
     const std::vector<Scalar>* values = outputs.find(operand.output_name());
-    if (values == nullptr || (values->empty() && operand.on_request)) continue;
+    if (values == nullptr || (values->empty() && operand.hand_over.on_request)) continue;
     file.dataset(operand.output_name(), extents(operand, p), without_padding(operand, p, *values));
   }
   file.finish();
@@ -64,9 +65,10 @@ StoredOutputs read_outputs(const Case& inputs, const std::string& path) {
   const GroupReader file(source.file, source.group);
   StoredOutputs stored;
   for (const Operand& operand : p.operation->operands) {
-    if (!operand.is_output() || operand.between_steps || !is_present(operand, p)) continue;
+    if (!operand.is_output() || operand.hand_over.between_steps || !is_present(operand, p))
+      continue;
     const std::string& name = operand.output_name();
-    if (operand.on_request && !file.has_dataset(name)) continue;
+    if (operand.hand_over.on_request && !file.has_dataset(name)) continue;
     std::vector<double>& values = stored.arrays[name];
     if (operand.role == Role::in_place) {
       const std::vector<float>& before = inputs[operand.name];
@@ -77,7 +79,7 @@ StoredOutputs read_outputs(const Case& inputs, const std::string& path) {
     }
     if (!is_written(operand, p)) continue;
     std::vector<double> read = file.doubles(name, extents(operand, p), shape_names(operand, p));
-    if (operand.row_padding != nullptr) {
+    if (operand.pool.row_padding != nullptr) {
       copy_into_padded(operand, p, read, values);
     } else {
       values = std::move(read);

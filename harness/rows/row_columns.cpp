@@ -181,7 +181,8 @@ std::vector<std::string> known_outputs() {
     for (const Operand& operand : operation->operands) {
       const std::string& name = operand.output_name();
       const bool known = std::find(outputs.begin(), outputs.end(), name) != outputs.end();
-      if (operand.is_output() && !operand.between_steps && !known) outputs.push_back(name);
+      if (operand.is_output() && !operand.hand_over.between_steps && !known)
+        outputs.push_back(name);
     }
   }
   return outputs;

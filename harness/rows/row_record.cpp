@@ -48,7 +48,7 @@ void drop_errors_of_what_was_not_made(Row& row) {
   const Operation operation = parse_operation(row.operation);
   std::erase_if(row.errors, [&](const RowError& error) {
     const Operand* output = operation->find_output(error.output);
-    return output != nullptr && output->on_request && error.value == 0;
+    return output != nullptr && output->hand_over.on_request && error.value == 0;
   });
 }
 

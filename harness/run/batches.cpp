@@ -186,7 +186,7 @@ std::vector<float> interleave(const Case& whole, const CutAt& cut, const std::ve
 // The problem writes all that a next call goes on from.
 void write_carried(Case& c) {
   for (const Operand& operand : c.problem.operation->operands) {
-    if (operand.make_written != nullptr) operand.make_written(c.problem);
+    if (operand.in_place.make_written != nullptr) operand.in_place.make_written(c.problem);
   }
 }
 
@@ -196,7 +196,7 @@ void read_carried(Case& c) {
     if (!operand.is_output() || carried_to(operand, c.problem) == nullptr) continue;
     const Operand& into = *carried_to(operand, c.problem);
     if (!c.arrays.has(into.name) || is_read(into, c.problem)) continue;
-    into.infer_presence(c.problem, true);
+    into.in_file.infer_presence(c.problem, true);
     std::fill(c[into.name].begin(), c[into.name].end(), 0.0f);
   }
 }
@@ -240,7 +240,7 @@ std::vector<float> rows_reversed(const std::vector<float>& pool, std::int64_t ro
 // Whether the operand's row of this sequence is written by the call.
 bool writes_row(const Case& c, const Operand& operand, std::int64_t sequence) {
   return is_written(operand, c.problem) && c.slot(sequence) >= 0 &&
-         (c.length(sequence) > 0 || operand.written_by_empty_sequences);
+         (c.length(sequence) > 0 || operand.pool.written_by_empty_sequences);
 }
 
 std::string difference(const std::string& name, const std::vector<float>& a, const Strips& in_a,
@@ -354,7 +354,7 @@ namespace {
 // What is over the whole batch, or has an entry for each sequence.
 std::vector<float> over_calls(const Operand& operand, const std::vector<float>& first,
                               const std::vector<float>& second) {
-  if (operand.over_calls == OverCalls::later) return second;
+  if (operand.judging.over_calls == OverCalls::later) return second;
   std::vector<float> sum = second;
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += first[i];
   return sum;
@@ -371,7 +371,8 @@ std::vector<float> joined_pool(const Case& whole, const CutAt& cut, const Operan
   const Parts later = parts_of_call(whole, cut, 1);
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     if (!writes_row(whole, operand, n)) continue;
-    const bool in_second = operand.role == Role::in_place || operand.written_by_empty_sequences ||
+    const bool in_second = operand.role == Role::in_place ||
+                           operand.pool.written_by_empty_sequences ||
                            later[static_cast<std::size_t>(n)].count > 0;
     copy_row(operand, p, in_second ? second : first, pool, whole.slot(n));
   }

@@ -149,7 +149,7 @@ struct DeviceCase::State {
 
   void fill_in_place(const Operand& operand, const Case& inputs) {
     const std::vector<float>& values = inputs[operand.name];
-    if (operand.out_of_place == nullptr || !operand.out_of_place(problem)) {
+    if (operand.pool.out_of_place == nullptr || !operand.pool.out_of_place(problem)) {
       arguments.set_in_place(operand.name,
                              in_place(operand, operand.name, values).memory.payload<void>());
       return;
@@ -163,7 +163,8 @@ struct DeviceCase::State {
   // Buffers for all arrays of the case, or other values in those already made.
   void fill(const Case& inputs) {
     for (const Operand& operand : problem.operation->operands) {
-      const bool asked = options.on_request && operand.on_request && is_present(operand, problem);
+      const bool asked =
+          options.on_request && operand.hand_over.on_request && is_present(operand, problem);
       if (!is_handed_over(operand, problem) && !asked) continue;
       if (operand.is_index()) {
         arguments.set_input(operand.name,
@@ -190,7 +191,7 @@ struct DeviceCase::State {
   static std::vector<bool> owned_elements(const Operand& operand, const Case& c) {
     std::vector<bool> elements(static_cast<std::size_t>(element_count(operand, c.problem)), false);
     for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
-      if (c.length(n) == 0 && !operand.written_by_empty_sequences) continue;
+      if (c.length(n) == 0 && !operand.pool.written_by_empty_sequences) continue;
       strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
         elements[static_cast<std::size_t>(i)] = true;
       });

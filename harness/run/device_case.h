@@ -21,7 +21,7 @@ struct DeviceCaseOptions {
   /// Every operand that takes a token stride lies in a wider array, as the slices of a projection do,
   /// with NaN between its tokens.
   bool slices = false;
-  /// Outputs that nobody must ask for are asked for (Operand::on_request).
+  /// Outputs that nobody must ask for are asked for (HandedOver::on_request).
   bool on_request = false;
 };
 

@@ -17,7 +17,7 @@ std::int64_t saturated(long double value) {
 // Copies of an operand's array on the device.
 long double device_copies(const Operand& operand, const Problem& problem) {
   if (operand.role != Role::in_place) return 1;
-  const bool apart = operand.out_of_place != nullptr && operand.out_of_place(problem);
+  const bool apart = operand.pool.out_of_place != nullptr && operand.pool.out_of_place(problem);
   return apart ? 3 : 2;
 }
 
@@ -70,7 +70,8 @@ void require_free(const Problem& problem, const MemoryNeeded& needed, const Devi
 }  // namespace
 
 bool is_handed_over(const Operand& operand, const Problem& problem) {
-  return is_present(operand, problem) && !operand.on_request && !operand.between_steps;
+  return is_present(operand, problem) && !operand.hand_over.on_request &&
+         !operand.hand_over.between_steps;
 }
 
 std::int64_t device_bytes_needed(const Problem& problem) {

@@ -51,8 +51,8 @@ std::string CheckedReference::coverage() const {
   std::string text = "a random sample of " + std::to_string(evaluation_.pairs.size()) + " of " +
                      total + " pairs (seed " + std::to_string(options_.sample_seed) + ")";
   for (const Operand& operand : inputs_->problem.operation->operands) {
-    if (!operand.is_output() || operand.judged_per != JudgedPer::tensor) continue;
-    if (operand.between_steps || !is_present(operand, inputs_->problem)) continue;
+    if (!operand.is_output() || operand.judging.per != JudgedPer::tensor) continue;
+    if (operand.hand_over.between_steps || !is_present(operand, inputs_->problem)) continue;
     text += "; " + operand.output_name() + ", which is over the whole batch, is not judged";
   }
   return text;

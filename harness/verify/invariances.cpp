@@ -175,7 +175,7 @@ NotApplicable on_request_not_applicable(const VerifiedRun& run) {
   const Problem& p = inputs_of(run).problem;
   const auto& operands = p.operation->operands;
   const bool any = std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
-    return operand.on_request && is_present(operand, p);
+    return operand.hand_over.on_request && is_present(operand, p);
   });
   if (!any) return "nothing is written on request";
   return std::nullopt;

@@ -20,7 +20,7 @@ void require_alignment(const Operand& operand, const Problem& problem, const voi
 }
 
 void require_place(const Operand& operand, const Problem& problem, const ArrayPointer& pointer) {
-  const bool apart = operand.out_of_place != nullptr && operand.out_of_place(problem);
+  const bool apart = operand.pool.out_of_place != nullptr && operand.pool.out_of_place(problem);
   if ((pointer.read != pointer.written) != apart) {
     throw_bad_input(operand.name +
                     (apart ? ": is updated out of place, but is written where it is read"
@@ -43,10 +43,10 @@ void require_place(const Operand& operand, const Problem& problem, const ArrayPo
 // Why the problem has no use for an operand of its operation.
 std::string why_not_present(const Operand& operand, const Problem& problem) {
   std::string why = operand.name + ": the problem has no such operand";
-  if (operand.alternatives.empty()) return why;
+  if (operand.in_file.alternatives.empty()) return why;
   for (const Operand& other : problem.operation->operands) {
-    if (other.alternatives == operand.alternatives && is_present(other, problem)) {
-      why += "; its " + operand.alternatives + " is " + other.name;
+    if (other.in_file.alternatives == operand.in_file.alternatives && is_present(other, problem)) {
+      why += "; its " + operand.in_file.alternatives + " is " + other.name;
     }
   }
   return why;
@@ -122,8 +122,8 @@ void require_operands(const Problem& problem, const Arguments& arguments) {
     const ArrayPointer pointer = arguments[operand.name];
     const bool reads = operand.role != Role::output && is_read(operand, problem);
     const bool writes = operand.is_output() && is_written(operand, problem);
-    const bool may_be_null = operand.on_request || operand.between_steps ||
-                             arguments.has(operand.replaced_by) ||
+    const bool may_be_null = operand.hand_over.on_request || operand.hand_over.between_steps ||
+                             arguments.has(operand.hand_over.replaced_by) ||
                              element_count(operand, problem) == 0;
     if (reads && !may_be_null) require_pointer(operand, pointer.read);
     if (writes && !may_be_null) require_pointer(operand, pointer.written);

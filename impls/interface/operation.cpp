@@ -78,11 +78,11 @@ bool is_present(const Operand& operand, const Problem& problem) {
 }
 
 bool is_read(const Operand& operand, const Problem& problem) {
-  return operand.role != Role::output && holds(operand.read, problem);
+  return operand.role != Role::output && holds(operand.in_place.read, problem);
 }
 
 bool is_written(const Operand& operand, const Problem& problem) {
-  return operand.role != Role::input && holds(operand.written, problem);
+  return operand.role != Role::input && holds(operand.in_place.written, problem);
 }
 
 Cut cut_of(const Operand& operand, const Problem& problem) {
@@ -120,8 +120,8 @@ long double element_count(const Operand& operand, const Problem& problem) {
     const auto size = static_cast<long double>(dimension.size(problem));
     (dimension.cut == Cut::pool_rows ? rows : others) *= size;
   }
-  if (operand.row_padding != nullptr) {
-    others += static_cast<long double>(operand.row_padding(problem));
+  if (operand.pool.row_padding != nullptr) {
+    others += static_cast<long double>(operand.pool.row_padding(problem));
   }
   return rows * others;
 }
@@ -136,7 +136,7 @@ std::int64_t row_elements(const Operand& operand, const Problem& problem) {
 
 std::int64_t row_stride(const Operand& operand, const Problem& problem) {
   return row_elements(operand, problem) +
-         (operand.row_padding == nullptr ? 0 : operand.row_padding(problem));
+         (operand.pool.row_padding == nullptr ? 0 : operand.pool.row_padding(problem));
 }
 
 std::int64_t elements_per_token(const Operand& operand, const Problem& problem) {

@@ -104,6 +104,59 @@ enum class WhenAbsent {
   unread,  ///< NaN: nobody may read it
 };
 
+/// What an operand that is updated in place is before the call and after it; nulls: always.
+struct InPlace {
+  /// Its name once the call is over, where that is another.
+  std::string name_after = {};
+  bool (*read)(const Problem&) = nullptr;     ///< whether the call reads it
+  bool (*written)(const Problem&) = nullptr;  ///< and writes it
+  /// Of what a next call goes on from: makes the problem one that writes it; null where every problem
+  /// does.
+  void (*make_written)(Problem&) = nullptr;
+};
+
+/// What is a pool's own (Cut::pool_rows).
+struct Pool {
+  /// Unused elements after each row; null: none.
+  std::int64_t (*row_padding)(const Problem&) = nullptr;
+  /// In place: whether the new values go to an array of their own; null: never.
+  bool (*out_of_place)(const Problem&) = nullptr;
+  /// Whether a sequence without tokens writes its row too (with what it held).
+  bool written_by_empty_sequences = false;
+};
+
+/// How an output is judged.
+struct Judging {
+  JudgedPer per = JudgedPer::tensor;
+  /// Errors are relative to the size of the terms it is the sum of, not to itself, which may cancel:
+  /// the reference has that size as an array NAME_terms beside it.
+  bool by_terms = false;
+  /// Made of values that are copied, never computed: its error limit is its rounding.
+  bool is_copy = false;
+  /// Of one that is neither cut by tokens nor a pool.
+  OverCalls over_calls = OverCalls::later;
+};
+
+/// How an output reaches who wants it.
+struct HandedOver {
+  /// Nobody must ask for it: judged where it is given.
+  bool on_request = false;
+  /// Handed from one step of a chain to the next: never in a case or a file, and in a call only where
+  /// a step asks for it.
+  bool between_steps = false;
+  /// It need not be asked for where this other one is.
+  std::string replaced_by = {};
+};
+
+/// What its presence or absence in a case file says.
+struct InFile {
+  WhenAbsent when_absent = WhenAbsent::not_allowed;
+  /// Of several operands with one `alternatives` name exactly one is there ("gate").
+  std::string alternatives = {};
+  /// Makes what the problem says of it (`present`, InPlace::read) what the file has; null: nothing.
+  void (*infer_presence)(Problem&, bool present) = nullptr;
+};
+
 struct Operand {
   /// In case files, in error lines, and what callers name it by.
   std::string name;
@@ -111,54 +164,27 @@ struct Operand {
   std::vector<Dimension> (*shape)(const Problem&) = nullptr;
   /// Element type; null for indices, which are int64.
   DType (*dtype)(const Problem&) = nullptr;
-  JudgedPer judged_per = JudgedPer::tensor;
-  /// in_place: its name once the call is over, where that is another.
-  std::string name_after = {};
   /// Whether the problem has this operand at all; null: always.
   bool (*present)(const Problem&) = nullptr;
-  /// in_place: whether the call reads it, and writes it; null: always.
-  bool (*read)(const Problem&) = nullptr;
-  bool (*written)(const Problem&) = nullptr;
-  /// Of what a next call goes on from: makes the problem one that writes it; null where every problem
-  /// does.
-  void (*make_written)(Problem&) = nullptr;
-  /// An output, or what is in place, that another operand of the next call takes ("d_final_state" of
-  /// the call on the tokens before). In place and empty: the operand itself.
-  std::string carried_to = {};
-  /// in_place: whether the new values go to an array of their own; null: never.
-  bool (*out_of_place)(const Problem&) = nullptr;
-  /// pool_rows: unused elements after each row; null: none.
-  std::int64_t (*row_padding)(const Problem&) = nullptr;
-  /// An output that is neither cut by tokens nor a pool.
-  OverCalls over_calls = OverCalls::later;
-  /// An output whose errors are relative to the size of the terms it is the sum of, not to itself,
-  /// which may cancel: the reference has that size as an array NAME_terms beside it.
-  bool judged_by_terms = false;
-  /// pool_rows: whether a sequence without tokens writes its row too (with what it held).
-  bool written_by_empty_sequences = false;
   /// tokens: a call may hand it over with tokens further apart than they are long (a slice of another
   /// tensor). Every implementation honours that; of any other operand a token stride is refused.
   bool takes_token_stride = false;
-  /// An output made of values that are copied, never computed: its error limit is its rounding.
-  bool is_copy = false;
-  /// An output nobody must ask for: judged where it is given.
-  bool on_request = false;
-  /// Handed from one step of a chain to the next: never in a case or a file, and in a call only
-  /// where a step asks for it.
-  bool between_steps = false;
-  /// An output that need not be asked for where this other one is.
-  std::string replaced_by = {};
-  WhenAbsent when_absent = WhenAbsent::not_allowed;
-  /// Case files: of several operands with one `alternatives` name exactly one is there ("gate").
-  std::string alternatives = {};
-  /// Case files: makes `present` or `read` of the problem what the file has; null: nothing to set.
-  void (*infer_presence)(Problem&, bool present) = nullptr;
+  /// An output, or what is in place, that another operand of the next call takes ("d_final_state" of
+  /// the call on the tokens before). In place and empty: the operand itself.
+  std::string carried_to = {};
+  InPlace in_place = {};
+  Pool pool = {};
+  Judging judging = {};
+  HandedOver hand_over = {};
+  InFile in_file = {};
   ValueRule rule = {};        ///< null: finite values
   IndexRule index_rule = {};  ///< of indices beside sequence_offsets and slot_index; null: any
 
   bool is_index() const { return dtype == nullptr; }
   bool is_output() const { return role != Role::input; }
-  const std::string& output_name() const { return name_after.empty() ? name : name_after; }
+  const std::string& output_name() const {
+    return in_place.name_after.empty() ? name : in_place.name_after;
+  }
 };
 
 /// A part of a call that can be enqueued by itself (Plan::run_phase), by the names of the operands it

@@ -107,7 +107,7 @@ TEST_P(AnyImplementation, RefusesCallsWithoutAnOperandOrWithOneTooMany) {
     const void* somewhere = good.input("sequence_offsets");
     ASSERT_NE(somewhere, nullptr);
     for (const Operand& operand : problem.operation->operands) {
-      if (operand.between_steps || operand.on_request) continue;
+      if (operand.hand_over.between_steps || operand.hand_over.on_request) continue;
       SCOPED_TRACE(operand.name);
       Arguments wrong = good;
       if (!good.has(operand.name)) {

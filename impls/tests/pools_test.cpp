@@ -106,7 +106,8 @@ TEST_P(Pools, RowsBeyondTwoToThe31stElement) {
   plan->run();
   const Outputs outputs = on_device.download();
   for (const Operand& operand : problem.operation->operands) {
-    if (!operand.is_output() || operand.on_request || operand.between_steps) continue;
+    if (!operand.is_output() || operand.hand_over.on_request || operand.hand_over.between_steps)
+      continue;
     const std::string& name = operand.output_name();
     SCOPED_TRACE(implementation().description().name + " " + distant.to_string() + ": " + name);
     if (!is_pool(operand, problem)) {

@@ -474,12 +474,12 @@ TEST(Errors, OutputsOfTheWrongSizeAreBadInput) {
        {kRagged, "causal_conv1d:heads=1/1,dim=4x4,seq=1x9+1x2",
         "gated_delta_layer:heads=1/2,dim=8x4,seq=1x20,gates=mid,gate=logits,beta=logit"}) {
     for (const Operand& operand : Problem::parse(problem).operation->operands) {
-      if (!operand.is_output() || operand.between_steps) continue;
+      if (!operand.is_output() || operand.hand_over.between_steps) continue;
       const std::string& name = operand.output_name();
       SCOPED_TRACE(std::string(problem) + " " + name);
       // One element too few, and none at all, or no array.
       EXPECT_EQ(refusal(problem, [&](Outputs& o) { o[name].pop_back(); }).find(name + ":"), 0u);
-      if (operand.on_request) continue;
+      if (operand.hand_over.on_request) continue;
       EXPECT_EQ(refusal(problem, [&](Outputs& o) { o[name].clear(); }).find(name + ":"), 0u);
       EXPECT_EQ(refusal(problem, [&](Outputs& o) { o.erase(name); }).find(name + ":"), 0u);
     }

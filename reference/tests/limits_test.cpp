@@ -70,7 +70,7 @@ struct Exact {
   }
   // The last unit: of sequence 2, and of the last head where the output is judged by head.
   BatchPart last_unit(const std::string& output) const {
-    const bool by_head = operand(output).judged_per == JudgedPer::head;
+    const bool by_head = operand(output).judging.per == JudgedPer::head;
     return {2, by_head ? inputs.problem.num_value_heads - 1 : BatchPart::kEveryHead};
   }
 

@@ -18,7 +18,7 @@ TEST_P(NumpyFixture, AgreesTo1e12) {
   const StoredOutputs expected = read_outputs(c, path + "/outputs");
   const auto actual = evaluate<double>(c);
   for (const Operand& operand : c.problem.operation->operands) {
-    if (!operand.is_output() || operand.between_steps) continue;
+    if (!operand.is_output() || operand.hand_over.between_steps) continue;
     const std::string& name = operand.output_name();
     ASSERT_TRUE(expected.arrays.has(name)) << name;
     ASSERT_FALSE(expected.arrays[name].empty()) << name;

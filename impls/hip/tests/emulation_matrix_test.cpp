@@ -178,7 +178,7 @@ void expect_within_bounds(const Problem& problem, const reference::ErrorReport& 
   }
   for (const reference::OutputErrors& output : report.outputs) {
     const reference::TensorError& error = output.worst().error;
-    if (output.operand->is_copy) continue;  // held to the bit by the violation above
+    if (output.operand->judging.is_copy) continue;  // held to the bit by the violation above
     if (output.operand->dtype(problem) == DType::float32) {
       EXPECT_LE(error.relative_l2, kFloat32Bound) << output.name();
     } else {

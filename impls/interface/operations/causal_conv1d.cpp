@@ -17,7 +17,7 @@ OperationSchema make_schema() {
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
   schema.operands.push_back(convolution_output_operand(false));
-  schema.operands.back().replaced_by = "conv_intermediate";
+  schema.operands.back().hand_over.replaced_by = "conv_intermediate";
   // What a layer's first pass hands on: not rounded, tokens outermost.
   schema.operands.push_back(
       {.name = "conv_intermediate",
@@ -28,7 +28,7 @@ OperationSchema make_schema() {
                  dimension::T, {"channels", [](const Problem& p) { return p.conv_channels(); }}};
            },
        .dtype = element_type::float32,
-       .between_steps = true});
+       .hand_over = {.between_steps = true}});
   schema.operands.push_back(convolution_window_operand());
   schema.fields = convolution_fields();
   schema.stated_fields = {"act"};

@@ -36,7 +36,7 @@ std::vector<Operand> convolution_operands() {
        .shape = [](const Problem&) { return Dimensions{kChannels}; },
        .dtype = element_type::token,
        .present = [](const Problem& p) { return p.conv_bias; },
-       .infer_presence = [](Problem& p, bool present) { p.conv_bias = present; }},
+       .in_file = {.infer_presence = [](Problem& p, bool present) { p.conv_bias = present; }}},
   };
 }
 
@@ -48,11 +48,10 @@ Operand convolution_window_operand() {
                 return Dimensions{dimension::slots, kChannels, kWindow};
               },
           .dtype = element_type::state,
-          .judged_per = JudgedPer::sequence,
-          .out_of_place = [](const Problem& p) { return !p.conv_state_in_place; },
-          .written_by_empty_sequences = true,
-          .is_copy = true,
-          .when_absent = WhenAbsent::zeros};
+          .pool = {.out_of_place = [](const Problem& p) { return !p.conv_state_in_place; },
+                   .written_by_empty_sequences = true},
+          .judging = {.per = JudgedPer::sequence, .is_copy = true},
+          .in_file = {.when_absent = WhenAbsent::zeros}};
 }
 
 Operand convolution_output_operand(bool on_request) {
@@ -60,8 +59,8 @@ Operand convolution_output_operand(bool on_request) {
           .role = Role::output,
           .shape = token_shape,
           .dtype = element_type::token,
-          .judged_per = JudgedPer::sequence,
-          .on_request = on_request};
+          .judging = {.per = JudgedPer::sequence},
+          .hand_over = {.on_request = on_request}};
 }
 
 std::vector<std::string> convolution_fields() {

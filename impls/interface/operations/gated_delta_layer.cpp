@@ -16,7 +16,7 @@ bool ends_in_norm(const Problem& p) { return p.gated_norm; }
 void append_norm_operands(std::vector<Operand>& operands) {
   Operand gate = norm_gate_operand();
   gate.present = ends_in_norm;
-  gate.infer_presence = [](Problem& p, bool present) { p.gated_norm = present; };
+  gate.in_file.infer_presence = [](Problem& p, bool present) { p.gated_norm = present; };
   operands.push_back(std::move(gate));
   Operand weight = norm_weight_operand();
   weight.name = "norm_weight";

@@ -23,7 +23,7 @@ OperationSchema make_schema() {
        .role = Role::output,
        .shape = heads_shape,
        .dtype = element_type::output,
-       .judged_per = JudgedPer::head},
+       .judging = {.per = JudgedPer::head}},
   };
   schema.fields = {"out", "norm_gate", "norm_eps"};
   schema.stated_fields = {"norm_gate"};

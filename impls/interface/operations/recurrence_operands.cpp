@@ -40,11 +40,11 @@ Operand gate_operand() {
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.gate_encoding == encoding; },
           .takes_token_stride = true,
-          .alternatives = "gate",
-          .infer_presence =
-              [](Problem& p, bool present) {
-                if (present) p.gate_encoding = encoding;
-              },
+          .in_file = {.alternatives = "gate",
+                      .infer_presence =
+                          [](Problem& p, bool present) {
+                            if (present) p.gate_encoding = encoding;
+                          }},
           .rule = entry_of(encoding).rule};
 }
 
@@ -55,11 +55,11 @@ Operand beta_operand() {
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.beta_encoding == encoding; },
           .takes_token_stride = true,
-          .alternatives = "beta",
-          .infer_presence =
-              [](Problem& p, bool present) {
-                if (present) p.beta_encoding = encoding;
-              },
+          .in_file = {.alternatives = "beta",
+                      .infer_presence =
+                          [](Problem& p, bool present) {
+                            if (present) p.beta_encoding = encoding;
+                          }},
           .rule = entry_of(encoding).rule};
 }
 
@@ -93,21 +93,21 @@ std::vector<Operand> gate_operands() {
 }
 
 Operand state_operand() {
-  return {.name = "initial_state",
-          .role = Role::in_place,
-          .shape = state_shape,
-          .dtype = element_type::state,
-          .judged_per = JudgedPer::head,
-          .name_after = "final_state",
-          .read = [](const Problem& p) { return p.initial_state != InitialState::absent; },
-          .written = [](const Problem& p) { return p.final_state; },
-          .make_written = [](Problem& p) { p.final_state = true; },
-          .row_padding = [](const Problem& p) { return p.pool_row_padding; },
-          .when_absent = WhenAbsent::unread,
-          .infer_presence =
-              [](Problem& p, bool present) {
-                p.initial_state = present ? InitialState::normal : InitialState::absent;
-              }};
+  return {
+      .name = "initial_state",
+      .role = Role::in_place,
+      .shape = state_shape,
+      .dtype = element_type::state,
+      .in_place = {.name_after = "final_state",
+                   .read = [](const Problem& p) { return p.initial_state != InitialState::absent; },
+                   .written = [](const Problem& p) { return p.final_state; },
+                   .make_written = [](Problem& p) { p.final_state = true; }},
+      .pool = {.row_padding = [](const Problem& p) { return p.pool_row_padding; }},
+      .judging = {.per = JudgedPer::head},
+      .in_file = {.when_absent = WhenAbsent::unread,
+                  .infer_presence = [](Problem& p, bool present) {
+                    p.initial_state = present ? InitialState::normal : InitialState::absent;
+                  }}};
 }
 
 Operand recurrence_output_operand() {
@@ -118,7 +118,7 @@ Operand recurrence_output_operand() {
                 return Dimensions{dimension::T, dimension::Hv, dimension::Dv};
               },
           .dtype = element_type::output,
-          .judged_per = JudgedPer::head};
+          .judging = {.per = JudgedPer::head}};
 }
 
 std::vector<std::string> recurrence_fields() {

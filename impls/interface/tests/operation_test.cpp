@@ -59,8 +59,9 @@ TEST(Operations, NameEachOperandAndEachOutputOnce) {
     }
     EXPECT_FALSE(outputs.empty()) << to_string(operation);
     for (const Operand& operand : operation->operands) {
-      if (operand.replaced_by.empty()) continue;
-      EXPECT_NE(operation->find_output(operand.replaced_by), nullptr) << operand.replaced_by;
+      if (operand.hand_over.replaced_by.empty()) continue;
+      EXPECT_NE(operation->find_output(operand.hand_over.replaced_by), nullptr)
+          << operand.hand_over.replaced_by;
     }
   }
 }
@@ -174,7 +175,7 @@ TEST(BatchParts, OfAllHeadsAreTheSequence) {
     const Case batch = batch_of(operation);
     const std::int64_t heads = batch.problem.num_value_heads;
     for (const Operand& operand : operation->operands) {
-      if (operand.judged_per != JudgedPer::head || !is_present(operand, batch.problem)) continue;
+      if (operand.judging.per != JudgedPer::head || !is_present(operand, batch.problem)) continue;
       for (std::int64_t n = 0; n < batch.problem.num_sequences(); ++n) {
         SCOPED_TRACE(to_string(operation) + ": " + operand.name + ", sequence " +
                      std::to_string(n));
