@@ -46,24 +46,6 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
       : "memory");
 }
 
-/// Position in a ring of `Stages` shared-memory buffers, with the parity of the current round.
-template <int Stages>
-struct RingPosition {
-  uint32_t index = 0;
-  uint32_t round_parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++index == Stages) {
-      index = 0;
-      round_parity ^= 1;
-    }
-  }
-};
-
-/// Parity of the round in which a ring of `stages` buffers takes its item number n.
-__device__ __forceinline__ uint32_t ring_parity(int n, int stages) {
-  return static_cast<uint32_t>(n) / static_cast<uint32_t>(stages) & 1;
-}
-
 // ---- named barriers: id 0 is __syncthreads; `threads` a multiple of 32
 
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {

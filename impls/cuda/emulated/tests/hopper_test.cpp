@@ -14,6 +14,7 @@
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/hopper/tensor_map.h"
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/launch_kernel.cuh"
 
@@ -37,16 +38,10 @@ struct Tokens {
       : count(token_count),
         heads(head_count),
         elements(static_cast<std::size_t>(token_count * head_count * 128)) {
-    const cuuint64_t sizes[4] = {64, static_cast<cuuint64_t>(count), 2,
-                                 static_cast<cuuint64_t>(heads)};
-    const cuuint64_t strides[3] = {256, 128, static_cast<cuuint64_t>(count) * 256};
-    const cuuint32_t box[4] = {64, 64, 2, 1};
-    const cuuint32_t steps[4] = {1, 1, 1, 1};
-    EXPECT_EQ(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, elements.data(),
-                                     sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                     CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-              CUDA_SUCCESS);
+    map = make_tensor_map(
+        elements.data(), DType::float16,
+        {{64, 1, 64}, {count, 128, 64}, {2, 64, 2}, {heads, std::int64_t{count} * 128, 1}},
+        "tokens");
   }
   std::uint16_t& at(int head, int token, int d) {
     return elements[static_cast<std::size_t>((head * count + token) * 128 + d)];
@@ -105,6 +100,43 @@ TEST(EmulatedHopper, TiledCopiesSwizzleFillOutsideWithZerosAndDoNotWriteThere) {
     EXPECT_EQ(to.at(0, 99, 127), 0);
     EXPECT_EQ(to.at(1, 69, 127), 0);
   }
+}
+
+// Rows of 64 elements from a matrix of fewer dimensions than the copy has coordinates.
+__global__ void copy_rows_kernel(CUtensorMap from, int row, std::uint16_t* seen) {
+  GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
+  constexpr int kRows = 8, kBytes = 1024;
+  const std::uint32_t tile = shared_address(shared), full = tile + kBytes;
+  mbarrier_init(full, 1);
+  mbarrier_arrive_expect(full, kBytes);
+  tensor_load(tile, &from, full, 0, row, 0, 0);
+  mbarrier_wait(full, 0);
+  for (int i = 0; i < kRows * 64; i++)
+    seen[i] =
+        load_shared<std::uint16_t>(tile + swizzle_128(static_cast<std::uint32_t>(i / 64),
+                                                      static_cast<std::uint32_t>(i % 64 * 2)));
+}
+
+TEST(EmulatedHopper, ATensorMapOfAMatrixHasSizeOneInTheOtherDimensions) {
+  cuda_grid::set_execution_options({});
+  std::vector<std::uint16_t> elements(20 * 64), seen(8 * 64);
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<std::uint16_t>(i);
+  const CUtensorMap map =
+      make_tensor_map(elements.data(), DType::bfloat16, {{64, 1, 64}, {20, 64, 8}}, "rows");
+  launch_kernel(copy_rows_kernel, 1, 1, 1024 + 8, nullptr, map, 16, seen.data());
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    ASSERT_EQ(seen[i], i < 4 * 64 ? elements[16 * 64 + i] : 0) << i;
+}
+
+TEST(EmulatedHopper, ATensorMapThatTheEngineCannotReadIsRefused) {
+  std::vector<std::uint16_t> elements(64);
+  const auto refused = [&](DType dtype, std::initializer_list<TensorDimension> dimensions) {
+    EXPECT_THROW(make_tensor_map(elements.data(), dtype, dimensions, "x"), Error);
+  };
+  refused(DType::float32, {{64, 1, 64}});
+  refused(DType::float16, {});
+  refused(DType::float16, {{4, 1, 4}, {1, 8, 1}, {1, 8, 1}, {1, 8, 1}, {1, 8, 1}});
+  refused(DType::float16, {{4, 1, 4}, {2, 4, 2}});  // rows 8 bytes apart
 }
 
 __global__ void missing_bytes_kernel() {

@@ -4,9 +4,9 @@
 
 #include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/gated_delta/fused_sm90/record.h"
-#include "cuda/gated_delta/fused_sm90/ring.cuh"
 #include "cuda/gated_delta/fused_sm90/work_item.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/hopper/ring.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

@@ -18,9 +18,9 @@
 
 #include <type_traits>
 
+#include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/forgetting.cuh"
-#include "cuda/gated_delta/fused_sm90/slots.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

@@ -1,15 +1,18 @@
-// How fused_sm90 cuts tokens: into chunks, sequences into pieces, and which slots of the workspace
-// those have. Plain C++ that host and device share (nvcc takes constexpr functions as device code).
+// The sizes of fused_sm90, and how it cuts sequences into pieces: which slots of the workspace those
+// have. Chunks and their slots are those of every chunk kernel for Hopper (chunk_sm90/chunk.h).
+// Plain C++ that host and device share (nvcc takes constexpr functions as device code).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/gated_delta/chunk_sm90/chunk.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-inline constexpr int kChunk = 64;  ///< tokens of a chunk (C)
+using namespace chunk_sm90;
+
 inline constexpr int kDim = 128;   ///< Dk = Dv
 inline constexpr int kPanel = 64;  ///< columns of V that one math warpgroup owns
 
@@ -31,21 +34,9 @@ inline constexpr int kSavingBlocks = 4;
 /// tiles of 64 rows k' as mn_major_128 reads them, M[k][k'] at row k', column k.
 inline constexpr int kTransitionTileBytes = 16384, kTransitionBytes = 4 * kTransitionTileBytes;
 
-constexpr std::int64_t chunks_of(std::int64_t tokens) { return (tokens + kChunk - 1) / kChunk; }
+// ---- piece slots: as chunk slots are made of the offsets
 
-// ---- slots: places in the workspace that need no list, since they are made of the offsets
-
-/// First chunk slot of a sequence. Slots of sequence n start at offsets[n]/64 + n: strictly
-/// increasing in n, and with room for ceil(length/64) chunks whatever the lengths are.
-constexpr std::int64_t first_chunk_slot(std::int64_t offset, std::int64_t sequence) {
-  return offset / kChunk + sequence;
-}
-/// Chunk slots that suffice for any lengths of `sequences` sequences with `tokens` tokens in all.
-constexpr std::int64_t chunk_slots(std::int64_t tokens, std::int64_t sequences) {
-  return tokens / kChunk + sequences;
-}
-
-/// The same for pieces of `chunks` chunks.
+/// First piece slot of a sequence in pieces of `chunks` chunks.
 constexpr std::int64_t first_piece_slot(std::int64_t offset, std::int64_t sequence, int chunks) {
   return static_cast<std::uint32_t>(first_chunk_slot(offset, sequence)) /
              static_cast<std::uint32_t>(chunks) +

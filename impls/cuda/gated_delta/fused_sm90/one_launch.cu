@@ -13,7 +13,7 @@
 //
 // Records are the chain's, in shared memory: two stages that the auxiliary warpgroups fill where
 // the chain kernel's loads would. T, P and factors come from the same steps as the prepare kernel's
-// (triangles.cuh, inverse.cuh, gate_factors.cuh) and have the same bits.
+// (chunk_sm90/{gate_factors,triangles,inverse}.cuh, record_factors.cuh) and have the same bits.
 //
 // Bound by: latency, of the auxiliary warps' steps beside wgmma and of V from memory. Their code is
 // kept straight: 16 warps in three roles outgrow the instruction cache, and jumps miss it.
@@ -21,13 +21,14 @@
 #include <cuda_runtime.h>
 
 #include "cuda/allow_shared_memory.h"
+#include "cuda/gated_delta/chunk_sm90/inverse.cuh"
+#include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/fused_sm90/chain_math.cuh"
 #include "cuda/gated_delta/fused_sm90/fused_sm90.h"
-#include "cuda/gated_delta/fused_sm90/inverse.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
-#include "cuda/gated_delta/fused_sm90/lengths.cuh"
 #include "cuda/gated_delta/fused_sm90/one_launch_feed.cuh"
 #include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
+#include "cuda/gated_delta/fused_sm90/record_factors.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"

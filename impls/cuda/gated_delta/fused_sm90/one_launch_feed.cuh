@@ -3,7 +3,7 @@
 // and parities are made of those numbers.
 #pragma once
 
-#include "cuda/gated_delta/fused_sm90/gate_factors.cuh"
+#include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
 #include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/bulk_copy.cuh"

@@ -2,8 +2,8 @@
 // which they hand things on.
 #pragma once
 
+#include "cuda/gated_delta/chunk_sm90/triangles.cuh"
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
-#include "cuda/gated_delta/fused_sm90/triangles.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

@@ -15,10 +15,10 @@
 
 #include "cuda/gated_delta/fused_sm90/chain_loads.cuh"
 #include "cuda/gated_delta/fused_sm90/find_item.cuh"
-#include "cuda/gated_delta/fused_sm90/launch_overlapping.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/gated_delta/fused_sm90/math.cuh"
 #include "cuda/gated_delta/fused_sm90/state.cuh"
+#include "cuda/hopper/launch_overlapping.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"
 

@@ -2,9 +2,8 @@
 // prepare kernel leaves one in memory for each (chunk slot, value head), the one-launch kernel
 // makes them in shared memory.
 //
-// T [64 x 64] and P [64 x 64], token dtype, lower triangles as four column slices of 16: slice b
-// holds rows 16b..63 of columns 16b..16b+15, 32 bytes a row, 32-byte swizzle, ready for wgmma. Then
-// the factors, float32, 64 tokens each:
+// T [64 x 64] and P [64 x 64], token dtype, packed lower triangles (packed_triangle.h). Then the
+// factors, float32, 64 tokens each:
 //
 //   of S k      beta_i gamma_i |k_i|^-1
 //   of S q      scale gamma_i |q_i|^-1
@@ -20,11 +19,13 @@
 
 #include <cstdint>
 
+#include "cuda/gated_delta/chunk_sm90/packed_triangle.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-inline constexpr int kTriangleBytes = 5120;
+using namespace chunk_sm90;
+
 /// Byte offsets in the factors.
 inline constexpr std::uint32_t kFactorKey = 0, kFactorQuery = 256, kFactorUpdate = 512,
                                kFactorBeta = 768, kFactorGammaEnd = 1024;
@@ -38,8 +39,5 @@ static_assert(kRecordBytes % 128 == 0 && kRecordBytes >= 2 * kTriangleBytes + kF
 /// that of slightly different values: with equal keys and gates near 1, where updates cancel, the
 /// state's error is else up to 2.4 times as large (numerics.md).
 constexpr bool forgets(float gamma_end) { return gamma_end <= 0x1p-14f; }
-
-/// Byte offset of row 16b of slice b, less 32 * 16b: rows of a slice are addressed by token.
-constexpr std::uint32_t triangle_slice(int b) { return 1536u * b - 256u * b * (b - 1); }
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -4,6 +4,7 @@
 
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
+#include "cuda/hopper/ring.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

@@ -26,22 +26,6 @@ inline void mbarrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   cuda_grid::mbarrier_wait(barrier, parity);
 }
 
-template <int Stages>
-struct RingPosition {
-  std::uint32_t index = 0;
-  std::uint32_t round_parity = 0;
-  void advance() {
-    if (++index == Stages) {
-      index = 0;
-      round_parity ^= 1;
-    }
-  }
-};
-
-inline std::uint32_t ring_parity(int n, int stages) {
-  return static_cast<std::uint32_t>(n / stages) & 1;
-}
-
 inline void named_barrier_sync(int id, int threads) { cuda_grid::barrier(id, threads); }
 
 // A block that waits for a flag leaves its processor to the others.

@@ -2,10 +2,9 @@
 #pragma once
 
 #include "cuda/gated_delta/arguments.cuh"
-#include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/target.h"
 
-namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 
 struct SlotPlace {
   int sequence;   // the last one whose first slot is <= the slot
@@ -32,4 +31,4 @@ __device__ __forceinline__ SlotPlace place_of_slot(const GatedDeltaParams& p, in
   return {low + last, __shfl_sync(~0u, offset, last), __shfl_sync(~0u, offset, last + 1)};
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::chunk_sm90

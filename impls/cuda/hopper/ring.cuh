@@ -9,9 +9,25 @@
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/target.h"
 
-namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::hopper {
 
-using namespace hopper;
+/// Position in a ring of `Stages` shared-memory buffers, with the parity of the current round.
+template <int Stages>
+struct RingPosition {
+  uint32_t index = 0;
+  uint32_t round_parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++index == Stages) {
+      index = 0;
+      round_parity ^= 1;
+    }
+  }
+};
+
+/// Parity of the round in which a ring of `stages` buffers takes its item number n.
+__device__ __forceinline__ uint32_t ring_parity(int n, int stages) {
+  return static_cast<uint32_t>(n) / static_cast<uint32_t>(stages) & 1;
+}
 
 /// All of a ring that is known at compile time. Buffers, Full, Empty: byte offsets in shared memory
 /// of the first buffer and of the first barrier of either kind.
@@ -66,4 +82,4 @@ __device__ __forceinline__ RingCursor<Ring> ring_use(int n) {
   return cursor;
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::hopper

@@ -1,5 +1,4 @@
-// Lengths of keys and queries, from their tiles in shared memory and from K K^T: steps of the
-// prepare kernel and of the one-launch kernel.
+// Lengths of keys and queries, from their tiles in shared memory and from K K^T.
 //
 // Tokens past the end of a sequence are another sequence's, or whatever lies in memory. Their rows
 // and columns of K K^T and Q K^T are replaced by zeros: selected, never multiplied.
@@ -10,7 +9,7 @@
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/target.h"
 
-namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 
 using namespace hopper;
 
@@ -86,4 +85,4 @@ __device__ __forceinline__ float largest_key_square(uint32_t squares) {
   return fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w));
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::chunk_sm90

@@ -1,6 +1,5 @@
 // T of one chunk and value head: the unit lower triangular inverse X = (I + L)^-1, of a chunk that
-// forgets X - I. Steps of the prepare kernel and of the one-launch kernel; warp w has block column
-// w of 16 tokens.
+// forgets X - I. Warp w has block column w of 16 tokens.
 //
 // The inverse runs 8 -> 16 -> 64: 8x8 diagonal blocks by substitution in float32, merged by float16
 // products with float32 sums. Float16 serves while |L| stays near what unit keys give; a chunk with
@@ -9,12 +8,12 @@
 // depends on that chunk alone.
 #pragma once
 
-#include "cuda/gated_delta/fused_sm90/triangles.cuh"
+#include "cuda/gated_delta/chunk_sm90/triangles.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/target.h"
 
-namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 
 using namespace hopper;
 
@@ -199,4 +198,4 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
     }
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::chunk_sm90

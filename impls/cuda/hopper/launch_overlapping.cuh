@@ -1,4 +1,6 @@
-// A launch that starts as the kernel before it drains.
+// A launch that starts as the kernel before it drains (programmatic dependent launch): its blocks
+// come as soon as those of the kernel before have called launch_dependents or have left, and call
+// wait_for_prerequisites before they read what that kernel writes (hopper/barrier.cuh).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,9 +9,10 @@
 #include "cuda/check.h"
 #include "cuda/target.h"
 
-namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::hopper {
 
-/// Throws Error(device_failure).
+/// `blocks` blocks of `threads` threads with so much dynamic shared memory, allowed here. Throws
+/// Error(device_failure).
 template <typename... Parameters, typename... Arguments>
 void launch_overlapping(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
                         std::size_t shared_bytes, cudaStream_t stream,
@@ -28,4 +31,4 @@ void launch_overlapping(void (*kernel)(Parameters...), unsigned int blocks, unsi
   GDN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::hopper

@@ -1,15 +1,15 @@
 // L = tril(beta K K^T Gamma, -1) and P = tril(scale Q K^T Gamma) of one chunk and value head, from
-// the products K K^T and Q K^T as wgmma leaves them: steps of the prepare kernel and of the
-// one-launch kernel. A step is a warpgroup's, its warp w having block row w of 16 tokens.
+// the products K K^T and Q K^T as wgmma leaves them. A step is a warpgroup's, its warp w having
+// block row w of 16 tokens.
 #pragma once
 
-#include "cuda/gated_delta/fused_sm90/gate_factors.cuh"
+#include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/target.h"
 
-namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
+namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 
 using namespace hopper;
 
@@ -173,4 +173,4 @@ __device__ __forceinline__ void store_p_diagonal(uint32_t at, const float (&qk)[
   store_matrix_x4(at, p[0], p[1], p[2], p[3]);
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
+}  // namespace gdn::GDN_CUDA_TARGET::chunk_sm90
