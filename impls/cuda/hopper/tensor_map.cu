@@ -39,7 +39,8 @@ CUtensorMap make_tensor_map(const void* base, DType dtype,
   if (dtype != DType::bfloat16 && dtype != DType::float16)
     throw Error(ErrorKind::bad_input,
                 std::string(name) + ": a tensor map of elements of other than 16 bits");
-  // A dimension of size 1 has no use for its stride, of which the driver asks a multiple of 16 bytes.
+  // A dimension of size 1 has no use for its stride, of which the driver asks a multiple of 16
+  // bytes.
   constexpr std::int64_t kAnyStride = 128;
   TensorDimension all[kRank];
   std::fill(std::copy(dimensions.begin(), dimensions.end(), all), all + kRank,

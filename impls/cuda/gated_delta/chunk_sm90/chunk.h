@@ -1,12 +1,13 @@
-// How the chunk kernels for Hopper cut sequences into chunks, and where a chunk has its place in the
-// workspace. Plain C++ that host and device share (nvcc takes constexpr functions as device code).
+// How the chunk kernels for Hopper cut sequences into chunks, and where a chunk has its place in
+// the workspace. Plain C++ that host and device share (nvcc takes constexpr functions as device
+// code).
 //
-// This folder holds what kernels for Hopper's tensor cores (wgmma) have in common that work chunk by
-// chunk on sequences of a gated delta rule: steps of a warpgroup or of a warp on one chunk and value
-// head, in registers and shared memory. It knows no kernel: neither its roles and its rings, nor the
-// record that it hands on, nor how it divides the work. What has nothing to do with chunks is in
-// hopper/. The folder chunk/ is the same for the kernels of mma.sync, which run on every card since
-// compute capability 8.0; the two have no code in common, since their tiles lie otherwise in
+// This folder holds what kernels for Hopper's tensor cores (wgmma) have in common that work chunk
+// by chunk on sequences of a gated delta rule: steps of a warpgroup or of a warp on one chunk and
+// value head, in registers and shared memory. It knows no kernel: neither its roles and its rings,
+// nor the record that it hands on, nor how it divides the work. What has nothing to do with chunks
+// is in hopper/. The folder chunk/ is the same for the kernels of mma.sync, which run on every card
+// since compute capability 8.0; the two have no code in common, since their tiles lie otherwise in
 // registers and in shared memory.
 #pragma once
 

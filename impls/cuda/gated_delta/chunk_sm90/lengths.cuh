@@ -13,8 +13,8 @@ namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 
 using namespace hopper;
 
-/// 128 threads: inverse lengths of a tile's rows [2 panels][64][64] to lengths[64], float32; 0 for
-/// rows from `valid` on. Thread t brings row t / 2.
+/// 128 threads: inverse lengths of the rows of a tile of K or Q, [2 panels][64][64] with Dk = 128,
+/// to lengths[64], float32; 0 for rows from `valid` on. Thread t brings row t / 2.
 template <typename Token>
 __device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t lengths, int valid,
                                                       int t) {

@@ -25,8 +25,9 @@ struct LowerTile {
   }
 };
 
-/// One warpgroup: x = rows columns^T, K K^T or Q K^T [64 x 64] of tiles [64 tokens x 128] given by
-/// their descriptors; started and committed, the caller waits. Warp w has rows 16w to 16w + 15.
+/// One warpgroup: x = rows columns^T, K K^T or Q K^T [64 x 64] of tiles [64 tokens x Dk], Dk = 128,
+/// given by their descriptors; started and committed, the caller waits. Warp w has rows 16w to
+/// 16w + 15.
 template <typename Token>
 __device__ __forceinline__ void multiply_tiles(float (&x)[32], uint64_t rows, uint64_t columns) {
   wgmma::hold(x);

@@ -40,8 +40,8 @@ struct ChainLayout {
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kItemSlots = 1;
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 3, kRecordStages = 3;
-  static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
-  static constexpr uint32_t kPanelBytes = 8192;  // [64 tokens][64]
+  static constexpr uint32_t kTileBytes = 2 * kChunk * kKeyDim;  // K or Q: [2 panels][64 tokens][64]
+  static constexpr uint32_t kPanelBytes = 2 * kChunk * kPanel;  // [64 tokens][64]
   static constexpr uint32_t kValueBytes = MathWarpgroups * kPanelBytes;  // O in place
 
   static constexpr uint32_t kKey = 0, kQuery = kKey + kKeyStages * kTileBytes,

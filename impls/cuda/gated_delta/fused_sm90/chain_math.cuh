@@ -39,7 +39,7 @@ __device__ __forceinline__ void apply_transition(float (&S)[64], const float* st
                                                  int l) {
 #pragma unroll
   for (int j = 0; j < 32; j++) split_bfloat16(S[2 * j], S[2 * j + 1], high[j], low[j]);
-  load_piece_state(next, state, panel * 64, w, l);
+  load_piece_state(next, state, panel * kPanel, w, l);
 #pragma unroll
   for (int j = 0; j < 64; j++) S[j] = 0.f;
 #pragma unroll
@@ -77,15 +77,15 @@ __device__ __forceinline__ void load_start_state(float (&S)[64], uint32_t sm, co
                                                  int l) {
   const StatePool& pool = a.p.pool;
   if (item.start == from_pool && pool.read) {
-    load_pool_state(S, pool, item.pool_row, item.head, panel * 64, w, l);
+    load_pool_state(S, pool, item.pool_row, item.head, panel * kPanel, w, l);
   } else if constexpr (!Layout::kWholeSequences) {
     if (item.start == from_saved) {
       load_piece_state(S, a.work.saved_states + head_state_offset(a, item.sequence, item.head),
-                       panel * 64, w, l);
+                       panel * kPanel, w, l);
     } else if (item.start == from_pieces || item.start == from_first) {
-      const int64_t each = static_cast<int64_t>(a.p.num_value_heads) * kDim * kDim;
+      const int64_t each = static_cast<int64_t>(a.p.num_value_heads) * kStateElements;
       const float* state = earliest_piece_state(a, item, panel, l);
-      load_piece_state(S, state, panel * 64, w, l);
+      load_piece_state(S, state, panel * kPanel, w, l);
 #pragma unroll 1
       for (int i = 0; i < item.combine; i++) {
         uint32_t high[32], low[32];
@@ -144,13 +144,13 @@ __device__ __forceinline__ void store_end_state(const float (&S)[64], const Para
   if constexpr (!Layout::kWholeSequences) {
     if (item.flags & hands_on) {
       store_piece_state(S, a.work.piece_states + head_state_offset(a, item.piece_slot, item.head),
-                        panel * 64, w, l);
+                        panel * kPanel, w, l);
       named_barrier_sync(first_math_barrier + wg, 128);
       if (leader) store_release(first_state_ready(a, item.sequence, item.head, panel), 1);
     }
   }
   if (a.p.pool.write && (item.flags & ends_sequence))
-    store_pool_state(S, a.p.pool, item.pool_row, item.head, panel * 64, w, l);
+    store_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, w, l);
 }
 
 /// How arithmetic is kept under the products before a wait: made_before_wait takes each array by
@@ -237,9 +237,10 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       __syncwarp();
     }
     const int panel = item.panel + wg;
-    const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * kDim;
+    const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * kValueDim;
     const auto out_at = [&](int token) {  // made where it is used: registers are scarce
-      return static_cast<Token*>(a.p.output) + token * out_stride + item.head * kDim + panel * 64;
+      return static_cast<Token*>(a.p.output) + token * out_stride + item.head * kValueDim +
+             panel * kPanel;
     };
     if (!Layout::kWholeSequences && item.pool_row < 0) {  // padding: outputs are zeros
       store_padding(out_at(item.token0), out_stride, item.length, t);

@@ -1,6 +1,7 @@
-// The sizes of fused_sm90, and how it cuts sequences into pieces: which slots of the workspace those
-// have. Chunks and their slots are those of every chunk kernel for Hopper (chunk_sm90/chunk.h).
-// Plain C++ that host and device share (nvcc takes constexpr functions as device code).
+// The sizes of fused_sm90, and how it cuts sequences into pieces: which slots of the workspace
+// those have. Chunks and their slots are those of every chunk kernel for Hopper
+// (chunk_sm90/chunk.h). Plain C++ that host and device share (nvcc takes constexpr functions as
+// device code).
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,12 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace chunk_sm90;
 
-inline constexpr int kDim = 128;   ///< Dk = Dv
-inline constexpr int kPanel = 64;  ///< columns of V that one math warpgroup owns
+inline constexpr int kKeyDim = 128;    ///< Dk: columns of K and Q
+inline constexpr int kValueDim = 128;  ///< Dv: columns of V and O
+/// Columns of K, Q, V or O that lie side by side in shared memory: 128 bytes, the widest swizzle.
+/// Of V, those that one math warpgroup owns.
+inline constexpr int kPanel = 64;
+inline constexpr int kStateElements = kValueDim * kKeyDim;
 
 /// Most sequences that the one-launch kernel takes: a block orders them in shared memory.
 inline constexpr int kMostOrderedSequences = 256;
@@ -32,7 +37,8 @@ inline constexpr int kSavingBlocks = 4;
 
 /// The M of a piece (S_out = M S_in + its state from zeros): bfloat16 parts high and low, each two
 /// tiles of 64 rows k' as mn_major_128 reads them, M[k][k'] at row k', column k.
-inline constexpr int kTransitionTileBytes = 16384, kTransitionBytes = 4 * kTransitionTileBytes;
+inline constexpr int kTransitionTileBytes = 2 * kPanel * kKeyDim,
+                     kTransitionBytes = 2 * (kKeyDim / kPanel) * kTransitionTileBytes;
 
 // ---- piece slots: as chunk slots are made of the offsets
 

@@ -157,7 +157,7 @@ class FusedSm90 final : public Implementation {
   const Description& description() const override { return description_; }
 
   Support supports(const Problem& problem) const override {
-    if (problem.key_head_dim != kDim || problem.value_head_dim != kDim)
+    if (problem.key_head_dim != kKeyDim || problem.value_head_dim != kValueDim)
       return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
                          std::to_string(problem.value_head_dim) + ": only 128x128");
     if (problem.token_dtype == DType::float32)

@@ -124,7 +124,7 @@ __device__ __forceinline__ void pack_state(uint32_t (&sb)[32], const float (&S)[
 
 // ---- products: each is started, and committed; the caller waits
 
-/// d = S tile^T, tile K or Q [64 tokens x 128].
+/// d = S tile^T, tile K or Q [64 tokens x Dk].
 template <typename Token>
 __device__ __forceinline__ void multiply_state(float (&d)[32], const uint32_t (&sb)[32],
                                                uint32_t tile) {
@@ -145,7 +145,7 @@ __device__ __forceinline__ void multiply_triangle(float (&d)[32], const uint32_t
                                   i > 0 || accumulate);
   wgmma::commit();
 }
-/// S += a K, K [64 tokens x 128].
+/// S += a K, K [64 tokens x Dk].
 template <typename Token>
 __device__ __forceinline__ void update_state(float (&S)[64], const uint32_t (&a)[16], uint32_t K) {
 #pragma unroll

@@ -38,7 +38,7 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const OneLaunchPara
     store_shared(sm + Layout::kOrder + 2 * rank, static_cast<uint16_t>(n));
   }
   if (a.p.slot_index != nullptr) {
-    const int64_t token_units = static_cast<int64_t>(a.p.num_value_heads) * kDim / 8;
+    const int64_t token_units = static_cast<int64_t>(a.p.num_value_heads) * kValueDim / 8;
     uint4* const output = static_cast<uint4*>(a.p.output);
     for (int m = 0; m < sequences; m++)
       if (load_shared<int>(padding + 4 * m) != 0)

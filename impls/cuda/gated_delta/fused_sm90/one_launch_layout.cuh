@@ -26,9 +26,9 @@ struct OneLaunchLayout {
   static constexpr int kItemSlots = 8;   // each of these may be of another work item
   static constexpr int kKeyStages = 4, kQueryStages = 3, kValueStages = 2, kRecordStages = 2,
                        kGateStages = 3, kLowerStages = 2;
-  static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
-  static constexpr uint32_t kPanelBytes = 8192;  // [64 tokens][64]
-  static constexpr uint32_t kValueBytes = 2 * kPanelBytes;
+  static constexpr uint32_t kTileBytes = 2 * kChunk * kKeyDim;  // K or Q: [2 panels][64 tokens][64]
+  static constexpr uint32_t kPanelBytes = 2 * kChunk * kPanel;  // [64 tokens][64]
+  static constexpr uint32_t kValueBytes = 2 * kChunk * kValueDim;
   // L of one chunk: LowerTile, after whose first row stands whether it is in two parts and whether
   // the chunk forgets, and the diagonal blocks of four warps
   static constexpr uint32_t kParts = 128, kForgets = 132, kDiagonal = LowerTile::kBytes,

@@ -82,7 +82,7 @@ struct OneLaunchParams {
 /// Offset of a state [Dv, Dk] in an array of them, [rows, Hv].
 template <typename Params>
 __host__ __device__ inline int64_t head_state_offset(const Params& a, int row, int head) {
-  return (static_cast<int64_t>(row) * a.p.num_value_heads + head) * kDim * kDim;
+  return (static_cast<int64_t>(row) * a.p.num_value_heads + head) * kStateElements;
 }
 
 /// Offset of a transition in an array of them, [rows, Hv].

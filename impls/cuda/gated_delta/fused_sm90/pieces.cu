@@ -24,6 +24,9 @@
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
+// A transition is made in the place of a state, one row of it where a state has one column of V.
+static_assert(kValueDim == kKeyDim);
+
 /// A math warpgroup: 64 columns of V of every work item.
 template <typename Token>
 __device__ __forceinline__ void pieces_math_role(uint32_t sm, const PiecesParams& a, int wg,
@@ -49,10 +52,10 @@ __device__ __forceinline__ void pieces_math_role(uint32_t sm, const PiecesParams
       continue;
     }
     if (item.start == from_pool && a.p.pool.read) {
-      load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * 64, w, l);
+      load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, w, l);
     } else if (item.start == from_unit) {
       for_state_elements(w, l,
-                         [&](int i, int v, int k) { S[i] = panel * 64 + v == k ? 1.f : 0.f; });
+                         [&](int i, int v, int k) { S[i] = panel * kPanel + v == k ? 1.f : 0.f; });
     }
 
     const bool has_values = item.start != from_unit;
@@ -118,7 +121,7 @@ __device__ __forceinline__ void pieces_math_role(uint32_t sm, const PiecesParams
 
     if (has_values) {
       store_piece_state(S, a.work.piece_states + head_state_offset(a, item.piece_slot, item.head),
-                        panel * 64, w, l);
+                        panel * kPanel, w, l);
     } else {
       store_transition(S, a.work.transitions + transition_offset(a, item.piece_slot, item.head),
                        panel, w, l);

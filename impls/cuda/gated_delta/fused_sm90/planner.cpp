@@ -77,7 +77,8 @@ class ChainEstimate {
   /// A chunk is as long as its dependent products take, or as its bytes take beside all others': K
   /// and Q once per key head, V, O and the record.
   double chunk_time(std::int64_t group) const {
-    constexpr double kKeyAndQueryBytes = 2 * kChunk * kDim * 2, kValueAndOutputBytes = 32768;
+    constexpr double kKeyAndQueryBytes = 2 * kChunk * kKeyDim * 2,
+                     kValueAndOutputBytes = 2 * kChunk * kValueDim * 2;
     std::int64_t items = 0;
     for (const std::int64_t chunks : chunks_)
       items += (piece_ == 0 ? 1 : (chunks + piece_ - 1) / piece_) * heads_;
@@ -351,7 +352,7 @@ unsigned int persistent_blocks(std::int64_t items, int multiprocessors) {
 }
 
 WorkspaceBytes workspace_bytes(const Shape& shape, bool in_pieces, std::int64_t far_heads) {
-  constexpr std::int64_t kFloat = 4, kInteger = 4, kState = kDim * kDim * kFloat;
+  constexpr std::int64_t kFloat = 4, kInteger = 4, kState = kStateElements * kFloat;
   const std::int64_t heads = shape.sequences() * shape.value_heads,
                      chunk_heads =
                          chunk_slots(shape.tokens(), shape.sequences()) * shape.value_heads;

@@ -30,7 +30,7 @@ using namespace hopper;
 /// Shared memory of one block, bytes. The K and Q tiles are overlaid by T, P and scratch once their
 /// products are done.
 struct PrepareLayout {
-  static constexpr uint32_t kTileBytes = 16384;  // [2 panels][64 tokens][64]
+  static constexpr uint32_t kTileBytes = 2 * kChunk * kKeyDim;  // [2 panels][64 tokens][64]
   static constexpr uint32_t kKey = 0, kQuery = kTileBytes;
   // in the place of the tiles
   static constexpr uint32_t kT = 0;     // packed triangle, as in the record
@@ -86,19 +86,19 @@ __device__ __forceinline__ void save_quarter_state(const StatePool& pool, const 
   const int t = static_cast<int>(threadIdx.x);
   float x[32];
   if (pool.layout == StateLayout::vk) {  // as it is saved: [Dv, Dk]
-    from += 32 * kDim * quarter + t;
-    to += 32 * kDim * quarter + t;
+    from += 32 * kKeyDim * quarter + t;
+    to += 32 * kKeyDim * quarter + t;
 #pragma unroll
-    for (int i = 0; i < 32; i++) x[i] = to_float(from[kDim * i]);
+    for (int i = 0; i < 32; i++) x[i] = to_float(from[kKeyDim * i]);
 #pragma unroll
-    for (int i = 0; i < 32; i++) to[kDim * i] = x[i];
+    for (int i = 0; i < 32; i++) to[kKeyDim * i] = x[i];
     return;
   }
   const int v = 32 * quarter + t % 32, first_k = t / 32 * 32;
-  from += first_k * kDim + v;
-  to += v * kDim + first_k;
+  from += first_k * kValueDim + v;
+  to += v * kKeyDim + first_k;
 #pragma unroll
-  for (int i = 0; i < 32; i++) x[i] = to_float(from[kDim * i]);
+  for (int i = 0; i < 32; i++) x[i] = to_float(from[kValueDim * i]);
 #pragma unroll
   for (int i = 0; i < 32; i += 4)
     *reinterpret_cast<float4*>(to + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
@@ -179,8 +179,9 @@ __device__ __forceinline__ void load_tiles(uint32_t sm, uint32_t key_full, uint3
 }
 
 /// One warp: the gates of the chunk that takes this one's place come to the cache, if its sequence
-/// goes on so far, and tokens lie one behind the other. Not K and Q: records on their way out push them out again. A chunk's gates are
-/// two lines a value head; each block asks for those of its heads.
+/// goes on so far, and tokens lie one behind the other. Not K and Q: records on their way out push
+/// them out again. A chunk's gates are two lines a value head; each block asks for those of its
+/// heads.
 __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t token0, int64_t end,
                                                HeadRange heads, int l) {
   if (l >= 4 * heads.count) return;

@@ -1,5 +1,5 @@
-// The record's factors of one chunk and value head, made of its scanned gates: a step of the prepare
-// kernel and of the one-launch kernel.
+// The record's factors of one chunk and value head, made of its scanned gates: a step of the
+// prepare kernel and of the one-launch kernel.
 #pragma once
 
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"

@@ -12,6 +12,9 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
+// The accumulator's shape: 64 registers a thread are 64 columns of V by all of K.
+static_assert(kPanel * kKeyDim == 64 * 128 && kPanel == 64);
+
 /// Visits the 64 state elements of this thread: f(register, v, k). Rows of V: warp w, lane l.
 template <typename Visit>
 __device__ __forceinline__ void for_state_elements(int warp, int lane, Visit visit) {
@@ -32,7 +35,7 @@ __device__ __forceinline__ void for_pool_elements(Visit visit) {
 #pragma unroll
     for (int e = 0; e < 4; e++) {
       const int v = 8 * (e >> 1), k = 8 * j + (e & 1);
-      visit(4 * j + e, Layout == StateLayout::kv ? k * kDim + v : v * kDim + k);
+      visit(4 * j + e, Layout == StateLayout::kv ? k * kValueDim + v : v * kKeyDim + k);
     }
 }
 
@@ -77,11 +80,11 @@ __device__ __forceinline__ void store_pool_state(const float (&S)[64], const Sta
 /// A state [Dv, Dk] of the workspace.
 __device__ __forceinline__ void load_piece_state(float (&S)[64], const float* state, int v0,
                                                  int warp, int lane) {
-  const float* row = state + (v0 + 16 * warp + lane / 4) * kDim + 2 * (lane % 4);
+  const float* row = state + (v0 + 16 * warp + lane / 4) * kKeyDim + 2 * (lane % 4);
 #pragma unroll
   for (int j = 0; j < 16; j++) {
     const float2 x = *reinterpret_cast<const float2*>(row + 8 * j),
-                 y = *reinterpret_cast<const float2*>(row + 8 * kDim + 8 * j);
+                 y = *reinterpret_cast<const float2*>(row + 8 * kKeyDim + 8 * j);
     S[4 * j] = x.x;
     S[4 * j + 1] = x.y;
     S[4 * j + 2] = y.x;
@@ -90,11 +93,11 @@ __device__ __forceinline__ void load_piece_state(float (&S)[64], const float* st
 }
 __device__ __forceinline__ void store_piece_state(const float (&S)[64], float* state, int v0,
                                                   int warp, int lane) {
-  float* row = state + (v0 + 16 * warp + lane / 4) * kDim + 2 * (lane % 4);
+  float* row = state + (v0 + 16 * warp + lane / 4) * kKeyDim + 2 * (lane % 4);
 #pragma unroll
   for (int j = 0; j < 16; j++) {
     *reinterpret_cast<float2*>(row + 8 * j) = make_float2(S[4 * j], S[4 * j + 1]);
-    *reinterpret_cast<float2*>(row + 8 * kDim + 8 * j) = make_float2(S[4 * j + 2], S[4 * j + 3]);
+    *reinterpret_cast<float2*>(row + 8 * kKeyDim + 8 * j) = make_float2(S[4 * j + 2], S[4 * j + 3]);
   }
 }
 /// Whether the state that a first piece hands on is there, of one panel of V.

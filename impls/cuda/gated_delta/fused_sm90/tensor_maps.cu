@@ -6,33 +6,35 @@
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
-/// Boxes of 64 tokens and `panels` panels.
+/// Of an array [tokens, heads, dim], in boxes of 64 tokens and `panels` panels.
 CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_stride, int heads,
-                      int panels, DType dtype, const char* name) {
+                      int dim, int panels, DType dtype, const char* name) {
   return hopper::make_tensor_map(base, dtype,
                                  {{kPanel, 1, kPanel},
                                   {tokens, token_stride, kChunk},
-                                  {kDim / kPanel, kPanel, panels},
-                                  {heads, kDim, 1}},
+                                  {dim / kPanel, kPanel, panels},
+                                  {heads, dim, 1}},
                                  name);
 }
 
 }  // namespace
 
 TensorMaps make_tensor_maps(const GatedDeltaParams& p, std::int64_t tokens, DType token_dtype) {
+  constexpr int kKeyPanels = kKeyDim / kPanel, kValuePanels = kValueDim / kPanel;
   const auto value_map = [&](int panels) {
-    return token_map(p.value, tokens, p.value_token_stride, p.num_value_heads, panels, token_dtype,
-                     "v");
+    return token_map(p.value, tokens, p.value_token_stride, p.num_value_heads, kValueDim, panels,
+                     token_dtype, "v");
   };
-  const std::int64_t output_token_stride = std::int64_t{p.num_value_heads} * kDim;
+  const std::int64_t output_token_stride = std::int64_t{p.num_value_heads} * kValueDim;
   return {
-      .query =
-          token_map(p.query, tokens, p.query_token_stride, p.num_key_heads, 2, token_dtype, "q"),
-      .key = token_map(p.key, tokens, p.key_token_stride, p.num_key_heads, 2, token_dtype, "k"),
-      .value = value_map(2),
+      .query = token_map(p.query, tokens, p.query_token_stride, p.num_key_heads, kKeyDim,
+                         kKeyPanels, token_dtype, "q"),
+      .key = token_map(p.key, tokens, p.key_token_stride, p.num_key_heads, kKeyDim, kKeyPanels,
+                       token_dtype, "k"),
+      .value = value_map(kValuePanels),
       .value_panel = value_map(1),
-      .output = token_map(p.output, tokens, output_token_stride, p.num_value_heads, 1, token_dtype,
-                          "output"),
+      .output = token_map(p.output, tokens, output_token_stride, p.num_value_heads, kValueDim, 1,
+                          token_dtype, "output"),
   };
 }
 
