@@ -7,6 +7,7 @@
 #include "cuda/gated_delta/fused_sm90/work_item.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/ring.cuh"
+#include "cuda/hopper/work_items.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
@@ -20,12 +21,6 @@ enum NamedBarrier : int {
   all_math_barrier = 5,     ///< both
   first_auxiliary_barrier,  ///< one-launch kernel
   second_auxiliary_barrier
-};
-
-/// A record in shared memory: T and P as four slices of [64 tokens][16], rows above each slice's
-/// first zero, then the factors.
-struct RecordBuffer {
-  static constexpr uint32_t kSlice = 2048, kP = 4 * kSlice, kFactors = 2 * kP, kBytes = 17664;
 };
 
 /// MathWarpgroups 2: a block does all of V; 1: a block does 64 columns of V.
@@ -54,11 +49,13 @@ struct ChainLayout {
                             kValueFull = kQueryEmpty + 32, kValueEmpty = kValueFull + 32,
                             kRecordFull = kValueEmpty + 32, kRecordEmpty = kRecordFull + 32,
                             kItemFull = kRecordEmpty + 32, kItemEmpty = kItemFull + 8;
-  static constexpr uint32_t kItems = kItemEmpty + 8,  // WorkItems
-      kIsFar = kItems + kItemSlots * kItemBytes,      // pieces kernel: any piece is far
+  static constexpr uint32_t kItems = kItemEmpty + 8,    // WorkItems
+      kIsFar = kItems + kItemSlots * WorkItem::kBytes,  // pieces kernel: any piece is far
       kOutputs = kIsFar + 16;  // value_role's own: what is to be stored of each V buffer
   static constexpr uint32_t kBytes = kOutputs + 16 * kValueStages + 1024;  // 1024: to align tiles
 
+  using Item = WorkItem;
+  using Items = Ring<kItemSlots, kItems, Item::kBytes, kItemFull, kItemEmpty>;
   using Keys = Ring<kKeyStages, kKey, kTileBytes, kKeyFull, kKeyEmpty>;
   using Queries = Ring<kQueryStages, kQuery, kTileBytes, kQueryFull, kQueryEmpty>;
   using Values = Ring<kValueStages, kValue, kValueBytes, kValueFull, kValueEmpty>;

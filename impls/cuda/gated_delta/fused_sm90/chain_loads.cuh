@@ -15,13 +15,13 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 /// do.
 template <typename Layout, typename Visit>
 __device__ __forceinline__ void follow_items(uint32_t sm, Visit visit) {
-  RingPosition<Layout::kItemSlots> slot;
+  RingCursor<typename Layout::Items> slot;
   for (;;) {
-    mbarrier_wait(sm + Layout::kItemFull + 8 * slot.index, slot.round_parity);
-    const WorkItem item = load_item(sm + Layout::kItems + kItemBytes * slot.index);
+    slot.await_full(sm);
+    const WorkItem item = WorkItem::load(slot.buffer(sm));
     if (item.length < 0) return;
     if (item.pool_row >= 0) visit(item);
-    mbarrier_arrive(sm + Layout::kItemEmpty + 8 * slot.index);
+    slot.release(sm);
     slot.advance();
   }
 }
@@ -149,9 +149,9 @@ __device__ __forceinline__ void record_role(uint32_t sm, const Params& a) {
 #pragma unroll
       for (int b = 0; b < 4; b++) {  // rows 16b..63 of slice b
         const uint32_t bytes = 2048 - 512 * b, from = triangle_slice(b) + 512 * b;
-        bulk_load(to + RecordBuffer::kSlice * b + 512 * b, record + from, bytes, full);
+        bulk_load(to + kSliceBytes * b + 512 * b, record + from, bytes, full);
         if constexpr (!kPieces)
-          bulk_load(to + RecordBuffer::kP + RecordBuffer::kSlice * b + 512 * b,
+          bulk_load(to + RecordBuffer::kP + kSliceBytes * b + 512 * b,
                     record + kTriangleBytes + from, bytes, full);
       }
       bulk_load(to + RecordBuffer::kFactors, record + 2 * kTriangleBytes, kFactorBytes, full);

@@ -215,7 +215,7 @@ template <typename Layout, typename Params>
 __device__ __forceinline__ void item_role(uint32_t sm, const Params& a, FoundItem found, int number,
                                           int lane) {
   constexpr bool kPieces = std::is_same_v<Params, PiecesParams>;
-  RingPosition<Layout::kItemSlots> slot;
+  RingCursor<typename Layout::Items> slot;
 #pragma unroll 1
   for (;; found = find_item<2 / Layout::kMathWarpgroups>(a, number, lane)) {
     WorkItem item = found.item;
@@ -230,10 +230,9 @@ __device__ __forceinline__ void item_role(uint32_t sm, const Params& a, FoundIte
       }
     }
     if (lane == 0) {
-      store_item(sm + Layout::kItems + kItemBytes * slot.index, item);
-      mbarrier_arrive(sm + Layout::kItemFull + 8 * slot.index);
-      if (item.length >= 0)
-        mbarrier_wait(sm + Layout::kItemEmpty + 8 * slot.index, slot.round_parity);
+      item.store(slot.buffer(sm));
+      mbarrier_arrive(slot.full(sm));
+      if (item.length >= 0) mbarrier_wait(slot.empty(sm), slot.round_parity);
     }
     __syncwarp();
     slot.advance();

@@ -19,6 +19,7 @@ inline constexpr int kValueDim = 128;  ///< Dv: columns of V and O
 /// Columns of K, Q, V or O that lie side by side in shared memory: 128 bytes, the widest swizzle.
 /// Of V, those that one math warpgroup owns.
 inline constexpr int kPanel = 64;
+inline constexpr int kTokenBytes = 2;  ///< of an element of K, Q, V and O
 inline constexpr int kStateElements = kValueDim * kKeyDim;
 
 /// Most sequences that the one-launch kernel takes: a block orders them in shared memory.

@@ -9,6 +9,7 @@
 // an operand, of 16 bits.
 #pragma once
 
+#include "cuda/gated_delta/chunk_sm90/packed_triangle.h"
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/record.h"
 #include "cuda/hopper/matrix.cuh"
@@ -138,7 +139,7 @@ __device__ __forceinline__ void multiply_state(float (&d)[32], const uint32_t (&
 template <typename Token>
 __device__ __forceinline__ void multiply_triangle(float (&d)[32], const uint32_t (&a)[16],
                                                   uint32_t triangle, bool accumulate) {
-  constexpr uint64_t kNextSlice = RecordBuffer::kSlice / 16;  // on a descriptor
+  constexpr uint64_t kNextSlice = kSliceBytes / 16;  // on a descriptor
 #pragma unroll
   for (int i = 0; i < 4; i++)
     wgmma::multiply_rs_n64<Token>(d, a + 4 * i, wgmma::k_major_32(triangle) + kNextSlice * i,

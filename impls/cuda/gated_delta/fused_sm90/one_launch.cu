@@ -95,10 +95,10 @@ __device__ __forceinline__ void store_p_triangle(uint32_t P, uint32_t gates, con
   for_lower_blocks(
       gates, w, l,
       [&](int jb, const float2(&f)[2]) {
-        store_p<Token>(p_at + RecordBuffer::kSlice * jb, qk, jb, rows, f);
+        store_p<Token>(p_at + kSliceBytes * jb, qk, jb, rows, f);
       },
       [&](int jb, const float(&m)[2][4]) {
-        store_p_diagonal<Token>(p_at + RecordBuffer::kSlice * jb, qk, jb, scale, m, l);
+        store_p_diagonal<Token>(p_at + kSliceBytes * jb, qk, jb, scale, m, l);
       });
 }
 
@@ -275,7 +275,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
   };
   const auto column_of_t = [&](int n, int w, int l) {
     const uint32_t T = sm + Layout::kRecord + (n % Layout::kRecordStages) * RecordBuffer::kBytes;
-    return slice_lane(T + RecordBuffer::kSlice * w, w, l, true);
+    return slice_lane(T + kSliceBytes * w, w, l, true);
   };
   const auto kept_of = [](uint32_t L, int l) {
     return diagonal_kept(load_shared<int>(L + Layout::kForgets) != 0, l);

@@ -88,7 +88,7 @@ __device__ __forceinline__ void publish_place(uint32_t sm, const OneLaunchParams
     const WorkItem item = take_item(sm, a, n == 0);
     const int slot = next.w % Layout::kItemSlots;
     mbarrier_wait(sm + Layout::kItemEmpty + 8 * slot, ring_parity(next.w, Layout::kItemSlots) ^ 1);
-    store_item(sm + Layout::kItems + kItemBytes * slot, item);
+    item.store(sm + Layout::kItems + WorkItem::kBytes * slot);
     if constexpr (Announce) mbarrier_arrive(sm + Layout::kItemFull + 8 * slot);
     next = {item.length < 0 ? -1 : item.token0, item.length, item.head, next.w + 1};
   }

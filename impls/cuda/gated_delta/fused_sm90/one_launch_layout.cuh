@@ -45,7 +45,7 @@ struct OneLaunchLayout {
   static constexpr uint32_t kInverseLength = kGate + kGateStages * GateLayout::kBytes;  // two of
   static constexpr uint32_t kKeySquares = kInverseLength + 2 * kLengths;  // two of 4 floats
   static constexpr uint32_t kItems = kKeySquares + 32;
-  static constexpr uint32_t kNext = kItems + kItemSlots * kItemBytes;  // publish_place's own
+  static constexpr uint32_t kNext = kItems + kItemSlots * WorkItem::kBytes;  // publish_place's own
   static constexpr uint32_t kPlace = kNext + 16;  // token, tokens left, head of a chunk
   static constexpr uint32_t kRawGates = kPlace + 16 * kPlaces;  // two of [64] gate, [64] beta
   // mbarriers
@@ -70,6 +70,8 @@ struct OneLaunchLayout {
   static constexpr uint32_t kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
   static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
 
+  using Item = WorkItem;
+  using Items = Ring<kItemSlots, kItems, Item::kBytes, kItemFull, kItemEmpty>;
   using Keys = Ring<kKeyStages, kKey, kTileBytes, kKeyFull, kKeyEmpty>;
   using Queries = Ring<kQueryStages, kQuery, kTileBytes, kQueryFull, kQueryEmpty>;
   using Values = Ring<kValueStages, kValue, kValueBytes, kValueFull, kValueEmpty>;

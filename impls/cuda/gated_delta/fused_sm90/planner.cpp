@@ -5,7 +5,6 @@
 #include <numeric>
 #include <queue>
 
-#include "cuda/gated_delta/fused_sm90/record.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
@@ -57,6 +56,7 @@ class ChainEstimate {
   ChainEstimate(const Shape& shape, const ChainDivision& division, int forget, const Costs& costs,
                 int multiprocessors)
       : costs_(costs),
+        footprint_(shape.footprint),
         halves_(division.halves),
         piece_(division.chunks_per_piece),
         heads_(shape.value_heads),
@@ -77,13 +77,12 @@ class ChainEstimate {
   /// A chunk is as long as its dependent products take, or as its bytes take beside all others': K
   /// and Q once per key head, V, O and the record.
   double chunk_time(std::int64_t group) const {
-    constexpr double kKeyAndQueryBytes = 2 * kChunk * kKeyDim * 2,
-                     kValueAndOutputBytes = 2 * kChunk * kValueDim * 2;
     std::int64_t items = 0;
     for (const std::int64_t chunks : chunks_)
       items += (piece_ == 0 ? 1 : (chunks + piece_ - 1) / piece_) * heads_;
-    const double bytes =
-        kKeyAndQueryBytes / static_cast<double>(group) + kValueAndOutputBytes + kRecordBytes;
+    const double bytes = static_cast<double>(footprint_.key_query) / static_cast<double>(group) +
+                         static_cast<double>(footprint_.value_output) +
+                         static_cast<double>(footprint_.record);
     const double running =
         static_cast<double>(std::min<std::int64_t>(items, multiprocessors_ / halves_));
     return std::max(halves_ == 1 ? costs_.whole_chunk_us : costs_.half_chunk_us,
@@ -152,6 +151,7 @@ class ChainEstimate {
   }
 
   const Costs& costs_;
+  Footprint footprint_;
   int halves_;
   std::int64_t piece_, heads_;
   int forget_, multiprocessors_;
@@ -352,19 +352,20 @@ unsigned int persistent_blocks(std::int64_t items, int multiprocessors) {
 }
 
 WorkspaceBytes workspace_bytes(const Shape& shape, bool in_pieces, std::int64_t far_heads) {
-  constexpr std::int64_t kFloat = 4, kInteger = 4, kState = kStateElements * kFloat;
+  constexpr std::int64_t kFloat = 4, kInteger = 4;
+  const Footprint& each = shape.footprint;
   const std::int64_t heads = shape.sequences() * shape.value_heads,
                      chunk_heads =
                          chunk_slots(shape.tokens(), shape.sequences()) * shape.value_heads;
   WorkspaceBytes bytes;
-  bytes.records = chunk_heads * kRecordBytes;
+  bytes.records = chunk_heads * each.record;
   bytes.order = (shape.sequences() + 2) * kInteger;
   if (in_pieces) {
     bytes.bounds = chunk_heads * kFloat;
     bytes.flags = (1 + 2 * heads + far_heads) * kInteger;
-    bytes.states = far_heads * kState;
-    bytes.saved = shape.has_initial_state ? heads * kState : 0;
-    bytes.transitions = far_heads * kTransitionBytes;
+    bytes.states = far_heads * each.state;
+    bytes.saved = shape.has_initial_state ? heads * each.state : 0;
+    bytes.transitions = far_heads * each.transition;
   }
   return bytes;
 }

@@ -12,15 +12,34 @@
 
 #include "cuda/gated_delta/fused_sm90/costs.h"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
+#include "cuda/gated_delta/fused_sm90/record.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-/// What the planner needs to know of a problem.
+/// Bytes of what the kernels read, write and hand on. Kernels of another record or state bring
+/// their own.
+struct Footprint {
+  std::int64_t record;        ///< of a chunk and value head
+  std::int64_t key_query;     ///< K and Q of a chunk and key head
+  std::int64_t value_output;  ///< V and O of a chunk and value head
+  std::int64_t state;         ///< of a value head, handed from piece to piece
+  std::int64_t transition;    ///< of a piece and value head
+};
+inline constexpr Footprint kFootprint{
+    .record = kRecordBytes,
+    .key_query = 2 * kChunk * kKeyDim * kTokenBytes,
+    .value_output = 2 * kChunk * kValueDim * kTokenBytes,
+    .state = kStateElements * std::int64_t{sizeof(float)},
+    .transition = kTransitionBytes,
+};
+
+/// What the planner needs to know of a problem and of the kernels that do it.
 struct Shape {
   std::vector<std::int64_t> lengths;  ///< tokens of each sequence
   std::int64_t key_heads = 1, value_heads = 1;
   bool has_initial_state = false;
+  Footprint footprint = kFootprint;
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;

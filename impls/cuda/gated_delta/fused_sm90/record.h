@@ -34,6 +34,15 @@ inline constexpr int kRecordBytes = 11392;  ///< T, P and factors, rounded up to
 static_assert(kRecordBytes % 128 == 0 && kRecordBytes >= 2 * kTriangleBytes + kFactorBytes &&
               kRecordBytes < 2 * kTriangleBytes + kFactorBytes + 128);
 
+/// A record in shared memory: T and P open (packed_triangle.h), then the factors.
+struct RecordBuffer {
+  static constexpr std::uint32_t kP = kOpenTriangleBytes, kFactors = 2 * kOpenTriangleBytes,
+                                 kBytes = 17664;
+};
+static_assert(RecordBuffer::kBytes % 128 == 0 &&
+              RecordBuffer::kBytes >= RecordBuffer::kFactors + kFactorBytes &&
+              RecordBuffer::kBytes < RecordBuffer::kFactors + kFactorBytes + 256);
+
 /// Whether a chunk forgets: so little of what was before is left that a token's own update may go
 /// to the state unrounded. Elsewhere it is rounded once for all its uses, which makes the result
 /// that of slightly different values: with equal keys and gates near 1, where updates cancel, the

@@ -1,10 +1,8 @@
-// A work item of a persistent block: one value head of a sequence or piece, and which columns of V.
-// One warp or thread finds items and hands each to the block's other roles through shared memory.
+// The work item of the chain, pieces and one-launch kernels: one value head of a sequence or piece,
+// and which columns of V. How items are handed on in a block: hopper/work_items.cuh.
 #pragma once
 
-#include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
-#include "cuda/hopper/ring.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
@@ -28,7 +26,6 @@ enum ItemFlags : int {
   is_early = 4,       ///< needs nothing of the kernel before
 };
 
-/// As it is handed on: 12 integers, equal for all readers.
 struct WorkItem {
   int token0;      // first token
   int length;      // tokens; negative: no more work
@@ -43,39 +40,29 @@ struct WorkItem {
   int flags;       // ItemFlags
   int sequence;    // whose initial state may have been saved
   int first_output;  // token from which on outputs are stored: what is before is to be forgotten
+
+  static constexpr uint32_t kBytes = 48;  ///< in shared memory
+
+  static __device__ __forceinline__ WorkItem load(uint32_t address) {
+    const int4 x = load_shared<int4>(address), y = load_shared<int4>(address + 16);
+    const int4 z = load_shared<int4>(address + 32);
+    return {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w};
+  }
+  /// Whole warps. All lanes read the same; the shuffles tell the compiler so, which keeps what is
+  /// made of it in uniform registers.
+  static __device__ __forceinline__ WorkItem load_uniform(uint32_t address) {
+    const WorkItem x = load(address);
+    const auto uniform = [](int value) { return __shfl_sync(~0u, value, 0); };
+    return {uniform(x.token0),     uniform(x.length),   uniform(x.head),
+            uniform(x.panel),      uniform(x.pool_row), uniform(x.chunk_slot),
+            uniform(x.piece_slot), uniform(x.start),    uniform(x.combine),
+            uniform(x.flags),      uniform(x.sequence), uniform(x.first_output)};
+  }
+  __device__ __forceinline__ void store(uint32_t address) const {
+    store_shared(address, make_int4(token0, length, head, panel));
+    store_shared(address + 16, make_int4(pool_row, chunk_slot, piece_slot, start));
+    store_shared(address + 32, make_int4(combine, flags, sequence, first_output));
+  }
 };
-
-inline constexpr uint32_t kItemBytes = 48;  ///< a WorkItem in shared memory
-
-__device__ __forceinline__ WorkItem load_item(uint32_t address) {
-  const int4 x = load_shared<int4>(address), y = load_shared<int4>(address + 16);
-  const int4 z = load_shared<int4>(address + 32);
-  return {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w};
-}
-/// Whole warps. All lanes read the same; the shuffles tell the compiler so, which keeps what is
-/// made of it in uniform registers.
-__device__ __forceinline__ WorkItem load_item_uniform(uint32_t address) {
-  const WorkItem x = load_item(address);
-  const auto uniform = [](int value) { return __shfl_sync(~0u, value, 0); };
-  return {uniform(x.token0),     uniform(x.length),   uniform(x.head),
-          uniform(x.panel),      uniform(x.pool_row), uniform(x.chunk_slot),
-          uniform(x.piece_slot), uniform(x.start),    uniform(x.combine),
-          uniform(x.flags),      uniform(x.sequence), uniform(x.first_output)};
-}
-__device__ __forceinline__ void store_item(uint32_t address, const WorkItem& x) {
-  store_shared(address, make_int4(x.token0, x.length, x.head, x.panel));
-  store_shared(address + 16, make_int4(x.pool_row, x.chunk_slot, x.piece_slot, x.start));
-  store_shared(address + 32, make_int4(x.combine, x.flags, x.sequence, x.first_output));
-}
-
-/// Whole warps: the work item of this number, read once by every thread that follows the items.
-template <typename Layout>
-__device__ __forceinline__ WorkItem follow_item(uint32_t sm, int number) {
-  const uint32_t slot = number % Layout::kItemSlots;
-  mbarrier_wait(sm + Layout::kItemFull + 8 * slot, ring_parity(number, Layout::kItemSlots));
-  const WorkItem item = load_item_uniform(sm + Layout::kItems + kItemBytes * slot);
-  mbarrier_arrive(sm + Layout::kItemEmpty + 8 * slot);
-  return item;
-}
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -335,6 +335,28 @@ TEST(FusedSm90Planner, WorkspaceHoldsWhatKernelsHandOn) {
   EXPECT_EQ(pieces.transitions, 12 * 128 * 128 * 2 * 2);  // two bfloat16 parts
 }
 
+TEST(FusedSm90Planner, AnotherKernelBringsItsOwnSizes) {
+  Shape shape = of_tokens({4096}, 1, 2);
+  shape.footprint = {
+      .record = 1000, .key_query = 10, .value_output = 20, .state = 30, .transition = 40};
+  const WorkspaceBytes bytes = workspace_bytes(shape, true, 12);
+  EXPECT_EQ(bytes.records, 65 * 2 * 1000);
+  EXPECT_EQ(bytes.states, 12 * 30);
+  EXPECT_EQ(bytes.saved, 2 * 30);
+  EXPECT_EQ(bytes.transitions, 12 * 40);
+
+  // Time goes by bytes where every block is busy.
+  Shape full = of_chunks(std::vector<std::int64_t>(64, 16), 2, 8);
+  const auto time = [&] { return expected_chain_us(full, {}, 1, costs_h200, 132); };
+  full.footprint.record *= 100;
+  const double large_record = time();
+  full.footprint.key_query *= 100;
+  const double large_keys = time();
+  full.footprint.value_output *= 100;
+  EXPECT_LT(large_record, large_keys);
+  EXPECT_LT(large_keys, time());
+}
+
 TEST(FusedSm90Planner, ChoicesInWords) {
   Choice choice;
   choice.one_launch = true;
