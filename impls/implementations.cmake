@@ -1,4 +1,5 @@
-# One line per implementation: the file that defines it, then further sources it is made of.
+# One line per implementation: the file that defines it, then further sources it is made of. SM90A: its
+# CUDA sources hold instructions that only Hopper has.
 # cpu/gated_delta/naive.cpp defines gdn::cpu::gated_delta_naive().
 gdn_implementation(cpu/gated_delta/naive.cpp)
 gdn_implementation(cpu/gated_delta/recurrent.cpp)
@@ -8,12 +9,12 @@ gdn_implementation(cpu/gated_rms_norm/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cpu/gated_delta_layer/chunkwise.cpp)
-gdn_implementation(cuda/gated_delta/fused_sm90/planned.cpp
+gdn_implementation(cuda/gated_delta/fused_sm90/planned.cpp SM90A
   cuda/gated_delta/fused_sm90/implementation.cu cuda/gated_delta/fused_sm90/planner.cpp
   cuda/gated_delta/fused_sm90/tensor_maps.cu cuda/gated_delta/fused_sm90/prepare.cu
   cuda/gated_delta/fused_sm90/pieces.cu cuda/gated_delta/fused_sm90/chain.cu)
-gdn_implementation(cuda/gated_delta/fused_sm90/invariant.cpp)
-gdn_implementation(cuda/gated_delta/fused_sm90/one_launch.cu)
+gdn_implementation(cuda/gated_delta/fused_sm90/invariant.cpp SM90A)
+gdn_implementation(cuda/gated_delta/fused_sm90/one_launch.cu SM90A)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
