@@ -68,7 +68,8 @@ __device__ __forceinline__ void scan_gates(uint32_t gates, float x0, float x1, f
   }
 }
 
-/// beta |k|^2 at most, from the largest |k|^2: bounds |L| and, less 1, the norm of I - beta k k^T.
+/// beta |k|^2 at most, from the largest |k|^2: bounds the entries of L
+/// and, less 1, the norm of I - beta k k^T.
 __device__ __forceinline__ float largest_step(uint32_t gates, float key_square) {
   return load_shared<float>(gates + GateLayout::kLargestBeta) * key_square;
 }

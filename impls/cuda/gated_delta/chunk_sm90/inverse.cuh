@@ -1,11 +1,11 @@
-// T of one chunk and value head: the unit lower triangular inverse X = (I + L)^-1, of a chunk that
-// forgets X - I. Warp w has block column w of 16 tokens.
+// T of one chunk and value head: the inverse X = L^-1 of the unit lower triangular L, of a chunk
+// that forgets X - I. Warp w has block column w of 16 tokens.
 //
 // The inverse runs 8 -> 16 -> 64: 8x8 diagonal blocks by substitution in float32, merged by float16
-// products with float32 sums. Float16 serves while |L| stays near what unit keys give; a chunk with
-// larger entries (keys longer than one and beta not small) takes operands split into two bfloat16
-// parts, which have float32's range and 16 bits. The choice is made per chunk on the device and
-// depends on that chunk alone.
+// products with float32 sums. Float16 serves while entries of L stay near what unit keys give; a
+// chunk with larger entries (keys longer than one and beta not small) takes operands split into two
+// bfloat16 parts, which have float32's range and 16 bits. The choice is made per chunk on the
+// device and depends on that chunk alone.
 #pragma once
 
 #include "cuda/gated_delta/chunk_sm90/triangles.cuh"

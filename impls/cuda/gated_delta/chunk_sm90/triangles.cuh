@@ -1,6 +1,6 @@
-// L = tril(beta K K^T Gamma, -1) and P = tril(scale Q K^T Gamma) of one chunk and value head, from
-// the products K K^T and Q K^T as wgmma leaves them. A step is a warpgroup's, its warp w having
-// block row w of 16 tokens.
+// L = I + tril(beta K K^T Gamma, -1) and P = tril(scale Q K^T Gamma) of one chunk and value head,
+// from the products K K^T and Q K^T as wgmma leaves them. A step is a warpgroup's, its warp w
+// having block row w of 16 tokens.
 #pragma once
 
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
@@ -14,7 +14,8 @@ namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 using namespace hopper;
 
 /// L between K K^T and the inverse, in shared memory: a 16-bit tile below the diagonal blocks,
-/// which then takes the inverted diagonal blocks, and the diagonal blocks in float32.
+/// which then takes the inverted diagonal blocks, and the diagonal blocks in float32. Its diagonal,
+/// which is 1, and what is above are not stored.
 struct LowerTile {
   static constexpr uint32_t kRow = 144;  // bytes: ldmatrix without bank conflicts
   static constexpr uint32_t kBytes = 64 * kRow;

@@ -1,8 +1,9 @@
-// The math warpgroups' role of the chain kernel and of the one-launch kernel: the dependent chain
-// over the chunks of a work item, with the state in registers (math.cuh has the arithmetic).
+// The role of the math warpgroups in the chain kernel and in the one-launch kernel: they go from
+// chunk to chunk of a work item, with the state in registers. Every chunk needs the state that the
+// chunk before it has left. The arithmetic of each step is in math.cuh.
 //
-// Its steps take small values by const reference where a copy makes the compiler order the
-// instructions of a chunk in another way.
+// Some steps take small values by const reference. A copy would make the compiler order the
+// instructions of a chunk in another way than the one that was measured.
 #pragma once
 
 #include "cuda/gated_delta/fused_sm90/math.cuh"
@@ -12,10 +13,12 @@
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-struct NoLoads {};  ///< other threads of the block load
+struct NoLoads {};  ///< chain_math_role's LoadAhead where other threads of the block load
 
-/// One warpgroup: the state [Dv, Dk] of the first piece that forgets what was before it, of those
-/// before this one; once it is there, if a first piece hands it on.
+/// One warpgroup: where the state [Dv, Dk] lies from which the start of this piece is made: that of
+/// the nearest piece before it that has forgotten what was before itself. Where that is the
+/// sequence's first piece and its chain runs beside the pieces kernel, this waits until the chain
+/// has handed its state on.
 __device__ __forceinline__ const float* earliest_piece_state(const ChainParams& a,
                                                              const WorkItem& item, int panel,
                                                              int l) {
@@ -28,9 +31,10 @@ __device__ __forceinline__ const float* earliest_piece_state(const ChainParams& 
   return a.work.piece_states + head_state_offset(a, item.piece_slot - 1 - item.combine, item.head);
 }
 
-/// One warpgroup: S <- M S + state. M arrives by the key ring, a tile at a time: high parts of rows
-/// 0 to 63 and 64 to 127, then low ones. The arrays are the caller's: S in two parts as an operand,
-/// and the state, which arrives under the products.
+/// One warpgroup: S <- S M + state. M arrives through the key ring, a tile at a time: first the
+/// high parts of its rows 0 to 63 and 64 to 127, then the low parts. The arrays are the caller's:
+/// `high` and `low` take S in two parts as the operand, and `next` takes the state, which is loaded
+/// while the products run.
 template <typename Layout>
 __device__ __forceinline__ void apply_transition(float (&S)[64], const float* state,
                                                  uint32_t (&high)[32], uint32_t (&low)[32],
@@ -69,7 +73,8 @@ __device__ __forceinline__ void apply_transition(float (&S)[64], const float* st
   for (int j = 0; j < 64; j++) S[j] += next[j];
 }
 
-/// One warpgroup: the state that a work item starts from; S is zeros before.
+/// One warpgroup: S becomes the state that a work item starts from. The caller has set it to zeros,
+/// and so it stays where the item starts from nothing.
 template <typename Layout, typename Params>
 __device__ __forceinline__ void load_start_state(float (&S)[64], uint32_t sm, const Params& a,
                                                  const WorkItem& item, int panel,
@@ -97,8 +102,8 @@ __device__ __forceinline__ void load_start_state(float (&S)[64], uint32_t sm, co
   }
 }
 
-/// One warpgroup: zeros to the rows of K and V that are not this sequence's. Those of K are zero
-/// when the record is there where the block makes its records itself.
+/// One warpgroup: zeros to the rows of K and V that are not this sequence's. In a block that makes
+/// its records itself the rows of K are zero already: whoever made the record has seen to that.
 template <typename Layout>
 __device__ __forceinline__ void zero_past_end(uint32_t K, uint32_t V, int left, int wg, int t) {
   zero_own_columns(V, left, t);
@@ -114,8 +119,9 @@ __device__ __forceinline__ void zero_past_end(uint32_t K, uint32_t V, int left, 
   named_barrier_sync(all_math_barrier, 128 * Layout::kMathWarpgroups);
 }
 
-/// One warp: rows of O of the item's last, incomplete chunk, of the warp's own columns, from the
-/// panel to memory. A box of the copy engine would reach into the next sequence.
+/// One warp: the rows of O of the item's last chunk, which is incomplete, in the warp's own
+/// columns, go from the panel to memory by ordinary stores. A box of the copy engine would reach
+/// into the next sequence.
 template <typename Token>
 __device__ __forceinline__ void store_last_rows(uint32_t panel, Token* rows, int64_t stride,
                                                 int left, int t) {
@@ -132,10 +138,11 @@ template <typename Token>
 __device__ __forceinline__ void store_padding(Token* rows, int64_t stride, int tokens, int t) {
   for (int i = t; i < tokens * 8; i += 128)
     *reinterpret_cast<uint4*>(rows + (i >> 3) * stride + (i & 7) * 8) = make_uint4(0, 0, 0, 0);
-  __syncwarp();  // else the compiler takes all that follows for divergent: no uniform registers
+  // Without this the compiler takes all that follows for divergent, and uses no uniform registers.
+  __syncwarp();
 }
 
-/// One warpgroup: the state after a work item to where later pieces or the caller find it.
+/// One warpgroup: stores the state after a work item, where later pieces or the caller find it.
 template <typename Layout, typename Params>
 __device__ __forceinline__ void store_end_state(const float (&S)[64], const Params& a,
                                                 const WorkItem& item, const int& panel,
@@ -153,15 +160,15 @@ __device__ __forceinline__ void store_end_state(const float (&S)[64], const Para
     store_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, w, l);
 }
 
-/// How arithmetic is kept under the products before a wait: made_before_wait takes each array by
-/// itself where two warpgroups share the tensor cores, and all in one branch where one has them
-/// (measured: log.md).
+/// How made_before_wait keeps arithmetic under the products: where two warpgroups share the tensor
+/// cores it is called for each array by itself, and where one has them alone for all arrays in one
+/// branch. Either was the faster in its place (log.md).
 template <typename Layout>
 inline constexpr bool kEachByItself = Layout::kMathWarpgroups == 2;
 
-/// d = beta (V - gamma d), d = SK once `products_done` has waited for it; `factors(which)`: of the
-/// chunk; x: the caller's array for beta V. Where registers allow it, all that does not need SK is
-/// made before the wait.
+/// d = beta (V - gamma d). On entry d is SK, which is there only when `products_done` has waited
+/// for it. `values` is V, `factors(which)` gives the chunk's factors, and x is the caller's array
+/// for beta V. Where there are registers enough, all that does not need SK is made before the wait.
 template <typename Layout, typename Token, typename FactorsOf, typename ProductsDone>
 __device__ __forceinline__ void subtract_from_values(float (&x)[32], float (&d)[32],
                                                      const uint32_t (&values)[16],
@@ -185,7 +192,9 @@ __device__ __forceinline__ void subtract_from_values(float (&x)[32], float (&d)[
   }
 }
 
-/// Once V' is there: o += P V' and S += V'^T K, both on their way. `ov`, `uv`: their operands.
+/// Waits until V' is there, in v, and starts the two products that need it: o += P V' and S += V'^T
+/// (gamma_C / gamma) K. The caller waits for them. `ov` and `uv` are the caller's arrays for their
+/// operands.
 template <typename Token, typename AnyFactors>
 __device__ __forceinline__ void output_and_update(float (&S)[64], float (&o)[32], float (&v)[32],
                                                   uint32_t (&ov)[16], uint32_t (&uv)[16],
@@ -204,10 +213,14 @@ __device__ __forceinline__ void output_and_update(float (&S)[64], float (&o)[32]
   update_state<Token>(S, uv, K);
 }
 
-/// One math warpgroup. Layout: where the block's operands come from (ChainLayout, or that of the
-/// one-launch kernel). LoadAhead: what the leader loads, begin(item) before the block's first chunk
-/// and in every chunk, by its stages, value() under the first products, when the V buffer of the
-/// chunk before is free, key() under the second and query() at the end.
+/// The role of one math warpgroup, from the block's first work item to its last. Layout says where
+/// the block's operands come from: it is ChainLayout, or the layout of the one-launch kernel.
+///
+/// LoadAhead says what the warpgroup's leader loads, where no other thread does (kMathLoads). It
+/// has four functions. begin(item) is called before the block's first chunk, the other three in
+/// every chunk, each when a buffer has become free: value() under the first products, since the V
+/// buffer of the chunk before is free then, key() under the product with T, and query() at the
+/// chunk's end.
 template <typename Layout, typename Token, typename Params, typename LoadAhead = NoLoads>
 __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* output_map,
                                                 const Params& a, int wg, int t,
@@ -215,7 +228,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
   constexpr int kMathWarpgroups = Layout::kMathWarpgroups;
   const int w = t >> 5, l = t & 31, q = l & 3;
   const bool leader = t == 0, warp_leader = l == 0;
-  float S[64], o[32], nv[32];  // nv: SK, then V'; o: QS, then O
+  float S[64], o[32], nv[32];  // nv is SK and then V', o is QS and then O
   uint32_t sb[32], xa[16], va[16];
 #pragma unroll
   for (int i = 0; i < 32; i++) o[i] = nv[i] = 0.f;
@@ -227,7 +240,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
     make_zero_state(S);
     WorkItem item = follow_item<Layout>(sm, number);
     if (item.length < 0) break;
-    if constexpr (Layout::kWholeSequences) {  // as they all are
+    if constexpr (Layout::kWholeSequences) {  // known of every item: the compiler may use it
       item.panel = 0;
       item.start = from_pool;
       item.flags = ends_sequence;
@@ -238,7 +251,8 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
     }
     const int panel = item.panel + wg;
     const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * kValueDim;
-    const auto out_at = [&](int token) {  // made where it is used: registers are scarce
+    // The address of O is made where it is used, for registers are scarce.
+    const auto out_at = [&](int token) {
       return static_cast<Token*>(a.p.output) + token * out_stride + item.head * kValueDim +
              panel * kPanel;
     };
@@ -251,7 +265,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
     int left = item.length;
 #pragma unroll 1
     for (int token = item.token0; left > 0; token += kChunk, left -= kChunk) {
-      const auto record = ring_at<typename Layout::Records>(value);  // in step with V
+      const auto record = ring_at<typename Layout::Records>(value);  // its ring is in step with V's
       const uint32_t K = key.buffer(sm), Q = query.buffer(sm),
                      V = value.buffer(sm) + wg * Layout::kPanelBytes, T = record.buffer(sm),
                      F = T + RecordBuffer::kFactors;
@@ -280,7 +294,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       multiply_state<Token>(nv, sb, K);
       multiply_state<Token>(o, sb, Q);
 
-      // under them: V of the next chunk is asked for, x = beta V
+      // While they run, V of the next chunk is asked for, and V of this one is read.
       if constexpr (Layout::kMathLoads) {
         if (leader) {
           bulk_wait_read<0>();  // the previous chunk's O has left its buffer
@@ -301,10 +315,10 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
         if (warp_leader) query.release(sm);
       };
 
-      // x = beta (V - gamma SK)
+      // x = beta (V - gamma SK), in the place of SK.
       subtract_from_values<Layout, Token>(x, nv, xa, factors, never, state_products_done);
 
-      // V' = (x +) T x; under it O and the state are scaled
+      // V' = T x, or x + T x. While it runs, O and the state are scaled.
       pack_operand<Token>(xa, nv);
       if constexpr (Layout::kRecordsFromKeys) record.await_full(sm);
       wgmma::hold(nv);
@@ -319,7 +333,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       scale(o, factors(kFactorQuery));
       wgmma::hold(o);
 
-      // O = gamma QS + P V' and S <- gamma_C S + V'^T K
+      // O = scale gamma QS + P V', and S <- gamma_C S + V'^T (gamma_C / gamma) K.
       const uint32_t P = T + RecordBuffer::kP;
       if constexpr (Layout::kRegistersToSpare) {
         if constexpr (kEachByItself<Layout>) wgmma::made_before_wait(never, o);
@@ -334,13 +348,13 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
         output_and_update<Token>(S, o, nv, va, xa, P, K, factors(kFactorUpdate));
       }
 
-      // O to the place of V, under the update
+      // O takes the place of V while the update runs.
       wgmma::wait<1>();
       wgmma::hold(o);
       wgmma::hold(va);
       store_outputs<Token>(V, o, w, l);
       fence_async_proxy();
-      if constexpr (Layout::kMathLoads) {  // and from there to memory
+      if constexpr (Layout::kMathLoads) {  // it goes from there to memory
         named_barrier_sync(first_math_barrier + wg, 128);
         if (left >= kChunk && leader) {
           tensor_store(output_map, V, 0, token, panel, item.head);
@@ -351,7 +365,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
         __syncwarp();
         store_last_rows(V, out_at(token), out_stride, left, t);
       }
-      if constexpr (!Layout::kMathLoads) {  // value_role stores it
+      if constexpr (!Layout::kMathLoads) {  // value_role stores O
         __syncwarp();
         if (warp_leader) value.release(sm);
       }
@@ -359,9 +373,9 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       wgmma::hold(S);
       wgmma::hold(xa);
 
-      __syncwarp();  // every lane has read the record
+      __syncwarp();  // every lane has read K and the record
       if (warp_leader) key.release(sm);
-      record.release(sm);  // every reader
+      record.release(sm);  // every lane arrives, for all of them have read it
       if constexpr (Layout::kMathLoads) {
         if (leader) load_ahead.query(key, query);
         __syncwarp();
@@ -371,10 +385,12 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       value.advance();
     }
 
-    named_barrier_sync(first_math_barrier + wg, 128);  // one launch: ordinary reads of O are done
+    // In the one-launch kernel the next item's V may come only when all have read O's last rows.
+    named_barrier_sync(first_math_barrier + wg, 128);
     store_end_state<Layout>(S, a, item, panel, wg, leader, w, l);
   }
-  // one launch: the last O is on its way; the chain has stored none here, but ptxas spills without
+  // In the one-launch kernel the last O is on its way. The chain has stored nothing here, so that
+  // it has nothing to wait for, but without this line ptxas spills.
   if (leader) bulk_wait<0>();
 }
 

@@ -1,19 +1,27 @@
-// Work items of the chain and pieces kernels: how one warp makes them from a counter and from the
-// lengths on the device. Code that a block runs once is kept short here: it comes from memory.
+// Work items of the chain kernel and of the pieces kernel: how one warp of a block makes them, from
+// a counter and from the lengths on the device. The code is kept short: a block runs it once for
+// every item, so that its instructions come from memory and not from the cache.
 //
-// Pieces. Where there are fewer sequences and heads than multiprocessors, sequences are split into
-// pieces of equally many chunks. The chain begins a near piece early enough to forget what was
-// before it (forgetting.cuh). Where any piece is far, the pieces kernel computes for every piece
-// but a sequence's last the state L that it makes of zeros (of the initial state, for the first),
-// and its M, so that S_out = M S_in + L; the chain then starts all but the nearest pieces from
-// their predecessors' L and M. That is exact but for rounding. Where M is negligible, only as many
-// of the piece's last chunks are run as it takes to forget.
+// Pieces. Where there are fewer sequences and heads than multiprocessors, sequences are cut into
+// pieces of equally many chunks. A piece needs the state at its beginning, and there are two ways
+// to get it. A piece is near where a few chunks before it forget all that was before them: the
+// chain then begins the piece that many chunks early, from zeros (forgetting.cuh). Where any piece
+// is not near but far, the pieces kernel works: for every piece but a sequence's last it makes the
+// state Z that the piece leaves where it begins with zeros (the first piece begins with the initial
+// state), and the piece's transition M, so that S_out = S_in M + Z. The chain then starts all but
+// the nearest pieces from the Z and M of the pieces before them, which is exact but for rounding.
+// Where M is negligible the pieces kernel runs only as many of the piece's last chunks as it takes
+// to forget.
 //
-// What is best for near pieces seldom is for others. So the chain may be launched twice, for pieces
-// of two lengths (or none) and by halves of V or not: the pieces kernel, which looks at the gates,
-// decides which of the two leaves at once. For far pieces the multiprocessors that the pieces
-// kernel leaves free may run the chain of every sequence's first piece meanwhile: those items come
-// first and wait for nothing of that kernel, and the others wait for the state that they hand on.
+// Two chains. The length of pieces that is best for near pieces seldom is best for far ones. So the
+// chain may be launched twice, each time with its own length of pieces (or whole sequences) and
+// with all of V or half of it in a block. The pieces kernel looks at the gates and decides which
+// launch works; the other leaves at once.
+//
+// First pieces beside the pieces kernel. In the chain for far pieces, the first piece of every
+// sequence can begin before the pieces kernel is done, on multiprocessors that this kernel leaves
+// free, since the state at its beginning is known. Those items come first and wait for nothing of
+// the pieces kernel. They hand on the state at their end, for which the items of later pieces wait.
 #pragma once
 
 #include <type_traits>
@@ -28,7 +36,8 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 /// What a work item of the pieces kernel makes.
 enum PiecePart : int { piece_state, piece_transition, piece_parts };
 
-/// A work item, and what of it only the kernels before this one can tell.
+/// A work item as far as lengths tell it, and what is needed to complete it from what the kernels
+/// before this one have written.
 struct FoundItem {
   WorkItem item;
   int piece;  // of its sequence; with pieces
@@ -36,25 +45,34 @@ struct FoundItem {
   int64_t sequence_length;
 };
 
-/// Whole warps: the next work item, in all that lengths tell; length -1 when there is none.
-/// `number`: of the last item taken, -1 before the first, which is the block's own number unless
-/// items go by arrival; later ones come from a counter. Whole sequences longest first, pieces as
-/// they lie, first pieces before all others where they run beside the pieces kernel.
+/// Whole warps: finds the next work item, as far as lengths tell it. Its length is -1 when there is
+/// none.
 ///
-/// Waits for the kernels before this one where it needs them: not for a block's first piece, by its
-/// number, nor in the chain for far gates where first pieces run beside the pieces kernel. There,
-/// early items take numbers from a counter and read records and saved states, all of them prepare's
-/// work, without waiting. What PTX promises of griddepcontrol is this. launch_dependents: the next
-/// grid can be scheduled once every block of this one has executed it or has ended; nothing is said
-/// of memory. wait: it returns once the grids before have completed and their memory operations are
-/// performed and visible to this grid. The pieces kernel, where two chains follow it, executes
-/// launch_dependents only after its wait, and the chain for near gates, which passes the start on,
-/// cannot have begun before that. So no block of the chain for far gates exists before prepare has
-/// completed and its writes are performed. Not promised is that they are visible to a grid that has
-/// not waited itself: early items rely on performed writes being in the L2 cache, from where
-/// atomics and bulk copies read, and on no other value of a saved state being in this
-/// multiprocessor's L1, since its block is the first of this grid to read it. What the pieces
-/// kernel writes is read behind a wait, its decision as a flag of its own.
+/// `number` is the number of the item that this block took last, and -1 before its first. The first
+/// item's number is the block's own, unless items go by arrival; later numbers come from a counter.
+/// Whole sequences are numbered longest first, pieces as they lie; where first pieces run beside
+/// the pieces kernel they come before all others.
+///
+/// Waiting. The function waits for the kernels before this one where it needs what they write. It
+/// does not wait in two cases: for a block's first piece, whose number is the block's own; and in
+/// the chain for far gates where first pieces run beside the pieces kernel. In the second case
+/// early items take numbers from a counter and read records and saved states, all of which the
+/// prepare kernel has written, without having waited. Why that is right:
+///
+/// - PTX promises of griddepcontrol.launch_dependents that the next grid can be scheduled once
+///   every block of this grid has executed it or has ended. It says nothing of memory. Of
+///   griddepcontrol.wait it promises that it returns when the grids before have completed and their
+///   memory operations are performed and visible to this grid.
+/// - Where two chains follow, the pieces kernel executes launch_dependents only after its own wait.
+///   The chain for near gates, which passes the start on, cannot have begun before that. So no
+///   block of the chain for far gates exists before prepare has completed and its writes are
+///   performed.
+/// - What is not promised is that those writes are visible to a grid that has not waited itself.
+///   Early items rely on two things for that. Performed writes are in the L2 cache, from where
+///   atomics and bulk copies read. And this multiprocessor's L1 has no older value of a saved
+///   state, since the item's block is the first of this grid to read it.
+/// - What the pieces kernel writes is read behind a wait, but for its decision, which is a flag of
+///   its own.
 template <int Halves, typename Params>
 __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int lane) {
   constexpr bool kPieces = std::is_same_v<Params, PiecesParams>;
@@ -77,7 +95,9 @@ __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int
       number = __shfl_sync(~0u, number, 0);
     }
     if (number >= a.items) return found;
-    int i = number;  // of the part, then of the head, then of the sequence or piece slot
+    // The number is made of the part, which changes fastest, the head, and the sequence or piece
+    // slot.
+    int i = number;
     found.part = i % kParts;
     i /= kParts;
     item.panel = kPieces ? 0 : found.part * (2 / Halves);
@@ -100,7 +120,7 @@ __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int
       });
     }
     found.sequence_length = place.end - place.begin;
-    if (found.sequence_length == 0) continue;  // the pool row stays as it is
+    if (found.sequence_length == 0) continue;  // an empty sequence: the pool row stays as it is
     item.token0 = static_cast<int>(place.begin);
     item.length = static_cast<int>(found.sequence_length);
     item.pool_row = a.p.slot_index != nullptr
@@ -133,7 +153,8 @@ __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int
   }
 }
 
-/// What there is to do for the chain that does not: nothing, at once.
+/// The work item of a launch of the chain that has no work: it ends every role, and waits for
+/// nothing.
 __device__ __forceinline__ WorkItem no_item() {
   WorkItem item{};
   item.length = -1;
@@ -141,9 +162,9 @@ __device__ __forceinline__ WorkItem no_item() {
   return item;
 }
 
-/// Whole warps: whether this launch of the chain is the one that works, once that is decided. The
-/// other's blocks leave at once but for one, which stays for the kernels before: what comes after
-/// waits for this kernel, and so for those.
+/// Whole warps: waits until it is decided which launch of the chain works, and says whether it is
+/// this one. If it is not, the blocks leave at once. Only block 0 stays until the kernels before
+/// have completed: a kernel that comes after waits for this one alone, and must wait for those too.
 __device__ __forceinline__ bool serves_this_run(const ChainParams& a) {
   int look = undecided;
   while (look == undecided) look = load_relaxed(a.work.decision);
@@ -152,7 +173,8 @@ __device__ __forceinline__ bool serves_this_run(const ChainParams& a) {
   return false;
 }
 
-/// Whole warps, chain: where a piece begins and with what state.
+/// Whole warps, in the chain: completes the work item of a piece, with where it begins and with
+/// which state.
 __device__ __forceinline__ WorkItem begin_piece(const ChainParams& a, const FoundItem& found,
                                                 int lane) {
   WorkItem item = found.item;
@@ -162,7 +184,9 @@ __device__ __forceinline__ WorkItem begin_piece(const ChainParams& a, const Foun
   int own = own_chunks(a, item.chunk_slot, before, item.head, lane);
   if (beside_others) {
     if (own > kOwnChunksBesideOthers) own = -1;
-  } else if (own < 0) {  // any_piece_is_far, which adds in another order, has found it near
+  } else if (own < 0) {
+    // No piece is far by any_piece_is_far, whose sums are in another order and round otherwise: it
+    // has found this piece near, if only just, and so kOwnChunks suffice.
     own = kOwnChunks;
   }
   if (own < 0) {
@@ -178,13 +202,13 @@ __device__ __forceinline__ WorkItem begin_piece(const ChainParams& a, const Foun
   if (own < before) {
     item.start = from_zero;
   } else if (a.p.pool.read && (found.piece > 0 || !(item.flags & ends_sequence))) {
-    item.start = from_saved;  // one of several pieces
+    item.start = from_saved;  // of several pieces: the last may have written the pool row by now
   }
   return item;
 }
 
-/// Whole warps, pieces kernel: which chunks of a piece matter after it; length 0 if there is no
-/// transition to make.
+/// Whole warps, in the pieces kernel: completes the work item of a piece, with those of its chunks
+/// that matter to what comes after it. Its length is 0 where there is no transition to make.
 __device__ __forceinline__ WorkItem shorten_piece(const PiecesParams& a, const FoundItem& found,
                                                   int lane) {
   WorkItem item = found.item;
@@ -199,7 +223,8 @@ __device__ __forceinline__ WorkItem shorten_piece(const PiecesParams& a, const F
     a.work
         .needs_transition[static_cast<int64_t>(item.piece_slot) * a.p.num_value_heads + item.head] =
         forget < 0;
-  if (forget > 0 || found.piece > 0) item.start = from_zero;  // else the initial state
+  // A first piece that does not forget starts from the initial state, as find_item has said.
+  if (forget > 0 || found.piece > 0) item.start = from_zero;
   if (forget > 0) {
     item.token0 += (chunks - forget) * kChunk;
     item.chunk_slot += chunks - forget;
@@ -208,9 +233,10 @@ __device__ __forceinline__ WorkItem shorten_piece(const PiecesParams& a, const F
   return item;
 }
 
-/// One warp: takes work items, the first of which is found, and hands them on. The next is taken
-/// when the last loads of this one are under way: earlier, and a block with much to do would keep
-/// it from one that has done its own.
+/// The role of one warp: it takes work items, the first of which has been found already, and hands
+/// them to the block's other roles. It takes the next item when the last loads of this one are
+/// under way. Were it to take it earlier, a block with much left to do would keep an item from a
+/// block that has done its own.
 template <typename Layout, typename Params>
 __device__ __forceinline__ void item_role(uint32_t sm, const Params& a, FoundItem found, int number,
                                           int lane) {
@@ -219,7 +245,8 @@ __device__ __forceinline__ void item_role(uint32_t sm, const Params& a, FoundIte
 #pragma unroll 1
   for (;; found = find_item<2 / Layout::kMathWarpgroups>(a, number, lane)) {
     WorkItem item = found.item;
-    // also at the end: a kernel that ended before those ahead of it would speak for them
+    // This waits before the last item too, which says that there are no more. A kernel that comes
+    // after waits for this one alone, so that this one must not end before those ahead of it.
     if (!(item.flags & is_early)) wait_for_prerequisites();
     if (item.length > 0 && item.pool_row >= 0) {
       if constexpr (kPieces) {

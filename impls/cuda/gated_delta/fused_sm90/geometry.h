@@ -36,8 +36,9 @@ inline constexpr int kPrepareThreads = 128, kPrepareBlocksPerMultiprocessor = 4;
 /// Blocks of the prepare kernel that save the initial state of one sequence and value head.
 inline constexpr int kSavingBlocks = 4;
 
-/// The M of a piece (S_out = M S_in + its state from zeros): bfloat16 parts high and low, each two
-/// tiles of 64 rows k' as mn_major_128 reads them, M[k][k'] at row k', column k.
+/// The transition M of a piece, Dk x Dk: S_out = S_in M + Z, where Z is the state that the piece
+/// leaves where it begins with zeros (S [Dv, Dk], as everywhere here). M lies in memory in two
+/// parts of bfloat16, high and low, each two tiles of 64 of its rows as mn_major_128 reads them.
 inline constexpr int kTransitionTileBytes = 2 * kPanel * kKeyDim,
                      kTransitionBytes = 2 * (kKeyDim / kPanel) * kTransitionTileBytes;
 

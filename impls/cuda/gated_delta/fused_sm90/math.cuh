@@ -1,12 +1,13 @@
-// Arithmetic of a math warpgroup, which owns 64 columns of V: per chunk, with the state S^T
-// [64 v x 128 k] in float32 registers,
+// Arithmetic of a math warpgroup, which owns 64 columns of V, and so 64 rows of the state S [Dv,
+// Dk] in float32 registers. For every chunk (how_it_works.md has the equations; here everything is
+// transposed, columns of V being the rows of wgmma's accumulators):
 //
-//   SK = S K^T, QS = S Q^T | x = beta (V - gamma SK), V' = T x | O = gamma QS + P V' and
-//   S <- gamma_C S + V'^T K
+//   SK = S K^T and QS = S Q^T;
+//   x = beta (V - gamma SK), V' = T x;
+//   O = scale gamma QS + P V', and S <- gamma_C S + V'^T (gamma_C / gamma) K.
 //
-// In a chunk that forgets (record.h) T has no diagonal, and V' = x + T x. Shapes are of wgmma: 64
-// columns of V are the rows; accumulators d[32] are [64 v x 64 tokens], registers a[16] the same as
-// an operand, of 16 bits.
+// In a chunk that forgets (record.h) T has no diagonal, and V' = x + T x. Accumulators d[32] are
+// [64 columns of V x 64 tokens], registers a[16] the same as an operand, of 16 bits.
 #pragma once
 
 #include "cuda/gated_delta/chunk_sm90/packed_triangle.h"

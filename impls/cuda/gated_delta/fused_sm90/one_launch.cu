@@ -4,7 +4,7 @@
 //
 //   two of math (chain_math.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P, and the factors of the record;
-//   second auxiliary: (I + L)^-1 -> T. Its last two warps, with few blocks or none to merge, also
+//   second auxiliary: L^-1 -> T. Its last two warps, with few blocks or none to merge, also
 //     feed the block (one_launch_feed.cuh): warp 2 takes the work items, says which chunks will
 //     come and brings their gates; warp 3 scans the gates a chunk ahead of its own inverse.
 //

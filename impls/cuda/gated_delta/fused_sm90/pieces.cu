@@ -1,9 +1,9 @@
 // The kernel between prepare and the chain where sequences are split: it looks at the gates for
-// pieces that are far, and where any is makes what the chain needs to start at every piece at once,
-// the state L that a piece makes of zeros and its transition M, so that S_out = M S_in + L
-// (find_item.cuh). Where none is it leaves at once.
+// pieces that are far. Where any is, it makes what the chain needs to start at every piece at once:
+// the state Z that a piece leaves where it begins with zeros, and its transition M, so that
+// S_out = S_in M + Z (find_item.cuh). Where none is, it leaves at once.
 //
-// A work item is one piece, value head and one of L and M; blocks are persistent, two math
+// A work item is one piece, value head and one of Z and M; blocks are persistent, two math
 // warpgroups and one that loads, as in the chain without Q, P and output. M is the state that a
 // start from the identity gives with V = 0.
 //

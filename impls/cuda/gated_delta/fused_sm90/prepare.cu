@@ -1,5 +1,5 @@
 // First kernel of fused_sm90. One warpgroup per (chunk, key head, group of value heads): K K^T and
-// Q K^T once, then for each value head the scanned gates, T = (I + L)^-1 and P, left in memory
+// Q K^T once, then for each value head the scanned gates, T = L^-1 and P, left in memory
 // as a record for the chain (record.h). Every chunk is independent; four blocks share a
 // multiprocessor. Further blocks order the sequences, and save the initial states of those in
 // pieces.

@@ -13,8 +13,9 @@
 //
 // The inverse lengths are 1 unless keys and queries are normalised here.
 //
-// T is X = (I + L)^-1, whose diagonal is 1: beta, with V, costs no rounding of T. In a chunk that
-// forgets T = X - I, and what it multiplies is added in float32.
+// T is L^-1 (how_it_works.md), whose diagonal is 1: since beta goes with V, the diagonal costs no
+// rounding. In a chunk that forgets T is stored as L^-1 - I, and what it multiplies is added to the
+// product in float32.
 #pragma once
 
 #include <cstdint>

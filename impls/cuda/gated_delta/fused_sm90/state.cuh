@@ -1,5 +1,7 @@
-// A math warpgroup's state in registers: S^T, 64 rows of V by 128 of K, as the wgmma accumulator of
-// shape 64 x 128; to and from the pool, and to and from the workspace of pieces.
+// A math warpgroup's part of the state in registers: S [Dv, Dk] is the transpose of the contract's
+// state, and a warpgroup has 64 of its rows (columns of V) by all 128 columns, as the wgmma
+// accumulator of shape 64 x 128. To and from the pool, whose states may have 16 bits and either
+// layout, and to and from the workspace of pieces, which is float32.
 #pragma once
 
 #include <type_traits>
@@ -106,7 +108,8 @@ __device__ __forceinline__ int* first_state_ready(const Params& a, int sequence,
                                                   int panel) {
   return a.work.first_state_ready + 2 * (int64_t{sequence} * a.p.num_value_heads + head) + panel;
 }
-/// S holds M[k][k'] with k' where V columns are: kTransitionBytes of the piece.
+/// S holds 64 rows of M, each where a state has a column of V, of which `tile` says the number: to
+/// the kTransitionBytes of the piece.
 __device__ __forceinline__ void store_transition(const float (&S)[64], uint8_t* transition,
                                                  int tile, int warp, int lane) {
 #pragma unroll

@@ -10,8 +10,8 @@
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-/// [T, heads, 128] of 16-bit elements as {64, T, 2 panels, heads}, 128-byte swizzled, in boxes of
-/// 64 tokens: of both panels, 16 KB, or of one.
+/// [tokens, heads, 128] of 16-bit elements as {64, tokens, 2 panels, heads}, 128-byte swizzled, in
+/// boxes of 64 tokens: of both panels, 16 KB, or of one.
 struct TensorMaps {
   CUtensorMap query, key;
   CUtensorMap value;        ///< both panels: a block does all of V
