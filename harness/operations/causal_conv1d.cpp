@@ -26,7 +26,7 @@ Texts suite(std::string_view name) {
   if (name == "quick") {
     Texts texts = every_option("1x70+1x2+1x0", "64");
     for (const char* dtype : {"f32", "bf16", "f16"}) {
-      texts.push_back("causal_conv1d:heads=1/2,dim=32x64,seq=40+9+30+1,magnitudes=edges,dtype=" +
+      texts.push_back("causal_conv1d:heads=1/2,dim=32x64,seq=9+40+30+1,magnitudes=edges,dtype=" +
                       std::string(dtype));
     }
     return texts;

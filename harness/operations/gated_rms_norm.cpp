@@ -154,13 +154,18 @@ Texts default_sweep(const DeviceInfo& device) {
 }  // namespace
 
 const OperationHarness& gated_rms_norm_harness() {
-  static const OperationHarness harness = {.operation = gated_rms_norm_operation(),
-                                           .draw = draw,
-                                           .count_flops = count_flops,
-                                           .flops_text = flops_text,
-                                           .suite = suite,
-                                           .baseline = baseline,
-                                           .default_sweep = default_sweep};
+  static const OperationHarness harness = {
+      .operation = gated_rms_norm_operation(),
+      .draw = draw,
+      .count_flops = count_flops,
+      .flops_text = flops_text,
+      .suite = suite,
+      .baseline = baseline,
+      .default_sweep = default_sweep,
+      // Of z it is what lies beyond the range of exp: drawn above.
+      .takes_any_magnitude = [](const Problem&, const Operand& operand) {
+        return operand.name == "x";
+      }};
   return harness;
 }
 

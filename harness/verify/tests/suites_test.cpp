@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "harness/operations/generate_case.h"
@@ -49,6 +51,58 @@ TEST(Suites, AMisspeltNameIsRefusedWithTheNearest) {
     for (const std::string& words : {"suite '" + misspelt + "' is unknown",
                                      "did you mean '" + name + "'?", std::string("quick|full|")}) {
       EXPECT_NE(message.find(words), std::string::npos) << words << " not in " << message;
+    }
+  }
+}
+
+// What a unit's rows of an operand look like: the largest magnitude of each token's row of a head.
+struct Rows {
+  bool zero = false, small = false, large = false;
+
+  void see(const Operand& operand, const Case& c) {
+    const Problem& p = c.problem;
+    const std::int64_t per_token = elements_per_token(operand, p);
+    std::int64_t heads = 1;
+    for (const Dimension& dimension : operand.shape(p)) {
+      if (dimension.heads != Heads::none) heads = dimension.size(p);
+    }
+    const std::int64_t width = per_token / heads;
+    if (tokens_are_fastest(operand, p) || width < 8) return;
+    const std::vector<float>& values = c[operand.name];
+    for (std::int64_t row = 0; row < p.total_tokens() * heads; ++row) {
+      float most = 0;
+      for (std::int64_t j = 0; j < width; ++j) {
+        most = std::max(most, std::fabs(values[static_cast<std::size_t>(row * width + j)]));
+      }
+      zero |= most == 0;
+      small |= most > 0 && most < 0x1p-5f;  // N(0, 1) in eight elements: 2^-4 one time in 10^8
+      large |= most > 0x1p5f;
+    }
+  }
+};
+
+// A norm without its eps, a square that overflows, an exponential of a large value: each passes where
+// all inputs are N(0, 1). Keys that are not normalised are no longer than 1, but may be zero.
+TEST(Suites, TheQuickOneHasEdgesOfEveryOperation) {
+  const Suite quick = find_suite("quick");
+  for (const Operation operation : operations()) {
+    std::map<std::string, Rows> rows;
+    bool unlike_dims = false;
+    for (const SuiteProblem& entry : quick.problems) {
+      const Problem& p = entry.problem;
+      if (p.operation != operation) continue;
+      unlike_dims |= p.key_head_dim != p.value_head_dim;
+      const Case c = generate_case(p);
+      for (const Operand& operand : operation->operands) {
+        if (has_edges(operand, p)) rows[operand.name].see(operand, c);
+      }
+    }
+    EXPECT_TRUE(unlike_dims) << to_string(operation) << ": Dk and Dv are the same everywhere";
+    EXPECT_FALSE(rows.empty()) << to_string(operation);
+    for (const auto& [name, seen] : rows) {
+      EXPECT_TRUE(seen.zero) << to_string(operation) << ": no row of zeros in " << name;
+      EXPECT_TRUE(seen.small) << to_string(operation) << ": no small row in " << name;
+      EXPECT_TRUE(seen.large) << to_string(operation) << ": no large row in " << name;
     }
   }
 }
