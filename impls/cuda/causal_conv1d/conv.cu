@@ -13,17 +13,17 @@
 //   time fastest: a warp takes one channel, its lanes neighbouring tokens; the width-fold re-reads
 //     are served by L1.
 //
-// Bound by device memory (one read of the input, one write of the output) only in part yet: 32768
-// tokens of 8192 bf16 channels take 0.447 ms on an H200 (cold L2), 2.4 TB/s of the 4.1 a copy
-// reaches; with inputs loaded one token at a time it was 0.524. Many one-token sequences are bound
-// by the strided accesses to their windows: 512 of them take 0.141 ms.
+// Bound by device memory: one read of the input, one write of the output, and what keeps them under
+// way. An exact exponential and a division made it bound by instructions (activation.cuh); more
+// tokens loaded ahead cost the threads that their registers would have held. Reached on an H200, 8192
+// bfloat16 channels, width 4, SiLU: REACHED.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
+#include "cuda/activation.cuh"
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/element.cuh"
-#include "cuda/gates.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
@@ -32,9 +32,12 @@
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
+constexpr int kWarp = 32;
 constexpr int kMaxWidth = 15;
 constexpr int kChannelThreads = 128;
-constexpr int kChannelRun = 32;  // tokens per tile, channels fastest
+constexpr int kChannelRun = 60;  // tokens per tile, channels fastest
+constexpr int kAhead = 5;        // of these, loaded together
+constexpr int kVectorWidth = 4;  // widths up to this have vectors of channels
 constexpr int kTimeWarps = 8;
 constexpr int kTimeRun = 256;  // tokens per tile, time fastest
 static_assert(kChannelRun >= kMaxWidth - 1 && kTimeRun >= kMaxWidth - 1,
@@ -52,13 +55,20 @@ __device__ __forceinline__ std::int64_t first_tile(const ConvParams& p, std::int
   return p.sequence_offsets[n] / run + n;
 }
 
-/// Tile `index`; false if there is none.
+/// Tile `index`; false if there is none. The lanes of a warp look for it together, 32 places at a
+/// time: one after the other, the loads of a binary search are the longest part of a short tile.
 __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile& tile) {
-  std::int64_t low = 0;  // first_tile(low) <= index < first_tile(high)
-  std::int64_t high = p.num_sequences;
-  while (high - low > 1) {
-    const std::int64_t middle = (low + high) / 2;
-    (first_tile(p, middle, run) <= index ? low : high) = middle;
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  std::int64_t low = 0;  // first_tile(low) <= index < first_tile(low + count)
+  std::int64_t count = p.num_sequences;
+  while (count > 1) {
+    const std::int64_t step = (count + kWarp - 1) / kWarp;
+    const std::int64_t place = low + lane * step;
+    const bool begins_before = lane * step < count && first_tile(p, place, run) <= index;
+    // Places that begin before `index` are the first ones: that of lane 0 always does.
+    const int last = __popc(__ballot_sync(0xffffffffu, begins_before)) - 1;
+    low += last * step;
+    count = min(step, count - last * step);
   }
   tile.sequence_first = p.sequence_offsets[low];
   tile.length = p.sequence_offsets[low + 1] - tile.sequence_first;
@@ -68,8 +78,9 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
+template <typename Token>
 __device__ __forceinline__ float activate(float x, bool silu) {
-  return silu ? __fdividef(x, 1.0f + expf(-x)) : x;
+  return silu ? silu_for<Token>(x) : x;
 }
 
 __device__ __forceinline__ std::int64_t token_element(const ConvParams& p, ConvLayout layout,
@@ -101,132 +112,232 @@ __device__ __forceinline__ void store_channels(void* array, std::int64_t index,
   *reinterpret_cast<Channels<Element, Count>*>(static_cast<Element*>(array) + index) = values;
 }
 
-/// Count channels per thread. Width: the compiled one; a narrower kernel has leading zero weights.
-template <typename Token, int Width, int Count>
-__global__ void __launch_bounds__(kChannelThreads)
+/// What Count neighbouring channels have, one behind the other in memory: Places values each of their
+/// windows or weights.
+template <int Count, int Places>
+struct PerChannel {
+  float values[Count][Places];
+
+  /// `whole`: Count elements at a time, which are aligned; else element by element.
+  __device__ __forceinline__ void load(const void* array, std::int64_t index, DType dtype,
+                                       bool whole) {
+    if (!whole)
+      return each(
+          [&](int i, int j) { values[i][j] = load_element(array, index + i * Places + j, dtype); });
+    if (dtype == DType::float32) return load_whole<float>(array, index);
+    if (dtype == DType::bfloat16) return load_whole<__nv_bfloat16>(array, index);
+    load_whole<__half>(array, index);
+  }
+  __device__ __forceinline__ void store(void* array, std::int64_t index, DType dtype,
+                                        bool whole) const {
+    if (!whole)
+      return each(
+          [&](int i, int j) { store_element(array, index + i * Places + j, dtype, values[i][j]); });
+    if (dtype == DType::float32) return store_whole<float>(array, index);
+    if (dtype == DType::bfloat16) return store_whole<__nv_bfloat16>(array, index);
+    store_whole<__half>(array, index);
+  }
+
+ private:
+  template <typename Body>
+  static __device__ __forceinline__ void each(const Body& body) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+#pragma unroll
+      for (int j = 0; j < Places; ++j) body(i, j);
+    }
+  }
+  template <typename Element>
+  __device__ __forceinline__ void load_whole(const void* array, std::int64_t index) {
+    const auto* const from = reinterpret_cast<const Channels<Element, Count>*>(
+        static_cast<const Element*>(array) + index);
+    Channels<Element, Count> parts[Places];
+#pragma unroll
+    for (int j = 0; j < Places; ++j) parts[j] = from[j];
+    each([&](int i, int j) {
+      const int at = i * Places + j;
+      values[i][j] = to_float(parts[at / Count].values[at % Count]);
+    });
+  }
+  template <typename Element>
+  __device__ __forceinline__ void store_whole(void* array, std::int64_t index) const {
+    Channels<Element, Count> parts[Places];
+    each([&](int i, int j) {
+      const int at = i * Places + j;
+      parts[at / Count].values[at % Count] = from_float<Element>(values[i][j]);
+    });
+    auto* const to =
+        reinterpret_cast<Channels<Element, Count>*>(static_cast<Element*>(array) + index);
+#pragma unroll
+    for (int j = 0; j < Places; ++j) to[j] = parts[j];
+  }
+};
+
+/// As many threads as the registers are enough for: what an SM has under way is what bounds it.
+template <typename Token>
+constexpr int blocks_per_sm(int ahead) {
+  return ahead == 1 ? 8 : sizeof(Token) == sizeof(float) ? 5 : 6;
+}
+
+/// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
+/// has leading zero weights.
+template <typename Token, typename Output, int Width, int Count, int Ahead>
+__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     conv_channels_kernel(const ConvParams p, int channel_blocks) {
+  using Vector = Channels<Token, Count>;
   Tile tile;
   if (!find_tile(p, blockIdx.x / channel_blocks, kChannelRun, tile)) return;
   const std::int64_t channel =
       (static_cast<std::int64_t>(blockIdx.x % channel_blocks) * kChannelThreads + threadIdx.x) *
       Count;
   if (channel >= p.channels) return;
-  // Token t at t * stride.
+  // Token t of the sequence at t * stride.
   const std::int64_t stride = p.input_token_stride;
   const auto* const input =
       static_cast<const Token*>(p.input) + tile.sequence_first * stride + channel;
-  const auto output_at = [&](std::int64_t t) {
-    return token_element(p, p.output_layout, tile.sequence_first + t, channel);
-  };
-
-  const auto store = [&](std::int64_t t, const float(&values)[Count]) {
-    if (Count > 1 && p.output_layout == ConvLayout::channels) {
-      if (p.output_dtype == DType::float32) {
-        store_channels<float>(p.output, output_at(t), values);
-      } else {
-        store_channels<Token>(p.output, output_at(t), values);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < Count; ++i) {
-        store_element(p.output,
-                      token_element(p, p.output_layout, tile.sequence_first + t, channel + i),
-                      p.output_dtype, values[i]);
-      }
-    }
-  };
+  auto* const output = static_cast<Output*>(p.output) + tile.sequence_first * p.channels + channel;
 
   if (tile.row < 0) {
     const float zeros[Count] = {};
-    for (std::int64_t t = tile.begin; t < tile.end; ++t) store(t, zeros);
+    for (std::int64_t t = tile.begin; t < tile.end; ++t) {
+      store_channels<Output>(output, t * p.channels, zeros);
+    }
     return;
   }
 
   const int skipped = Width - p.width;  // leading weights that are zero
-  float weight[Width][Count];
-  float bias[Count];
+  const bool full_width = Width == kVectorWidth && p.width == Width;
+  PerChannel<Count, Width> weight;
+  if (full_width) {
+    weight.load(p.weight, channel * Width, p.token_dtype, p.whole);
+  } else {
 #pragma unroll
-  for (int i = 0; i < Count; ++i) {
-    bias[i] = p.bias != nullptr ? to_float(static_cast<const Token*>(p.bias)[channel + i]) : 0.0f;
+    for (int i = 0; i < Count; ++i) {
 #pragma unroll
-    for (int j = 0; j < Width; ++j) {
-      weight[j][i] = j < skipped ? 0.0f
-                                 : to_float(static_cast<const Token*>(
-                                       p.weight)[(channel + i) * p.width + j - skipped]);
+      for (int j = 0; j < Width; ++j) {
+        weight.values[i][j] = j < skipped ? 0.0f
+                                          : to_float(static_cast<const Token*>(
+                                                p.weight)[(channel + i) * p.width + j - skipped]);
+      }
     }
   }
+  float bias[Count] = {};
+  if (p.bias != nullptr)
+    load_channels<Token, Count>(static_cast<const Token*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
   const int window = p.width - 1;
   const std::int64_t row = (tile.row * p.channels + channel) * window;
+  const bool moves_window =
+      p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out);
   float history[Width - 1][Count];
+  if (tile.begin > 0) {
 #pragma unroll
-  for (int j = 0; j < Width - 1; ++j) {
-    const std::int64_t t = tile.begin - (Width - 1) + j;
-    if (j < skipped) {  // older than the window: weight 0, and there may be no such input
+    for (int j = 0; j < Width - 1; ++j) {
+      if (j < skipped) {  // older than the window: weight 0
 #pragma unroll
-      for (int i = 0; i < Count; ++i) history[j][i] = 0;
-    } else if (t >= 0) {
-      load_channels<Token, Count>(input + t * stride, history[j]);
-    } else {  // the first tile: t = -1 is the newest of the old window
-#pragma unroll
-      for (int i = 0; i < Count; ++i) {
-        history[j][i] = load_element(p.window_in, row + i * window + window + t, p.window_dtype);
+        for (int i = 0; i < Count; ++i) history[j][i] = 0;
+      } else {
+        load_channels<Token, Count>(input + (tile.begin - (Width - 1) + j) * stride, history[j]);
       }
     }
-  }
-
-  if (tile.begin == 0) {
-    // New window: the last width - 1 of (old window, sequence). What stays of the old window moves
-    // to lower places, so in ascending order nothing is overwritten before it is read.
-    if (p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out)) {
-      for (int j = 0; j < window; ++j) {
-        const std::int64_t t = tile.length - window + j;
-        for (int i = 0; i < Count; ++i) {
-          const float value =
-              t >= 0 ? to_float(input[t * stride + i])
-                     : load_element(p.window_in, row + i * window + window + t, p.window_dtype);
-          store_element(p.window_out, row + i * window + j, p.window_dtype, value);
+  } else if (full_width) {
+    // The new window is the last of (old window, sequence): where the sequence is short, some of it
+    // is the old one, moved to lower places.
+    PerChannel<Count, Width - 1> old;
+    old.load(p.window_in, row, p.window_dtype, p.whole);
+#pragma unroll
+    for (int j = 0; j < Width - 1; ++j) {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) history[j][i] = old.values[i][j];
+    }
+    if (moves_window) {
+      PerChannel<Count, Width - 1> moved;
+#pragma unroll
+      for (int j = 0; j < Width - 1; ++j) {
+        const std::int64_t t = tile.length - (Width - 1) + j;
+        float values[Count];
+        if (t >= 0) {
+          load_channels<Token, Count>(input + t * stride, values);
+        } else {
+#pragma unroll
+          for (int from = 0; from < Width - 1; ++from) {
+            if (t + Width - 1 != from) continue;
+#pragma unroll
+            for (int i = 0; i < Count; ++i) values[i] = old.values[i][from];
+          }
         }
+#pragma unroll
+        for (int i = 0; i < Count; ++i) moved.values[i][j] = values[i];
+      }
+      moved.store(p.window_out, row, p.window_dtype, p.whole);
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < Width - 1; ++j) {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) {
+        history[j][i] =
+            j < skipped ? 0.0f
+                        : load_element(p.window_in, row + i * window + j - skipped, p.window_dtype);
+      }
+    }
+    // What stays of the old window moves to lower places, so in ascending order nothing is
+    // overwritten before it is read.
+    for (int j = 0; moves_window && j < window; ++j) {
+      const std::int64_t t = tile.length - window + j;
+      for (int i = 0; i < Count; ++i) {
+        const float value =
+            t >= 0 ? to_float(input[t * stride + i])
+                   : load_element(p.window_in, row + i * window + window + t, p.window_dtype);
+        store_element(p.window_out, row + i * window + j, p.window_dtype, value);
       }
     }
   }
 
-  // Inputs are loaded kAhead tokens at a time, the next ones before these are used: stores to the
+  // Inputs are loaded Ahead tokens at a time, the next ones before these are used: stores to the
   // output, which might alias the input for all the compiler knows, would otherwise hold them back.
-  constexpr int kAhead = 4;
-  using Vector = Channels<Token, Count>;
-  Vector batch[kAhead];
-  const auto load_batch = [&](std::int64_t first) {
+  const int count = static_cast<int>(tile.end - tile.begin);
+  const Token* from = input + tile.begin * stride;
+  Output* to = output + tile.begin * p.channels;
+  Vector batch[Ahead];
+  const auto load_batch = [&](int first) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (first + i < tile.end) {
-        batch[i] = *reinterpret_cast<const Vector*>(input + (first + i) * stride);
-      }
+    for (int i = 0; i < Ahead; ++i) {
+      if (first + i < count) batch[i] = *reinterpret_cast<const Vector*>(from + i * stride);
     }
+    from += Ahead * stride;
   };
-  load_batch(tile.begin);
-  for (std::int64_t first = tile.begin; first < tile.end; first += kAhead) {
-    Vector inputs[kAhead];
+  const auto step = [&](const Vector& vector) {
+    float sums[Count];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) inputs[i] = batch[i];
-    load_batch(first + kAhead);
+    for (int i = 0; i < Count; ++i) {
+      const float newest = to_float(vector.values[i]);
+      float sum = bias[i];
 #pragma unroll
-    for (int n = 0; n < kAhead; ++n) {
-      if (first + n >= tile.end) break;
-      float sums[Count];
+      for (int j = 0; j < Width - 1; ++j) sum = fmaf(weight.values[i][j], history[j][i], sum);
+      sums[i] = activate<Output>(fmaf(weight.values[i][Width - 1], newest, sum), p.silu);
 #pragma unroll
-      for (int i = 0; i < Count; ++i) {
-        const float newest = to_float(inputs[n].values[i]);
-        float sum = bias[i];
+      for (int j = 0; j + 1 < Width - 1; ++j) history[j][i] = history[j + 1][i];
+      history[Width - 2][i] = newest;
+    }
+    store_channels<Output>(to, 0, sums);
+    to += p.channels;
+  };
+  load_batch(0);
+  for (int first = 0; first < count; first += Ahead) {
+    Vector inputs[Ahead];
 #pragma unroll
-        for (int j = 0; j < Width - 1; ++j) sum = fmaf(weight[j][i], history[j][i], sum);
-        sums[i] = activate(fmaf(weight[Width - 1][i], newest, sum), p.silu);
+    for (int i = 0; i < Ahead; ++i) inputs[i] = batch[i];
+    load_batch(first + Ahead);
+    if (first + Ahead <= count) {
 #pragma unroll
-        for (int j = 0; j + 1 < Width - 1; ++j) history[j][i] = history[j + 1][i];
-        history[Width - 2][i] = newest;
+      for (int i = 0; i < Ahead; ++i) step(inputs[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Ahead; ++i) {
+        if (first + i < count) step(inputs[i]);
       }
-      store(first + n, sums);
     }
   }
 }
@@ -259,7 +370,8 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
                                : load_element(p.window_in, row + window + s, p.window_dtype);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
-      sum = activate(sum, p.silu);
+      sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
+                                             : activate<Token>(sum, p.silu);
     } else {
       sum = 0;
     }
@@ -287,14 +399,33 @@ std::int64_t most_tiles(const ConvParams& p, int run) {
   return p.token_capacity / run + p.num_sequences;
 }
 
-template <typename Token, int Width, int Count>
+template <typename Token, typename Output, int Width, int Count, int Ahead>
 void launch_channels(const ConvParams& p, cudaStream_t stream) {
   const std::int64_t per_block = static_cast<std::int64_t>(kChannelThreads) * Count;
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
   const unsigned int blocks =
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
-  launch_kernel(conv_channels_kernel<Token, Width, Count>, blocks, kChannelThreads, 0, stream, p,
-                static_cast<int>(channel_blocks));
+  launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead>, blocks, kChannelThreads,
+                0, stream, p, static_cast<int>(channel_blocks));
+}
+
+bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+template <typename Token, typename Output>
+void launch_channels_into(ConvParams p, cudaStream_t stream) {
+  constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
+  if (p.width > kVectorWidth)
+    return launch_channels<Token, Output, kMaxWidth, 1, kAhead>(p, stream);
+  const bool vectors = p.channels % kVector == 0 && p.input_token_stride % kVector == 0 &&
+                       is_aligned(p.input) && is_aligned(p.output) &&
+                       (p.bias == nullptr || is_aligned(p.bias));
+  if (!vectors) return launch_channels<Token, Output, kVectorWidth, 1, kAhead>(p, stream);
+  p.whole = is_aligned(p.window_in) && is_aligned(p.window_out) && is_aligned(p.weight);
+  // Of few tokens each there is nothing to load ahead of, and registers are better spent on threads.
+  if (p.token_capacity <= 2 * p.num_sequences) {
+    return launch_channels<Token, Output, kVectorWidth, kVector, 1>(p, stream);
+  }
+  launch_channels<Token, Output, kVectorWidth, kVector, kAhead>(p, stream);
 }
 
 template <typename Token>
@@ -306,18 +437,8 @@ void launch(const ConvParams& p, cudaStream_t stream) {
     launch_kernel(conv_time_kernel<Token>, blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
     return;
   }
-  constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
-  const auto aligned = [](const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
-  };
-  if (p.width > 4) {
-    launch_channels<Token, kMaxWidth, 1>(p, stream);
-  } else if (p.channels % kVector == 0 && p.input_token_stride % kVector == 0 && aligned(p.input) &&
-             aligned(p.output)) {
-    launch_channels<Token, 4, kVector>(p, stream);
-  } else {
-    launch_channels<Token, 4, 1>(p, stream);
-  }
+  if (p.output_dtype == DType::float32) return launch_channels_into<Token, float>(p, stream);
+  launch_channels_into<Token, Token>(p, stream);
 }
 
 }  // namespace

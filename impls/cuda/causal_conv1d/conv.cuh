@@ -32,6 +32,7 @@ struct ConvParams {
   std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
   std::int32_t width = 4;
   bool silu = false;
+  bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)
 };
 
 /// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.
