@@ -116,6 +116,7 @@ Texts quick_problems() {
       "gated_delta:heads=3/3,dim=128,seq=70+9+130,dtype=bf16,gates=mid,h0=normal,norm=1,"
       "magnitudes=edges",
       "gated_delta:heads=3/3,dim=64x96,seq=70+9+1,dtype=f16,norm=1,keys=zero,magnitudes=edges",
+      "gated_delta:heads=3/3,dim=128,seq=70+9,dtype=f16,norm=1,keys=zero,magnitudes=edges",
       "gated_delta:heads=3/3,dim=64x32,seq=70+9+1,dtype=f32,gates=mid,magnitudes=edges",
   };
 }

@@ -30,6 +30,12 @@ struct alignas(16) ChunkGates {
 
 #ifdef __CUDACC__
 
+/// 1 / sqrt(squares + eps), and 0 for a row of zeros: it counts for nothing either way, but values
+/// above 65 times 1 / sqrt(eps) = 1000 are infinite in float16, and zero times infinity is NaN.
+__device__ __forceinline__ float inverse_length(float squares) {
+  return squares > 0.0f ? 1.0f / sqrtf(squares + kNormEpsilon) : 0.0f;
+}
+
 /// exp(G_i - G_j) for i >= j, at most 1. For i < j also a finite value, meaningless.
 template <int C>
 __device__ __forceinline__ float decay_between(const ChunkGates<C>& gates, int i, int j) {

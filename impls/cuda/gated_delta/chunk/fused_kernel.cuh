@@ -104,7 +104,7 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
           squares = fmaf(x, x, squares);
         }
       }
-      factor *= 1.0f / sqrtf(squares + kNormEpsilon);
+      factor *= inverse_length(squares);
     }
     (is_key ? gates.key_factor : gates.query_factor)[r] = factor;
   }

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(kGateThreads)
     key_squares += __shfl_xor_sync(~0u, key_squares, step);
   }
   if (lane == 0) {
-    w.query_norm[index] = 1.0f / sqrtf(query_squares + kNormEpsilon);
-    w.key_norm[index] = 1.0f / sqrtf(key_squares + kNormEpsilon);
+    w.query_norm[index] = inverse_length(query_squares);
+    w.key_norm[index] = inverse_length(key_squares);
   }
 }
 

@@ -30,8 +30,12 @@ __device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t le
     }
   }
   sum += __shfl_xor_sync(~0u, sum, 1);
-  if (panel == 0)
-    store_shared(lengths + 4 * row, row < valid ? 1.f / sqrtf(sum + kNormEpsilon) : 0.f);
+  // A row of zeros has 0, not 1 / sqrt(eps) = 1000: it counts for nothing either way, but values
+  // above 65 times 1000 are infinite in float16, and zero times infinity is NaN.
+  if (panel == 0) {
+    store_shared(lengths + 4 * row,
+                 row < valid && sum > 0.f ? 1.f / sqrtf(sum + kNormEpsilon) : 0.f);
+  }
 }
 
 /// Rows 16w + l/4 (+8) of K K^T or Q K^T, as wgmma leaves them: times the inverse lengths of row
