@@ -11,8 +11,8 @@
 // output that a caller may ask for (conv_output) is then the intermediate itself.
 //
 // Bound by the steps, and by one write and one read of each intermediate beside them. Reached, 16/32
-// heads of 128, 4x8192 bfloat16 tokens on an H200: 0.925 ms with cuda/fused_sm90 and the token dtype
-// between the steps, 4.76 ms with cuda/recurrent_staged and float32 (data/measured/h200-2026-11-24).
+// heads of 128, 4x8192 bfloat16 tokens on an H200: 0.803 ms with cuda/fused_sm90 and the token dtype
+// between the steps, 0.998 ms with the gated norm behind them (data/measured/h200-2026-11-25).
 #pragma once
 
 #include <vector>

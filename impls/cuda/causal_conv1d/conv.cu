@@ -16,7 +16,8 @@
 // Bound by device memory: one read of the input, one write of the output, and what keeps them under
 // way. An exact exponential and a division made it bound by instructions (activation.cuh); more
 // tokens loaded ahead cost the threads that their registers would have held. Reached on an H200, 8192
-// bfloat16 channels, width 4, SiLU: REACHED.
+// bfloat16 channels, width 4, SiLU: 32768 tokens in 0.294 ms, 3.65 TB/s where a copy of the same bytes
+// takes 0.272 ms; 128 sequences of one token in 0.0124 ms, 512 in 0.0341 (data/measured/h200-2026-11-25).
 #include <cuda_runtime.h>
 
 #include <algorithm>

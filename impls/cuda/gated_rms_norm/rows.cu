@@ -9,8 +9,8 @@
 //
 // Bound by device memory, once the arithmetic is short: 5 operations and a gate for every 6 bytes of
 // 16-bit tokens. With an exact exponential and a division in the gate it was bound by instructions.
-// The weights come from the cache. Reached, 32 heads of 128, 32768 bfloat16 tokens on an H200, one run
-// after the other: REACHED.
+// The weights come from the cache. Reached, 32 heads of 128, 4x8192 bfloat16 tokens on an H200:
+// 0.194 ms, 4.14 TB/s (data/measured/h200-2026-11-25).
 #include <algorithm>
 #include <cstdint>
 #include <memory>
