@@ -251,11 +251,6 @@ class Comparison {
     report_.outputs.push_back(std::move(output));
   }
 
-  bool writes_row(const Operand& operand, std::int64_t sequence) const {
-    return is_written(operand, p_) && inputs_.slot(sequence) >= 0 &&
-           (inputs_.length(sequence) > 0 || operand.pool.written_by_empty_sequences);
-  }
-
   void compare_unit(const Operand& operand, UnitError& unit,
                     std::vector<PositionError>& positions) {
     const DType stored = operand.dtype(p_);
@@ -289,7 +284,7 @@ class Comparison {
         by_position.push_back(window.relative_l2());
         whole.add(window);
       }
-    } else if (cut != Cut::pool_rows || writes_row(operand, part.sequence)) {
+    } else if (cut != Cut::pool_rows || writes_row(operand, inputs_, part.sequence)) {
       add(strips_of(operand, inputs_, part), whole);
     }
     unit.error = whole.finish();
@@ -311,7 +306,8 @@ class Comparison {
     const std::int64_t rows = static_cast<std::int64_t>(before.size()) / stride;
     std::vector<bool> written(static_cast<std::size_t>(rows), false);
     for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
-      if (writes_row(operand, n)) written[static_cast<std::size_t>(inputs_.slot(n))] = true;
+      if (writes_row(operand, inputs_, n))
+        written[static_cast<std::size_t>(inputs_.slot(n))] = true;
     }
     parallel_for(rows, options_.threads, [&](std::int64_t row) {
       const std::int64_t begin = row * stride + (written[static_cast<std::size_t>(row)] ? used : 0);

@@ -29,6 +29,15 @@ struct HeadInputs {
   VectorsView<Element> value;     ///< n per token
   VectorsView<Scalar> log_decay;  ///< one vector per token: of one element, or of Dk
   VectorsView<Scalar> beta;       ///< n per token, of one element
+
+  /// The views begin that many tokens later.
+  void skip(std::int64_t tokens) {
+    query.data += tokens * query.token_stride;
+    key.data += tokens * key.token_stride;
+    value.data += tokens * value.token_stride;
+    log_decay.data += tokens * log_decay.token_stride;
+    beta.data += tokens * beta.token_stride;
+  }
 };
 
 template <typename Scalar>

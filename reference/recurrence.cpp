@@ -45,7 +45,7 @@ class Recurrence {
     if (!problem_.final_state) return;
     const std::int64_t used = problem_.state_row_stride() - problem_.pool_row_padding;
     for (std::int64_t n = 0; n < problem_.num_sequences(); ++n) {
-      if (inputs_.slot(n) < 0 || inputs_.length(n) == 0) continue;
+      if (inputs_.slot(n) < 0 || inputs_.carried_tokens(n) == 0) continue;
       const auto row = states_.begin() + inputs_.slot(n) * problem_.state_row_stride();
       std::fill(row, row + used, std::numeric_limits<Scalar>::quiet_NaN());
     }
@@ -85,7 +85,6 @@ class Recurrence {
                                   source.element_stride};
     };
     HeadInputs<Element, Scalar> head;
-    head.num_tokens = inputs_.length(n);
     head.steps = p.steps;
     head.query =
         view(source.query, p.num_key_heads, key_head, p.key_head_dim, source.query_token_stride);
@@ -98,8 +97,18 @@ class Recurrence {
     head.beta = {gates_.beta.data() + first * p.betas_per_token() + h, p.betas_per_token(),
                  p.num_value_heads, 1};
     const HeadOptions<Scalar> options{p.update, p.decay, normalize_qk_, effective_scale()};
+    const std::int64_t carried = inputs_.carried_tokens(n);
+    head.num_tokens = carried;
     gated_delta_head(head, options, state, output, output_stride);
-    if (!p.final_state) return;
+    if (p.final_state && carried > 0) store(state, slab_begin);
+    if (carried == inputs_.length(n)) return;
+    head.skip(carried);
+    head.num_tokens = inputs_.length(n) - carried;
+    gated_delta_head(head, options, state, output + carried * output_stride, output_stride);
+  }
+
+  void store(const HeadState<Scalar>& state, std::int64_t slab_begin) {
+    const Problem& p = problem_;
     for (Eigen::Index i = 0; i < state.rows(); ++i) {
       for (Eigen::Index j = 0; j < state.cols(); ++j) {
         states_[slab_begin + slab_index(p, i, j)] = state(i, j);

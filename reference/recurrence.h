@@ -19,8 +19,9 @@ struct QkvSource {
   std::int64_t element_stride;
 };
 
-/// Writes "output" and "final_state" of the pairs that `options` names. Element: float as stored, or
-/// the wide scalar that the convolution of a layer left.
+/// Writes "output" and "final_state" of the pairs that `options` names, the state being that after the
+/// tokens which are carried (Case::carried_tokens). Element: float as stored, or the wide scalar that the
+/// convolution of a layer left.
 template <typename Element, typename Scalar>
 void run_recurrence(const Case& inputs, const QkvSource<Element>& source, bool normalize_qk,
                     const EvaluationOptions& options, Arrays<Scalar>& result);

@@ -14,7 +14,8 @@ namespace gdn {
 namespace {
 
 // Bytes of the part of an operand's array that a run goes over.
-double bytes_of(const Operand& operand, const Case& inputs, const ActiveWork& active) {
+double bytes_of(const Operand& operand, const Case& inputs, std::int64_t tokens,
+                std::int64_t rows) {
   const Problem& p = inputs.problem;
   if (operand.is_index()) {
     return sizeof(std::int64_t) * static_cast<double>(inputs.indices(operand).size());
@@ -22,11 +23,10 @@ double bytes_of(const Operand& operand, const Case& inputs, const ActiveWork& ac
   const auto element = static_cast<double>(size_of(operand.dtype(p)));
   switch (cut_of(operand, p)) {
     case Cut::tokens:
-      return element * static_cast<double>(active.tokens) *
+      return element * static_cast<double>(tokens) *
              static_cast<double>(elements_per_token(operand, p));
     case Cut::pool_rows:
-      return element * static_cast<double>(active.rows) *
-             static_cast<double>(row_elements(operand, p));
+      return element * static_cast<double>(rows) * static_cast<double>(row_elements(operand, p));
     case Cut::sequences:
     case Cut::whole:
       break;
@@ -68,9 +68,12 @@ WorkCount count_work(const Case& inputs, std::int64_t plan_chunk) {
   work.flops_recurrent = flops.recurrent;
   for (const Operand& operand : problem.operation->operands) {
     if (!is_handed_over(operand, problem)) continue;
-    const double bytes = bytes_of(operand, inputs, active);
-    if (operand.is_index() || is_read(operand, problem)) work.bytes_read += bytes;
-    if (is_written(operand, problem)) work.bytes_written += bytes;
+    if (operand.is_index() || is_read(operand, problem)) {
+      work.bytes_read += bytes_of(operand, inputs, active.tokens, active.rows);
+    }
+    if (is_written(operand, problem)) {
+      work.bytes_written += bytes_of(operand, inputs, active.tokens, active.carried_rows);
+    }
   }
   return work;
 }

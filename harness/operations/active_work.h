@@ -10,6 +10,7 @@ namespace gdn {
 struct ActiveWork {
   std::int64_t tokens = 0;
   std::int64_t rows = 0;  ///< of pools, of sequences with tokens: an empty one leaves its row alone
+  std::int64_t carried_rows = 0;  ///< of these, rows that are written: of tokens that are carried
 };
 
 inline ActiveWork active_work(const Case& inputs) {
@@ -18,6 +19,7 @@ inline ActiveWork active_work(const Case& inputs) {
     if (inputs.slot(n) < 0) continue;
     active.tokens += inputs.length(n);
     active.rows += inputs.length(n) > 0 ? 1 : 0;
+    active.carried_rows += inputs.carried_tokens(n) > 0 ? 1 : 0;
   }
   return active;
 }

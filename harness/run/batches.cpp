@@ -120,18 +120,24 @@ Case fitted(const Case& whole, const Parts& parts, Case part) {
   return part;
 }
 
+// How many of the sequence's tokens stand before the cut. Behind the tokens that are carried there is
+// no cut: what a call on more of them leaves is not what the rest went on from.
+std::int64_t tokens_before(const Case& whole, const CutAt& cut, std::int64_t sequence) {
+  return std::min(cut(whole.length(sequence)), whole.carried_tokens(sequence));
+}
+
 // The first tokens of every sequence up to the cut, and the rest.
 Parts beginnings_of(const Case& whole, const CutAt& cut) {
   Parts parts;
   for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
-    parts.push_back({n, whole.first_token(n), cut(whole.length(n))});
+    parts.push_back({n, whole.first_token(n), tokens_before(whole, cut, n)});
   }
   return parts;
 }
 Parts ends_of(const Case& whole, const CutAt& cut) {
   Parts parts;
   for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
-    const std::int64_t before = cut(whole.length(n));
+    const std::int64_t before = tokens_before(whole, cut, n);
     parts.push_back({n, whole.first_token(n) + before, whole.length(n) - before});
   }
   return parts;
@@ -162,7 +168,7 @@ std::vector<float> interleave(const Case& whole, const CutAt& cut, const std::ve
   const std::int64_t width = static_cast<std::int64_t>(first.size() + second.size()) / tokens;
   std::int64_t first_tokens = 0;
   for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
-    first_tokens += cut(whole.length(n));
+    first_tokens += tokens_before(whole, cut, n);
   }
   std::vector<float> result;
   result.reserve(first.size() + second.size());
@@ -172,7 +178,7 @@ std::vector<float> interleave(const Case& whole, const CutAt& cut, const std::ve
     auto a = first.begin() + row * first_tokens;
     auto b = second.begin() + row * (tokens - first_tokens);
     for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
-      const std::int64_t half = cut(whole.length(n));
+      const std::int64_t half = tokens_before(whole, cut, n);
       const std::int64_t rest = whole.length(n) - half;
       result.insert(result.end(), a, a + half * scale);
       result.insert(result.end(), b, b + rest * scale);
@@ -235,12 +241,6 @@ std::vector<float> rows_reversed(const std::vector<float>& pool, std::int64_t ro
                 reversed.begin() + (rows_after - 1 - row) * stride);
   }
   return reversed;
-}
-
-// Whether the operand's row of this sequence is written by the call.
-bool writes_row(const Case& c, const Operand& operand, std::int64_t sequence) {
-  return is_written(operand, c.problem) && c.slot(sequence) >= 0 &&
-         (c.length(sequence) > 0 || operand.pool.written_by_empty_sequences);
 }
 
 std::string difference(const std::string& name, const std::vector<float>& a, const Strips& in_a,
@@ -323,6 +323,14 @@ bool carries_state(const Problem& problem) {
   });
 }
 
+bool cuts_a_sequence(const Case& whole, const CutAt& cut) {
+  for (std::int64_t n = 0; n < whole.problem.num_sequences(); ++n) {
+    const std::int64_t before = tokens_before(whole, cut, n);
+    if (before > 0 && before < whole.length(n)) return true;
+  }
+  return false;
+}
+
 bool is_carried_token_by_token(const Problem& problem) {
   if (problem.operation->carries_backward || problem.operation->fit_part != nullptr) return false;
   const auto& operands = problem.operation->operands;
@@ -370,7 +378,7 @@ std::vector<float> joined_pool(const Case& whole, const CutAt& cut, const Operan
           : std::vector<float>(second.size(), std::numeric_limits<float>::quiet_NaN());
   const Parts later = parts_of_call(whole, cut, 1);
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
-    if (!writes_row(whole, operand, n)) continue;
+    if (!writes_row(operand, whole, n)) continue;
     const bool in_second = operand.role == Role::in_place ||
                            operand.pool.written_by_empty_sequences ||
                            later[static_cast<std::size_t>(n)].count > 0;
@@ -478,7 +486,7 @@ void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs
       if (!pool) {
         std::copy_n(from.begin() + row * width, width,
                     to.begin() + (whole.first_token(n) + t) * width);
-      } else if (t + 1 == whole.length(n) && writes_row(whole, operand, n)) {
+      } else if (t + 1 == whole.length(n) && writes_row(operand, whole, n)) {
         copy_row(operand, p, from, to, whole.slot(n));
       }
       ++row;

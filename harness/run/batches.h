@@ -30,6 +30,11 @@ std::int64_t in_halves(std::int64_t length);
 /// The first `tokens` tokens of every sequence, or all it has.
 CutAt after(std::int64_t tokens);
 
+/// Whether a sequence has tokens before the cut and behind it. Where a call leaves what is carried
+/// after some of its tokens (OperationSchema::carried_tokens), a sequence is cut behind these at the
+/// latest.
+bool cuts_a_sequence(const Case& whole, const CutAt& cut);
+
 /// Whether anything is carried from call to call.
 bool carries_state(const Problem& problem);
 /// Whether the problem can be called token by token: it is carried forward, in place alone, and its

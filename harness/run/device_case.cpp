@@ -191,7 +191,7 @@ struct DeviceCase::State {
   static std::vector<bool> owned_elements(const Operand& operand, const Case& c) {
     std::vector<bool> elements(static_cast<std::size_t>(element_count(operand, c.problem)), false);
     for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
-      if (c.length(n) == 0 && !operand.pool.written_by_empty_sequences) continue;
+      if (!writes_row(operand, c, n)) continue;
       strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
         elements[static_cast<std::size_t>(i)] = true;
       });

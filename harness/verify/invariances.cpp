@@ -208,6 +208,7 @@ NotApplicable split_not_applicable(const VerifiedRun& run) {
   const Case& inputs = inputs_of(run);
   if (!carries_state(inputs.problem)) return "nothing is carried from call to call";
   if (inputs.problem.sequences.longest() < 2) return "no sequence of two tokens";
+  if (!cuts_a_sequence(inputs, after(1))) return "no sequence carries a token before its last";
   if (!run.implementation.supports(first_part(inputs, after(1)).problem)) {
     return "the parts are not supported";
   }

@@ -171,6 +171,9 @@ class Verification {
     if (inputs_.problem.sequences.longest() < 2) {
       return not_applicable("continuation", "no sequence of two tokens");
     }
+    if (!cuts_a_sequence(inputs_, in_halves)) {
+      return not_applicable("continuation", "no sequence carries a token before its last");
+    }
     if (!implementation_.supports(first_part(inputs_, in_halves).problem)) {
       return not_applicable("continuation", "the halves are not supported");
     }

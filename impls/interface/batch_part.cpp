@@ -59,6 +59,11 @@ Strips of_entries(const HeadSplit& split, const HeadRange& heads, std::int64_t f
 
 }  // namespace
 
+bool writes_row(const Operand& operand, const Case& batch, std::int64_t sequence) {
+  return is_written(operand, batch.problem) && batch.slot(sequence) >= 0 &&
+         (batch.carried_tokens(sequence) > 0 || operand.pool.written_by_empty_sequences);
+}
+
 Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part) {
   const Problem& p = batch.problem;
   const HeadSplit split = split_by_heads(operand, p);

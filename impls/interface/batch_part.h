@@ -42,6 +42,9 @@ struct Strips {
   }
 };
 
+/// Whether the call writes the sequence's row of the operand, a pool.
+bool writes_row(const Operand& operand, const Case& batch, std::int64_t sequence);
+
 /// What of the operand's array belongs to the part: its tokens, its row of a pool (none if the
 /// sequence has no slot), its entry of an array per sequence; all of an array that is not cut.
 Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part);

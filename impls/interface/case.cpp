@@ -145,6 +145,11 @@ void validate_pool(const Operand& operand, const Case& c) {
 
 }  // namespace
 
+std::int64_t Case::carried_tokens(std::int64_t sequence) const {
+  const auto carried = problem.operation->carried_tokens;
+  return carried == nullptr ? length(sequence) : carried(*this, sequence);
+}
+
 std::vector<std::int64_t>& Case::indices(const Operand& operand) {
   if (operand.name == "sequence_offsets") return sequence_offsets;
   return operand.name == "slot_index" ? slot_index : other_indices[operand.name];

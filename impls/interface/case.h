@@ -34,6 +34,8 @@ struct Case {
   std::int64_t length(std::int64_t sequence) const {
     return first_token(sequence + 1) - first_token(sequence);
   }
+  /// After how many of its tokens the call leaves what is carried (OperationSchema::carried_tokens).
+  std::int64_t carried_tokens(std::int64_t sequence) const;
   /// The sequence's row of every pool; -1: padding.
   std::int64_t slot(std::int64_t sequence) const {
     return slot_index.empty() ? sequence : slot_index[static_cast<std::size_t>(sequence)];

@@ -121,7 +121,7 @@ struct Pool {
   std::int64_t (*row_padding)(const Problem&) = nullptr;
   /// In place: whether the new values go to an array of their own; null: never.
   bool (*out_of_place)(const Problem&) = nullptr;
-  /// Whether a sequence without tokens writes its row too (with what it held).
+  /// Whether a sequence without tokens that are carried writes its row too (with what it held).
   bool written_by_empty_sequences = false;
 };
 
@@ -215,6 +215,10 @@ struct OperationSchema {
   /// the operation knows: indices that count tokens, a state at the part's beginning. Null: nothing.
   void (*fit_part)(const Case& whole, const std::vector<PartOfSequence>& parts,
                    Case& part) = nullptr;
+  /// After how many of the sequence's tokens a call leaves what is carried: of a draft, those that were
+  /// accepted. After none the sequence writes no row, as one without tokens; and since tokens behind
+  /// them leave nothing, a sequence is cut in two no later. Null: after all.
+  std::int64_t (*carried_tokens)(const Case&, std::int64_t sequence) = nullptr;
 
   /// The operand, or null.
   const Operand* find(std::string_view operand) const;

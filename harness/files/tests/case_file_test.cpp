@@ -104,6 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=bf16,width=3,bias=1,act=none,"
         "slots=permuted",
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=f16,conv_layout=time,conv_in_place=0",
+        "gated_delta_verify:heads=1/2,dim=8x6,seq=4+0+7+3,dtype=bf16,h0=normal,slots=padding",
+        "gated_delta_verify:heads=1/2,dim=8,seq=5x3,gate=logits,steps=2,state=f16,layout=vk",
         "gated_rms_norm:heads=1/2,dim=8x6,seq=1x5+1x0,dtype=f16",
         "gated_rms_norm:heads=1/3,dim=4,seq=5,dtype=bf16,out=f32,norm_gate=sigmoid2,norm_eps=1e-5",
         "gated_delta_layer:heads=1/"

@@ -334,6 +334,7 @@ TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
         "gated_delta_layer:heads=1/2,dim=8,seq=1x9+1x2,dtype=f16,gate=logits,beta=logit,norm=1",
         "gated_delta:heads=2/4,dim=8,seq=1x9+1x2,dtype=bf16,steps=3,decay=channel,gates=reset",
         "gated_delta_layer:heads=1/2,dim=8,seq=9,gate=logits,decay=channel,update=additive",
+        "gated_delta_verify:heads=2/4,dim=8x6,seq=4+0+7+3+1x16,dtype=f16,h0=normal",
         "gated_rms_norm:heads=1/8,dim=8x70,seq=1x9+1x2,dtype=f16",
         "gated_rms_norm:heads=1/8,dim=8x70,seq=1x9+1x2,dtype=bf16",
         "gated_delta:heads=1/1,dim=4,seq=1x0"}) {

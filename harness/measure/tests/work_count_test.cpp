@@ -97,6 +97,21 @@ TEST(WorkCount, ANormReadsTwoArraysAndWritesOne) {
   EXPECT_DOUBLE_EQ(work.bytes_written, 10 * 4 * 16 * 4.0);
 }
 
+// Rows are read for the drafts of all sequences, and written where some tokens are accepted.
+TEST(WorkCount, ADraftWritesTheRowsOfAcceptedTokens) {
+  Case drafts = shapes_of("gated_delta_verify:heads=2/4,dim=8x16,seq=3x5,dtype=bf16,h0=normal");
+  const double row = 4 * 8 * 16 * 4.0;
+  const double output = 15 * 4 * 16 * 2.0;
+  drafts.other_indices["accepted"] = {5, 1, 2};
+  const WorkCount all = count_work(drafts, 0);
+  EXPECT_EQ(all.tokens, 15);
+  EXPECT_DOUBLE_EQ(all.bytes_written, output + 3 * row);
+  drafts.other_indices["accepted"] = {0, 1, 0};
+  const WorkCount one = count_work(drafts, 0);
+  EXPECT_DOUBLE_EQ(one.bytes_written, output + row);
+  EXPECT_DOUBLE_EQ(one.bytes_read, all.bytes_read);
+}
+
 TEST(WorkCount, StatesNeitherReadNorWrittenAreNotCounted) {
   const WorkCount with =
       count_work(shapes_of("gated_delta:heads=1/1,dim=8x8,seq=1x4,dtype=f32,h0=normal"), 0);

@@ -1,0 +1,219 @@
+// Every implementation of gated_delta_verify (contract section 1.6): against the float64 reference over
+// its options, and what must be equal bit for bit: accepting k tokens and a call of gated_delta on k.
+#include "interface/operations/gated_delta_verify.h"
+
+#include <algorithm>
+#include <map>
+
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
+#include "interface/operations/gated_delta.h"
+#include "tests/implementation_fixture.h"
+
+namespace gdn {
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+class GatedDeltaVerify : public ImplementationTest {
+ protected:
+  static Case draft(const std::string& fields) {
+    return generate_case(Problem::parse("gated_delta_verify:" + fields));
+  }
+  static Case accepting(Case inputs, const Counts& accepted) {
+    inputs.other_indices["accepted"] = accepted;
+    return inputs;
+  }
+  static Counts accepted_of(const Case& inputs) { return inputs.other_indices["accepted"]; }
+  static Counts all_of(const Case& inputs) { return inputs.problem.sequences.lengths; }
+  static Counts none_of(const Case& inputs) {
+    return Counts(static_cast<std::size_t>(inputs.problem.num_sequences()), 0);
+  }
+  bool supported(const Case& inputs) const { return implementation().supports(inputs.problem).ok; }
+  Outputs run(const Case& inputs) const { return execute(implementation(), inputs, device()); }
+
+  void expect_all_patterns_agree(const std::string& fields) {
+    const Case inputs = draft(fields);
+    expect_agrees(inputs);
+    expect_agrees(accepting(inputs, all_of(inputs)));
+    expect_agrees(accepting(inputs, none_of(inputs)));
+  }
+};
+
+TEST_P(GatedDeltaVerify, EveryEncodingAndDtype) {
+  for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits"}) {
+    for (const char* beta : {"beta", "logit"}) {
+      for (const char* dtype : {"f32", "bf16", "f16"}) {
+        expect_all_patterns_agree("heads=2/4,dim=16x24,seq=4+0+7+1+3,h0=normal,gates=mid,gate=" +
+                                  std::string(gate) + ",beta=" + beta + ",dtype=" + dtype);
+      }
+    }
+  }
+}
+
+TEST_P(GatedDeltaVerify, LayoutsStateTypesAndPools) {
+  for (const char* layout : {"kv", "vk"}) {
+    for (const char* state : {"f32", "bf16", "f16"}) {
+      for (const char* pool :
+           {"", ",slots=permuted", ",slots=padding", ",slots=padding,pool_pad=12",
+            ",slots=permuted,pool_rows=5", ",slots=padding,pool_rows=40", ",pool_rows=9"}) {
+        expect_all_patterns_agree("heads=1/3,dim=16x24,seq=4+9+0+2+5,dtype=bf16,h0=normal,layout=" +
+                                  std::string(layout) + ",state=" + state + pool);
+      }
+    }
+  }
+}
+
+TEST_P(GatedDeltaVerify, InitialStatesGatesAndVariants) {
+  for (const char* more :
+       {"h0=absent", "h0=large", "h0=normal,ht=0", "h0=normal,gates=reset", "h0=normal,gates=none",
+        "h0=normal,norm=1,keys=unnormalised", "h0=normal,scale=0.25,out=f32",
+        "h0=normal,betas=wide", "h0=normal,update=additive", "h0=normal,decay=channel",
+        "h0=normal,steps=2", "h0=normal,steps=3,decay=channel,norm=1,gate=logits",
+        "h0=absent,slots=padding,steps=2,update=additive"}) {
+    for (const char* dtype : {"f32", "bf16"}) {
+      expect_all_patterns_agree("heads=2/2,dim=24x16,seq=6+1+0+16+3,dtype=" + std::string(dtype) +
+                                "," + more);
+    }
+  }
+}
+
+TEST_P(GatedDeltaVerify, EmptyBatches) {
+  for (const char* seq : {"0", "0+0", "0+3+0", "1x1"}) {
+    expect_all_patterns_agree("heads=1/2,dim=16,dtype=f32,h0=normal,seq=" + std::string(seq));
+  }
+}
+
+/// The same inputs as a call of gated_delta on the first tokens of every sequence.
+Case cut_to(const Case& draft, const Counts& tokens) {
+  const Problem& p = draft.problem;
+  Case cut;
+  std::string text = p.to_string();
+  text.replace(0, std::string("gated_delta_verify").size(), "gated_delta");
+  cut.problem = Problem::parse(text);
+  cut.problem.sequences.lengths = tokens;
+  cut.sequence_offsets = cut.problem.sequences.offsets();
+  cut.slot_index = draft.slot_index;
+  for (const Operand& operand : p.operation->operands) {
+    if (operand.is_index() || operand.role == Role::output || !draft.arrays.has(operand.name)) {
+      continue;
+    }
+    const std::vector<float>& values = draft[operand.name];
+    if (cut_of(operand, p) != Cut::tokens || !is_present(operand, p)) {
+      cut[operand.name] = values;
+      continue;
+    }
+    const std::int64_t width = elements_per_token(operand, p);
+    std::vector<float>& taken = cut[operand.name];
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+      const auto first = values.begin() + draft.first_token(n) * width;
+      taken.insert(taken.end(), first, first + tokens[static_cast<std::size_t>(n)] * width);
+    }
+  }
+  return cut;
+}
+
+// The promise of contract section 1.6, of the implementation of gated_delta whose arithmetic it is.
+TEST_P(GatedDeltaVerify, AcceptingKTokensIsACallOnKTokensBitForBit) {
+  const std::map<std::string, std::string> same_arithmetic = {{"cpu/records", "cpu/naive"},
+                                                              {"cpu/states", "cpu/naive"}};
+  const auto name = same_arithmetic.find(implementation().description().name);
+  if (name == same_arithmetic.end()) GTEST_SKIP() << "declares no arithmetic it shares";
+  const Implementation& whole = find_implementation(gated_delta_operation(), name->second);
+  for (const char* more :
+       {"h0=normal,dtype=f32", "h0=normal,dtype=bf16,state=bf16",
+        "h0=normal,dtype=f16,layout=vk,slots=padding,pool_pad=5",
+        "h0=normal,dtype=bf16,steps=3,decay=channel,norm=1",
+        "h0=normal,dtype=f32,update=additive,slots=permuted",
+        "h0=normal,dtype=f32,gates=reset,state=f16", "dtype=bf16,gate=logits,beta=logit,h0=absent",
+        "h0=normal,dtype=f32,decay=channel,gates=mid"}) {
+    const Case inputs = draft("heads=2/4,dim=32x40,seq=5+0+16+1+8+3," + std::string(more));
+    SCOPED_TRACE(inputs.problem.to_string());
+    const Outputs all = execute(whole, cut_to(inputs, all_of(inputs)), device());
+    for (std::int64_t k = 0; k <= inputs.problem.sequences.longest(); ++k) {
+      Counts accepted = all_of(inputs);
+      for (std::int64_t& count : accepted) count = std::min(count, k);
+      const Outputs outputs = run(accepting(inputs, accepted));
+      EXPECT_TRUE(same_bits(outputs["output"], all["output"])) << k << " accepted";
+      const Outputs first = execute(whole, cut_to(inputs, accepted), device());
+      EXPECT_TRUE(same_bits(outputs["final_state"], first["final_state"])) << k << " accepted";
+    }
+  }
+}
+
+// One plan, its phases apart: which tokens are accepted is known only after they are verified.
+TEST_P(GatedDeltaVerify, AcceptedIsReadByCommitAndThePoolIsWrittenByItAlone) {
+  const Case inputs =
+      draft("heads=2/4,dim=16x24,seq=4+9+0+1+6,dtype=bf16,h0=normal,slots=padding,pool_pad=3");
+  ASSERT_TRUE(supported(inputs));
+  DeviceCase on_device(inputs, device());
+  const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
+  const auto phase = [&](DraftPhase which) {
+    plan->run_phase(static_cast<int>(which));
+    device().synchronize();
+  };
+  void* const accepted_array = const_cast<void*>(on_device.arguments().input("accepted"));
+  const auto upload = [&](const Counts& accepted) {
+    device().upload(accepted_array, accepted.data(),
+                    static_cast<std::int64_t>(accepted.size() * sizeof(std::int64_t)));
+  };
+  for (const Counts& accepted :
+       {accepted_of(inputs), all_of(inputs), none_of(inputs), Counts{1, 8, 0, 1, 5}}) {
+    on_device.reset_async();
+    upload({99, -7, 1, 1 << 20, 99});  // of another draft: verify has no use for them
+    phase(DraftPhase::verify);
+    EXPECT_EQ(on_device.first_written({"initial_state"}), "");
+    const Outputs verified = on_device.download();
+    upload(accepted);
+    phase(DraftPhase::commit);
+    const Outputs committed = on_device.download();
+    EXPECT_TRUE(same_bits(verified["output"], committed["output"]));
+    const Case accepting_these = accepting(inputs, accepted);
+    expect_outputs_agree(accepting_these, committed);
+    const Outputs at_once = run(accepting_these);
+    EXPECT_TRUE(same_bits(at_once["output"], committed["output"]));
+    EXPECT_TRUE(same_bits(at_once["final_state"], committed["final_state"]));
+  }
+}
+
+// One plan serves other lengths and slots, as a captured graph must: each draft goes on from the pool
+// that the commit before it left.
+TEST_P(GatedDeltaVerify, APlanFollowsLengthsAndSlotsFromDraftToDraft) {
+  const Case planned = draft("heads=1/2,dim=16x24,seq=8+4+3,dtype=f32,h0=normal,slots=permuted");
+  PlannedCase one_plan(implementation(), planned, device());
+  Case next = planned;
+  Outputs before = one_plan.run();
+  for (const auto& [lengths, slots, accepted] :
+       {std::tuple<Counts, Counts, Counts>{{2, 9, 4}, {4, 0, 2}, {1, 9, 0}},
+        {{0, 1, 14}, {0, -1, 5}, {0, 1, 7}},
+        {{5, 5, 5}, {1, 2, 3}, {5, 0, 2}}}) {
+    next["initial_state"] = before["final_state"];
+    next.problem.sequences.lengths = lengths;
+    next.sequence_offsets = next.problem.sequences.offsets();
+    next.slot_index = slots;
+    next.other_indices["accepted"] = accepted;
+    one_plan.refill(next);
+    before = one_plan.run();
+    expect_outputs_agree(next, before);
+    const Outputs own_plan = run(next);
+    const Outputs again = one_plan.run_in_phases();
+    EXPECT_TRUE(same_bits(own_plan["output"], again["output"]));
+    EXPECT_TRUE(same_bits(own_plan["final_state"], again["final_state"]));
+    EXPECT_TRUE(same_bits(own_plan["final_state"], before["final_state"]));
+  }
+}
+
+// However the tokens are shared out between the sequences.
+TEST_P(GatedDeltaVerify, WhatPlansHoldIsBoundedByThePlannedTokens) {
+  const auto bytes = [&](const std::string& seq) {
+    return implementation().workspace_bytes(
+        Problem::parse("gated_delta_verify:heads=1/2,dim=16x24,dtype=f32,h0=normal,seq=" + seq));
+  };
+  EXPECT_EQ(bytes("64x4"), bytes("4+252+62x0"));
+  EXPECT_GT(bytes("64x8"), bytes("64x4"));
+}
+
+GDN_INSTANTIATE_FOR(GatedDeltaVerify, gated_delta_verify_operation());
+
+}  // namespace
+}  // namespace gdn
