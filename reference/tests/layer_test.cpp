@@ -9,6 +9,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/gated_rms_norm.h"
+#include "reference/conditioning.h"
 #include "reference/gated_rms_norm.h"
 #include "reference/tests/dense_formulation.h"
 
