@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "interface/operations/convolution_operands.h"
 #include "interface/operations/recurrence_operands.h"
@@ -51,7 +53,8 @@ template <typename Scalar>
 void apply_norm(const Case& inputs, const EvaluationOptions& options, Arrays<Scalar>& result) {
   const Problem& p = inputs.problem;
   const std::vector<SequenceHead> pairs = pairs_of(p, options);
-  result[kBeforeNorm] = result["output"];
+  std::vector<Scalar> before_norm = result["output"];  // a further array moves the others
+  result[kBeforeNorm] = std::move(before_norm);
   const Scalar* const before = result[kBeforeNorm].data();
   Scalar* const output = result["output"].data();
   const float* const z = inputs["z"].data();
