@@ -4,6 +4,7 @@
 gdn_implementation(cpu/gated_delta/naive.cpp)
 gdn_implementation(cpu/gated_delta/recurrent.cpp)
 gdn_implementation(cpu/gated_delta/chunkwise.cpp)
+gdn_implementation(cpu/gated_delta_backward/naive.cpp)
 gdn_implementation(cpu/causal_conv1d/direct.cpp)
 gdn_implementation(cpu/gated_rms_norm/naive.cpp)
 gdn_implementation(cpu/gated_delta_verify/records.cpp)

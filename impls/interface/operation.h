@@ -104,7 +104,9 @@ enum class WhenAbsent {
   unread,  ///< NaN: nobody may read it
 };
 
-/// What an operand that is updated in place is before the call and after it; nulls: always.
+/// What an operand that is updated in place is before the call and after it; nulls: always. Of an input
+/// `read` alone counts: it says whether the call reads it at all (a state that may be absent), and where
+/// it does not, the array may be missing.
 struct InPlace {
   /// Its name once the call is over, where that is another.
   std::string name_after = {};

@@ -1,0 +1,257 @@
+#include "interface/operations/gated_delta_backward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "interface/case.h"
+#include "interface/gate_encoding_table.h"
+#include "interface/operations/batch_operands.h"
+#include "interface/operations/dimensions.h"
+#include "interface/operations/recurrence_operands.h"
+
+namespace gdn {
+namespace {
+
+using Dimensions = std::vector<Dimension>;
+
+Dimensions key_shape(const Problem&) { return {dimension::T, dimension::Hk, dimension::Dk}; }
+Dimensions value_shape(const Problem&) { return {dimension::T, dimension::Hv, dimension::Dv}; }
+
+// ---- the state at the beginning of a part
+
+double log_decay_at(const Case& c, std::int64_t token, std::int64_t head) {
+  const Problem& p = c.problem;
+  const double x = c[gate_name(p)][static_cast<std::size_t>(token * p.num_value_heads + head)];
+  switch (p.gate_encoding) {
+    case GateEncoding::log_decay:
+      return x;
+    case GateEncoding::decay:
+      return std::log(x);
+    case GateEncoding::neg_log_decay:
+      return -x;
+    case GateEncoding::logits: {
+      const auto at = static_cast<std::size_t>(head);
+      const double logit = x + c["dt_bias"][at];
+      // exp(A_log) of a float32 may leave float64: the sum of logarithms does not (reference/gates.h).
+      const double softplus = std::max(logit, 0.0) + std::log1p(std::exp(-std::abs(logit)));
+      const double log_softplus = logit < -40 ? logit : std::log(softplus);
+      return -std::exp(c["A_log"][at] + log_softplus);
+    }
+  }
+  return x;
+}
+
+double beta_at(const Case& c, std::int64_t token, std::int64_t head) {
+  const Problem& p = c.problem;
+  const double x = c[beta_name(p)][static_cast<std::size_t>(token * p.num_value_heads + head)];
+  return p.beta_encoding == BetaEncoding::beta ? x : 1 / (1 + std::exp(-x));
+}
+
+// The row of q or k of a key head, divided by its length where the problem says so.
+std::vector<double> key_at(const Case& c, std::int64_t token, std::int64_t key_head) {
+  const Problem& p = c.problem;
+  const std::int64_t first = (token * p.num_key_heads + key_head) * p.key_head_dim;
+  const auto row = c["k"].begin() + first;
+  std::vector<double> k(row, row + p.key_head_dim);
+  if (!p.normalize_qk) return k;
+  double squares = 1e-6;
+  for (const double x : k) squares += x * x;
+  for (double& x : k) x /= std::sqrt(squares);
+  return k;
+}
+
+// The state of a head after the tokens first .. end - 1 (docs/contract.md, section 1.1), from what
+// `read` gives of the state before them; S[i, j] at i Dv + j.
+std::vector<double> state_after(const Case& c, std::int64_t head, std::int64_t first,
+                                std::int64_t end, std::vector<double> S) {
+  const Problem& p = c.problem;
+  const auto Dk = static_cast<std::size_t>(p.key_head_dim);
+  const auto Dv = static_cast<std::size_t>(p.value_head_dim);
+  for (std::int64_t t = first; t < end; ++t) {
+    const double alpha = std::exp(log_decay_at(c, t, head));
+    const double beta = beta_at(c, t, head);
+    const std::vector<double> k = key_at(c, t, head / p.value_heads_per_key_head());
+    for (double& s : S) s = alpha == 0 ? 0 : alpha * s;
+    for (std::size_t j = 0; j < Dv; ++j) {
+      double r = c["v"][static_cast<std::size_t>(t * p.num_value_heads + head) * Dv + j];
+      for (std::size_t i = 0; i < Dk; ++i) r -= S[i * Dv + j] * k[i];
+      for (std::size_t i = 0; i < Dk; ++i) S[i * Dv + j] += beta * k[i] * r;
+    }
+  }
+  return S;
+}
+
+// The forward state where a part begins: what the forward calls on the tokens before it left in the
+// pool. Parts that are not cut out of their own sequences (other lengths over the same tokens) keep the
+// state they have.
+void fit_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+  const Problem& p = whole.problem;
+  bool begins_later = false;
+  for (const PartOfSequence& taken : parts) {
+    const std::int64_t before = taken.first_token - whole.first_token(taken.sequence);
+    if (before < 0 || before + taken.count > whole.length(taken.sequence)) return;
+    begins_later = begins_later || (before > 0 && taken.count > 0);
+  }
+  if (!begins_later) return;
+  std::vector<float>& pool = part["initial_state"];
+  const bool had_none = p.initial_state == InitialState::absent;
+  if (had_none) {
+    part.problem.initial_state = InitialState::normal;
+    std::fill(pool.begin(), pool.end(), 0.0f);
+  }
+  const std::int64_t Dk = p.key_head_dim, Dv = p.value_head_dim;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    const std::int64_t sequence = parts[n].sequence;
+    const std::int64_t first = whole.first_token(sequence);
+    const std::int64_t slot = part.slot(static_cast<std::int64_t>(n));
+    if (slot < 0 || parts[n].first_token == first) continue;
+    for (std::int64_t head = 0; head < p.num_value_heads; ++head) {
+      const auto place = [&](std::int64_t i, std::int64_t j) {
+        const std::int64_t in_head = p.state_layout == StateLayout::kv ? i * Dv + j : j * Dk + i;
+        return static_cast<std::size_t>(slot * p.state_row_stride() + head * Dk * Dv + in_head);
+      };
+      std::vector<double> S;
+      for (std::int64_t i = 0; i < Dk; ++i) {
+        for (std::int64_t j = 0; j < Dv; ++j) {
+          S.push_back(static_cast<double>(pool[place(i, j)]));
+        }
+      }
+      S = state_after(whole, head, first, parts[n].first_token, std::move(S));
+      for (std::int64_t i = 0; i < Dk; ++i) {
+        for (std::int64_t j = 0; j < Dv; ++j) {
+          pool[place(i, j)] =
+              round_to(p.state_dtype, static_cast<float>(S[static_cast<std::size_t>(i * Dv + j)]));
+        }
+      }
+    }
+  }
+}
+
+// ---- operands
+
+bool reads_initial_state(const Problem& p) { return p.initial_state != InitialState::absent; }
+
+// A pool in the form of the state's, which the call only reads, or only writes.
+Operand state_pool(const char* name, Role role, bool (*read)(const Problem&)) {
+  Operand operand = state_operand();
+  operand.name = name;
+  operand.role = role;
+  operand.in_place = {.read = read};
+  operand.in_file = {};
+  return operand;
+}
+
+Operand gradient(std::string name, Dimensions (*shape)(const Problem&),
+                 DType (*dtype)(const Problem&), JudgedPer per) {
+  return {.name = std::move(name),
+          .role = Role::output,
+          .shape = shape,
+          .dtype = dtype,
+          .judging = {.per = per, .by_terms = true}};
+}
+
+// The gradient of a gate or beta operand has its shape and is there where it is.
+Operand gradient_of(const Operand& operand, JudgedPer per) {
+  Operand made = gradient("d_" + operand.name, operand.shape, operand.dtype, per);
+  made.present = operand.present;
+  return made;
+}
+
+OperationSchema make_schema() {
+  OperationSchema schema;
+  schema.name = "gated_delta_backward";
+  schema.summary =
+      "gradients of the gated delta rule: of <output, d_output> + <final_state, d_final_state>";
+  schema.carries_backward = true;
+  schema.fit_part = fit_part;
+  schema.operands = {
+      {.name = "q", .shape = key_shape, .dtype = element_type::token, .takes_token_stride = true},
+      {.name = "k", .shape = key_shape, .dtype = element_type::token, .takes_token_stride = true},
+      {.name = "v", .shape = value_shape, .dtype = element_type::token, .takes_token_stride = true},
+  };
+  for (Operand& operand : gate_operands()) schema.operands.push_back(std::move(operand));
+  schema.operands.push_back(sequence_offsets_operand());
+  schema.operands.push_back(slot_index_operand());
+  Operand initial = state_pool("initial_state", Role::input, reads_initial_state);
+  initial.in_file = state_operand().in_file;
+  schema.operands.push_back(std::move(initial));
+  schema.operands.push_back({.name = "d_output",
+                             .shape = value_shape,
+                             .dtype = element_type::token,
+                             .takes_token_stride = true});
+  Operand d_final =
+      state_pool("d_final_state", Role::input, [](const Problem& p) { return p.final_state; });
+  d_final.in_file = {.when_absent = WhenAbsent::unread,
+                     .infer_presence = [](Problem& p, bool present) { p.final_state = present; }};
+  schema.operands.push_back(std::move(d_final));
+  schema.operands.push_back(gradient("d_q", key_shape, element_type::token, JudgedPer::key_head));
+  schema.operands.push_back(gradient("d_k", key_shape, element_type::token, JudgedPer::key_head));
+  schema.operands.push_back(gradient("d_v", value_shape, element_type::token, JudgedPer::head));
+  for (const Operand& operand : gate_operands()) {
+    const bool of_batch = operand.name == "A_log" || operand.name == "dt_bias";
+    schema.operands.push_back(gradient_of(operand, of_batch ? JudgedPer::tensor : JudgedPer::head));
+    if (of_batch) schema.operands.back().judging.over_calls = OverCalls::sum;
+  }
+  Operand d_initial = state_pool("d_initial_state", Role::output, nullptr);
+  d_initial.carried_to = "d_final_state";
+  d_initial.pool.written_by_empty_sequences = true;
+  schema.operands.push_back(std::move(d_initial));
+  schema.fields = {"slots", "state", "layout", "h0",    "ht",    "pool_pad", "pool_rows", "norm",
+                   "scale", "gate",  "beta",   "gates", "betas", "keys",     "magnitudes"};
+  schema.validate = validate_recurrence;
+  return schema;
+}
+
+}  // namespace
+
+const OperationSchema& gated_delta_backward_operation() {
+  static const OperationSchema schema = make_schema();
+  return schema;
+}
+
+std::string gate_gradient_name(const Problem& problem) {
+  return std::string("d_") + gate_name(problem);
+}
+
+std::string beta_gradient_name(const Problem& problem) {
+  return std::string("d_") + beta_name(problem);
+}
+
+GatedDeltaBackwardArguments gated_delta_backward_arguments(const Problem& problem,
+                                                           const Arguments& arguments) {
+  require_operands(problem, arguments);
+  const auto stride = [&](const char* operand) {
+    return token_stride_of(operand, problem, arguments);
+  };
+  GatedDeltaBackwardArguments a;
+  a.forward.query = arguments.input("q");
+  a.forward.key = arguments.input("k");
+  a.forward.value = arguments.input("v");
+  a.forward.query_token_stride = stride("q");
+  a.forward.key_token_stride = stride("k");
+  a.forward.value_token_stride = stride("v");
+  a.forward.gate_token_stride = stride(gate_name(problem));
+  a.forward.beta_token_stride = stride(beta_name(problem));
+  a.forward.gate = arguments.input_as<float>(gate_name(problem));
+  a.forward.A_log = arguments.input_as<float>("A_log");
+  a.forward.dt_bias = arguments.input_as<float>("dt_bias");
+  a.forward.beta = arguments.input_as<float>(beta_name(problem));
+  a.forward.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
+  a.forward.slot_index = arguments.input_as<std::int64_t>("slot_index");
+  a.forward.state_pool = const_cast<void*>(arguments.input("initial_state"));
+  a.d_output = arguments.input("d_output");
+  a.d_output_token_stride = stride("d_output");
+  a.d_final_state = arguments.input("d_final_state");
+  a.d_query = arguments.output("d_q");
+  a.d_key = arguments.output("d_k");
+  a.d_value = arguments.output("d_v");
+  a.d_gate = static_cast<float*>(arguments.output(gate_gradient_name(problem)));
+  a.d_beta = static_cast<float*>(arguments.output(beta_gradient_name(problem)));
+  a.d_A_log = static_cast<float*>(arguments.output("d_A_log"));
+  a.d_dt_bias = static_cast<float*>(arguments.output("d_dt_bias"));
+  a.d_initial_state = arguments.output("d_initial_state");
+  return a;
+}
+
+}  // namespace gdn

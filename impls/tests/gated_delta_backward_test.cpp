@@ -1,0 +1,85 @@
+// Every implementation of gated_delta_backward against the float64 reference (contract section 1.4).
+#include "interface/operations/gated_delta_backward.h"
+
+#include <cmath>
+
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
+#include "tests/implementation_fixture.h"
+
+namespace gdn {
+namespace {
+
+using GatedDeltaBackward = ImplementationTest;
+
+std::string problem(const std::string& rest) { return "gated_delta_backward:" + rest; }
+
+TEST_P(GatedDeltaBackward, EncodingsAndDistributions) {
+  for (const char* gates : {"none", "near_one", "weak", "mid", "strong", "real", "reset", "far"}) {
+    for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits"}) {
+      for (const char* beta : {"beta", "logit"}) {
+        expect_all_agree({problem("heads=1/2,dim=16x24,seq=70,dtype=f32,h0=normal,gates=" +
+                                  std::string(gates) + ",gate=" + gate + ",beta=" + beta)});
+      }
+    }
+  }
+}
+
+TEST_P(GatedDeltaBackward, DtypesStatesLayoutsAndSlots) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    for (const char* state : {"f32", "bf16", "f16"}) {
+      for (const char* more : {"", ",layout=vk", ",slots=permuted", ",slots=padding,pool_pad=5",
+                               ",ht=0", ",norm=1,keys=unnormalised", ",scale=2"}) {
+        expect_all_agree({problem("heads=2/4,dim=24x16,seq=9+0+1+33+2,h0=normal,gates=mid,dtype=" +
+                                  std::string(dtype) + ",state=" + state + more)});
+      }
+    }
+  }
+  expect_all_agree({problem("heads=2/4,dim=16,seq=9+3,dtype=f32,gates=mid")});  // without a state
+}
+
+TEST_P(GatedDeltaBackward, HeadsAndRaggedBatches) {
+  for (const char* heads : {"1/1", "3/3", "1/5", "2/6"}) {
+    for (const char* seq : {"1", "2", "17+0+1+64+3", "0+0", "9x1", "1x150"}) {
+      expect_all_agree({problem("heads=" + std::string(heads) + ",dim=16x8,seq=" + seq +
+                                ",dtype=f32,gates=mid,h0=normal,seed=3")});
+    }
+  }
+}
+
+TEST_P(GatedDeltaBackward, HardKeysAndBetas) {
+  for (const char* keys : {"equal", "alternating", "correlated", "zero"}) {
+    for (const char* betas : {"zero", "one", "two", "wide"}) {
+      expect_all_agree({problem("heads=1/2,dim=32,seq=100,dtype=f32,gates=near_one,keys=" +
+                                std::string(keys) + ",betas=" + betas)});
+    }
+  }
+}
+
+// Everything is linear in what comes from behind: no gradient behind, none before.
+TEST_P(GatedDeltaBackward, NoGradientBehindIsNoneBefore) {
+  Case c = generate_case(Problem::parse(
+      problem("heads=1/2,dim=16,seq=40+3,dtype=f32,h0=normal,ht=0,gate=logits,beta=logit,norm=1")));
+  std::fill(c["d_output"].begin(), c["d_output"].end(), 0.0f);
+  for (const auto& [name, values] : execute(implementation(), c, device())) {
+    for (const float x : values) ASSERT_EQ(x, 0.0f) << name;
+  }
+}
+
+// A second order of magnitude in d_output and d_final_state is one in every gradient, bit by bit.
+TEST_P(GatedDeltaBackward, TwiceTheGradientBehindIsTwiceTheGradient) {
+  Case c = generate_case(Problem::parse(
+      problem("heads=1/2,dim=16,seq=40+3,dtype=f32,h0=normal,gate=logits,beta=logit,norm=1")));
+  const Outputs once = execute(implementation(), c, device());
+  for (const char* name : {"d_output", "d_final_state"}) {
+    for (float& x : c[name]) x *= 2;
+  }
+  for (const auto& [name, values] : execute(implementation(), c, device())) {
+    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], 2 * once[name][i]) << name;
+  }
+}
+
+GDN_INSTANTIATE_FOR(GatedDeltaBackward, gated_delta_backward_operation());
+
+}  // namespace
+}  // namespace gdn
