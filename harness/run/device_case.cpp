@@ -17,6 +17,32 @@
 namespace gdn {
 namespace {
 
+bool names(const std::vector<std::string>& operands, const std::string& operand) {
+  return std::find(operands.begin(), operands.end(), operand) != operands.end();
+}
+
+// A legal value of the index at `place` that is not the right one: the next on the side asked for, or
+// on the other. Out of range, at -1, where no other value is legal (an empty sequence has no tokens to
+// count) or nothing is known of what is.
+std::int64_t wrong_index(const Case& inputs, const Operand& operand, std::int64_t place,
+                         HiddenIndices side) {
+  const auto& holds = operand.index_rule.holds;
+  const std::int64_t right = inputs.indices(operand)[static_cast<std::size_t>(place)];
+  const std::int64_t step = side == HiddenIndices::below ? -1 : 1;
+  for (const std::int64_t wrong : {right + step, right - step}) {
+    if (holds != nullptr && holds(inputs, place, wrong)) return wrong;
+  }
+  return -1;
+}
+
+// What hidden operands are full of, in elements of 16 bits or pairs of them: a signalling NaN. Whatever
+// is computed of it has other bits, on a CPU its quiet twin, so that a result is never taken for
+// something unwritten.
+std::vector<std::uint16_t> hidden_elements(DType dtype, std::int64_t bytes) {
+  const std::uint16_t half = dtype == DType::float16 ? 0x7D00 : 0x7FA0;
+  return std::vector<std::uint16_t>(static_cast<std::size_t>(bytes) / sizeof(half), half);
+}
+
 // The bits of an element that nothing was written to since reset_async(), decoded.
 std::uint32_t unwritten_bits(DType dtype) {
   unsigned char poison[sizeof(float)];
@@ -59,6 +85,7 @@ struct DeviceCase::State {
     GuardedBuffer memory;
     DeviceBuffer original;                    // in_place: what reset_async() restores
     std::vector<std::uint64_t> fingerprints;  // input: one per transfer block
+    bool hidden = false;                      // input, in_place: holds what nobody may read
   };
 
   Device& device;
@@ -165,26 +192,37 @@ struct DeviceCase::State {
     for (const Operand& operand : problem.operation->operands) {
       const bool asked =
           options.on_request && operand.hand_over.on_request && is_present(operand, problem);
-      if (!is_handed_over(operand, problem) && !asked) continue;
-      if (operand.is_index()) {
-        arguments.set_input(operand.name,
-                            index_input(operand, inputs.indices(operand)).memory.payload<void>());
-      } else if (operand.role == Role::input) {
-        const std::int64_t gap = gap_of(operand);
-        arguments.set_input(
-            operand.name, input(operand, operand.name, inputs[operand.name]).memory.payload<void>(),
-            gap == 0 ? 0 : elements_per_token(operand, problem) + gap);
-      } else if (operand.role == Role::in_place) {
-        fill_in_place(operand, inputs);
-      } else {
-        const auto bytes = static_cast<std::int64_t>(element_count(operand, problem)) *
-                           static_cast<std::int64_t>(size_of(operand.dtype(problem)));
-        arguments.set_output(
-            operand.name, add(operand, Role::output, operand.name, bytes).memory.payload<void>());
-        if (cut_of(operand, problem) == Cut::pool_rows)
-          owned[&operand] = owned_elements(operand, inputs);
-      }
+      if (is_handed_over(operand, problem) || asked) fill(operand, inputs);
     }
+    for (const auto& buffer : buffers) buffer->hidden = false;
+  }
+
+  void fill(const Operand& operand, const Case& inputs) {
+    if (operand.is_index()) {
+      arguments.set_input(operand.name,
+                          index_input(operand, inputs.indices(operand)).memory.payload<void>());
+    } else if (operand.role == Role::input) {
+      const std::int64_t gap = gap_of(operand);
+      arguments.set_input(operand.name,
+                          input(operand, operand.name, inputs[operand.name]).memory.payload<void>(),
+                          gap == 0 ? 0 : elements_per_token(operand, problem) + gap);
+    } else if (operand.role == Role::in_place) {
+      fill_in_place(operand, inputs);
+    } else {
+      const auto bytes = static_cast<std::int64_t>(element_count(operand, problem)) *
+                         static_cast<std::int64_t>(size_of(operand.dtype(problem)));
+      arguments.set_output(operand.name,
+                           add(operand, Role::output, operand.name, bytes).memory.payload<void>());
+      if (cut_of(operand, problem) == Cut::pool_rows)
+        owned[&operand] = owned_elements(operand, inputs);
+    }
+  }
+
+  void poison_async(const Buffer& buffer) const {
+    device.fill_async(buffer.memory.payload<void>(), kPoisonByte, buffer.memory.bytes());
+  }
+  void restore_async(const Buffer& buffer) const {
+    device.copy_async(buffer.memory.payload<void>(), buffer.original.data(), buffer.memory.bytes());
   }
 
   // Of a pool's elements, those in rows that the case's sequences write.
@@ -262,41 +300,64 @@ void DeviceCase::refill(const Case& other) {
 
 void DeviceCase::reset_async() {
   for (const auto& buffer : state_->buffers) {
-    if (buffer->role != Role::output) continue;
-    state_->device.fill_async(buffer->memory.payload<void>(), kPoisonByte, buffer->memory.bytes());
+    if (buffer->role == Role::output) state_->poison_async(*buffer);
   }
   restore_state_async();
 }
 
 void DeviceCase::restore_state_async() {
   for (const auto& buffer : state_->buffers) {
-    if (buffer->role != Role::in_place) continue;
-    state_->device.copy_async(buffer->memory.payload<void>(), buffer->original.data(),
-                              buffer->memory.bytes());
+    if (buffer->role == Role::in_place) state_->restore_async(*buffer);
   }
 }
 
-void DeviceCase::forget_async(const std::vector<std::string>& operands) {
+void DeviceCase::hide(const Case& inputs, const std::vector<std::string>& operands,
+                      HiddenIndices indices) {
+  state_->device.synchronize();
   for (const auto& buffer : state_->buffers) {
-    const bool named =
-        std::find(operands.begin(), operands.end(), buffer->operand->name) != operands.end();
-    if (!named || buffer->role != Role::input) continue;
-    state_->device.fill_async(buffer->memory.payload<void>(), kPoisonByte, buffer->memory.bytes());
+    const Operand& operand = *buffer->operand;
+    if (buffer->role == Role::output || !names(operands, operand.name)) continue;
+    buffer->hidden = true;
+    if (!operand.is_index()) {
+      const std::int64_t bytes = buffer->memory.bytes();
+      const auto hidden = hidden_elements(operand.dtype(state_->problem), bytes);
+      state_->device.upload(buffer->memory.payload<void>(), hidden.data(), bytes);
+      continue;
+    }
+    std::vector<std::int64_t> wrong(inputs.indices(operand).size());
+    for (std::size_t i = 0; i < wrong.size(); ++i) {
+      wrong[i] = wrong_index(inputs, operand, static_cast<std::int64_t>(i), indices);
+    }
+    state_->index_input(operand, wrong);
   }
+}
+
+void DeviceCase::show(const Case& inputs, const std::vector<std::string>& operands) {
+  for (const auto& buffer : state_->buffers) {
+    if (!buffer->hidden || !names(operands, buffer->operand->name)) continue;
+    state_->fill(*buffer->operand, inputs);
+    if (buffer->role == Role::in_place) state_->restore_async(*buffer);
+    buffer->hidden = false;
+  }
+  state_->device.synchronize();
 }
 
 std::string DeviceCase::first_written(const std::vector<std::string>& operands) const {
   state_->device.synchronize();
   for (const auto& buffer : state_->buffers) {
     const std::string& name = buffer->operand->name;
-    if (std::find(operands.begin(), operands.end(), name) == operands.end()) continue;
+    if (!names(operands, name) || buffer->role == Role::input) continue;
     const std::int64_t bytes = buffer->memory.bytes();
-    if (buffer->role == Role::in_place) {
+    if (buffer->hidden) {
+      std::vector<std::uint16_t> seen(static_cast<std::size_t>(bytes) / sizeof(std::uint16_t));
+      state_->device.download(seen.data(), buffer->memory.payload<void>(), bytes);
+      if (seen != hidden_elements(buffer->operand->dtype(state_->problem), bytes)) return name;
+    } else if (buffer->role == Role::in_place) {
       Device& device = state_->device;
       const bool same = device.fingerprint(buffer->memory.payload<void>(), bytes) ==
                         device.fingerprint(buffer->original.data(), bytes);
       if (!same) return name;
-    } else if (buffer->role == Role::output) {
+    } else {
       std::vector<unsigned char> seen(static_cast<std::size_t>(bytes));
       state_->device.download(seen.data(), buffer->memory.payload<void>(), bytes);
       const bool poison = std::all_of(seen.begin(), seen.end(),
@@ -321,7 +382,7 @@ void DeviceCase::check_guards(CheckInputs inputs) const {
   state_->device.synchronize();
   for (const auto& buffer : state_->buffers) {
     buffer->memory.check(state_->device, buffer->name);
-    if (inputs == CheckInputs::later || buffer->role != Role::input) continue;
+    if (inputs == CheckInputs::later || buffer->role != Role::input || buffer->hidden) continue;
     const std::string where = where_changed(state_->device, buffer->memory.payload<void>(),
                                             buffer->memory.bytes(), buffer->fingerprints);
     if (where.empty()) continue;

@@ -16,6 +16,10 @@ namespace gdn {
 /// they stay as they were uploaded, so that nothing is missed.
 enum class CheckInputs { now, later };
 
+/// Which legal values stand for those of hidden indices (DeviceCase::hide): of each the next one below
+/// the right value or above it, and on its other side where there is none.
+enum class HiddenIndices { below, above };
+
 /// How a case is handed over.
 struct DeviceCaseOptions {
   /// Every operand that takes a token stride lies in a wider array, as the slices of a projection do,
@@ -43,16 +47,20 @@ class DeviceCase {
   void reset_async();
   /// Pools back to their inputs only: between timed runs of in-place kernels.
   void restore_state_async();
-  /// Inputs of these names hold from now on what nobody may read, until the next refill(). For what a
-  /// call's later phases have no use for.
-  void forget_async(const std::vector<std::string>& operands);
-  /// Waits; the first of these outputs that is not as reset_async() left it, or empty.
+  /// Of these operands, what goes in holds until show() or refill() what nobody may read: NaN, and for
+  /// indices that have a rule legal values that are wrong, so that whoever reads them is found and
+  /// does not go astray. `inputs` is the case that the buffers hold.
+  void hide(const Case& inputs, const std::vector<std::string>& operands, HiddenIndices indices);
+  /// Those of them that are hidden hold the values of `inputs` again.
+  void show(const Case& inputs, const std::vector<std::string>& operands);
+  /// Waits; the first of these outputs that is not as reset_async() or hide() left it, or empty.
   std::string first_written(const std::vector<std::string>& operands) const;
 
   /// Waits, downloads what the operation wrote. Throws Error(device_failure) if outputs behind the
   /// last token were written, or rows of a pool that is no input which no sequence owns.
   Outputs download() const;
-  /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed.
+  /// Throws Error(device_failure) naming the buffer if a guard band or an input array changed, hidden
+  /// ones aside.
   void check_guards(CheckInputs inputs = CheckInputs::now) const;
 
  private:

@@ -36,41 +36,57 @@ Outputs PlannedCase::run(CheckInputs inputs) {
 
 namespace {
 
-bool names(const std::vector<std::string>& operands, const std::string& operand) {
+bool listed(const std::vector<std::string>& operands, const std::string& operand) {
   return std::find(operands.begin(), operands.end(), operand) != operands.end();
 }
 
-// Operands that `list` of none of these phases names.
-std::vector<std::string> not_named(const OperationSchema& schema, std::size_t first,
-                                   std::size_t last, std::vector<std::string> Phase::*list) {
+// Outputs that no phase up to this one writes.
+std::vector<std::string> written_later(const OperationSchema& schema, std::size_t phase) {
   std::vector<std::string> operands;
   for (const Operand& operand : schema.operands) {
-    bool named = false;
-    for (std::size_t i = first; i < last; ++i) {
-      named = named || names(schema.phases[i].*list, operand.name);
-    }
-    if (!named) operands.push_back(operand.name);
+    const bool written =
+        std::any_of(schema.phases.begin(), schema.phases.begin() + phase + 1,
+                    [&](const Phase& before) { return listed(before.writes, operand.name); });
+    if (!written) operands.push_back(operand.name);
+  }
+  return operands;
+}
+
+// What the phase has no use for: inputs that it does not read, be it that only others do, and what is
+// updated in place up to the first phase that reads or writes it; from then on it may be a result.
+std::vector<std::string> hidden_from(const OperationSchema& schema, std::size_t phase) {
+  std::vector<std::string> operands;
+  for (const Operand& operand : schema.operands) {
+    const auto in_use = [&](const Phase& one) {
+      return listed(one.reads, operand.name) || listed(one.writes, operand.name);
+    };
+    const auto at = schema.phases.begin() + phase;
+    const bool used = operand.role == Role::in_place
+                          ? std::any_of(schema.phases.begin(), at + 1, in_use)
+                          : in_use(*at);
+    if (!used) operands.push_back(operand.name);
   }
   return operands;
 }
 
 }  // namespace
 
-Outputs PlannedCase::run_in_phases() {
-  const std::size_t phases = operation_->phases.size();
-  on_device_->reset_async();
-  for (std::size_t i = 0; i < phases; ++i) {
+Outputs PlannedCase::run_in_phases(const Case& inputs, HiddenIndices indices) {
+  on_device_->refill(inputs);
+  for (std::size_t i = 0; i < operation_->phases.size(); ++i) {
+    const Phase& phase = operation_->phases[i];
+    on_device_->show(inputs, phase.reads);
+    on_device_->show(inputs, phase.writes);
+    on_device_->hide(inputs, hidden_from(*operation_, i), indices);
     guarded_.enqueue_only([&] { plan_->run_phase(static_cast<int>(i)); });
     device_.synchronize();
     guarded_.check_guards();
-    const std::string early =
-        on_device_->first_written(not_named(*operation_, 0, i + 1, &Phase::writes));
+    const std::string early = on_device_->first_written(written_later(*operation_, i));
     if (!early.empty()) {
-      throw Error(ErrorKind::device_failure, "the phase '" + operation_->phases[i].name +
-                                                 "' wrote " + early + ", which is a later one's");
+      throw Error(ErrorKind::device_failure,
+                  "the phase '" + phase.name + "' wrote " + early + ", which is a later one's");
     }
-    on_device_->check_guards(i == 0 ? CheckInputs::now : CheckInputs::later);
-    on_device_->forget_async(not_named(*operation_, i + 1, phases, &Phase::reads));
+    on_device_->check_guards();
   }
   return on_device_->download();
 }

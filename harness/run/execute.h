@@ -26,10 +26,11 @@ class PlannedCase {
   void refill(const Case& other) { on_device_->refill(other); }
   /// From now on run() replays a graph captured here. False where the device has no graphs.
   bool capture();
-  /// The same phase by phase. After each, what only later ones write must be as it was, and what they
-  /// do not read is NaN for them. Throws Error(device_failure) naming phase and operand. The inputs are
-  /// gone afterwards: refill().
-  Outputs run_in_phases();
+  /// Refilled, the same phase by phase, each on what it reads alone: everything else that goes in is
+  /// hidden from it, be it that only later ones read it or only earlier ones (DeviceCase::hide). After
+  /// each, what only later ones write must be as it was. Throws Error(device_failure) naming phase and
+  /// operand. Inputs stay hidden afterwards: refill().
+  Outputs run_in_phases(const Case& inputs, HiddenIndices indices = HiddenIndices::below);
   /// One run on NaN-filled outputs and restored states; guards and inputs checked; downloaded.
   Outputs run(CheckInputs inputs = CheckInputs::now);
 

@@ -14,7 +14,8 @@
 //   on_request    outputs that nobody must ask for, asked for, and the others beside them, are within
 //                 the limits
 //   phases        the phases of a call one by one give the bits of the whole; none writes what is a
-//                 later one's, or reads what is an earlier one's alone
+//                 later one's, or reads what is not its own: for each phase, operands that only
+//                 others read are NaN, and indices legal values that are wrong
 //   every_split   cut in two calls after 1, 2, .. 64 tokens: within the limits, widened by one more
 //                 rounding of the state
 //   token_by_token  as many calls as tokens: within the limits, widened by a rounding of the state

@@ -26,7 +26,11 @@ class EveryFeaturePlan final : public Plan {
     walk();
     store();
   }
-  void run_phase(int phase) override { phase == 0 ? walk() : store(); }
+  void run_phase(int phase) override {
+    phase == 0 ? walk() : store();
+    if (phase == 0 && fault_ == Fault::stores_in_walk) store();
+    if (phase == 0 && fault_ == Fault::tallies_in_walk) write("tally", 0, 1, DType::float32);
+  }
 
  private:
   void walk() {
@@ -36,17 +40,25 @@ class EveryFeaturePlan final : public Plan {
     for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
       for (std::int64_t h = 0; h < p_.num_value_heads; ++h) run_head(n, h);
     }
-    if (fault_ == Fault::stores_in_walk) store();
   }
 
   void store() {
-    for (const auto& [place, r] : kept_) {
+    for (const auto& [place, kept] : kept_) {
       const auto& [n, h] = place;
+      const auto& [r, total, early] = kept;
       if (slot(n) < 0 || first_token(n + 1) == first_token(n)) continue;
       const bool own = fault_ != Fault::first_row_of_sequence;
       const std::int64_t row = own ? slot(n) : n;
+      const StoreInputs late = store_inputs(n, h);
+      std::int64_t times = late.times;
+      if (fault_ == Fault::walk_reads_times) times = early.times;
+      if (fault_ == Fault::walk_bounds_times) times = std::min(early.times, late.times);
+      if (fault_ == Fault::walk_floors_times) times = std::max(early.times, late.times);
+      const float lift = fault_ == Fault::walk_reads_lift ? early.lift : late.lift;
+      const float tally = fault_ == Fault::walk_reads_tally ? early.tally : late.tally;
+      static_cast<float*>(a_.output("tally"))[slot(n) * p_.num_value_heads + h] = tally + total;
       for (std::int64_t i = 0; i < p_.value_head_dim; ++i) {
-        float value = r[static_cast<std::size_t>(i)];
+        float value = r[static_cast<std::size_t>(i)] + static_cast<float>(times) * lift;
         if (fault_ == Fault::store_reads_x) value += 0 * x(first_token(n), h, i);
         write("d_first", row * row_stride() + h * p_.value_head_dim + i, value, p_.state_dtype);
       }
@@ -57,6 +69,23 @@ class EveryFeaturePlan final : public Plan {
       }
     }
   }
+
+  // What store alone may read, as it is now.
+  struct StoreInputs {
+    std::int64_t times = 0;
+    float lift = 0;
+    float tally = 0;
+  };
+  StoreInputs store_inputs(std::int64_t n, std::int64_t h) const {
+    const std::int64_t heads = p_.num_value_heads;
+    return {a_.input_as<std::int64_t>("times")[n], read("lift", h, DType::float32),
+            read("tally", slot(n) * heads + h, DType::float32)};
+  }
+  struct Kept {
+    std::vector<float> r;  // r_0
+    float total = 0;
+    StoreInputs early;  // of the faults
+  };
 
   std::int64_t first_token(std::int64_t n) const {
     return a_.input_as<std::int64_t>("sequence_offsets")[n];
@@ -158,7 +187,7 @@ class EveryFeaturePlan final : public Plan {
     auto* const weights = static_cast<float*>(a_.output("d_weight"));
     weights[h] = fault_ == Fault::weight_of_last ? of_weight : weights[h] + of_weight;
     write_total(n, h, total);
-    kept_.emplace(std::pair(n, h), r);
+    kept_.emplace(std::pair(n, h), Kept{r, total, padding ? StoreInputs{} : store_inputs(n, h)});
   }
 
   void write_total(std::int64_t n, std::int64_t h, float total) {
@@ -177,7 +206,7 @@ class EveryFeaturePlan final : public Plan {
   Fault fault_;
   PlanInfo info_;
   std::vector<std::int64_t> counts_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>> kept_;  // r_0 of every head
+  std::map<std::pair<std::int64_t, std::int64_t>, Kept> kept_;  // of every sequence and head
   std::map<std::int64_t, float> z_;
   float first_total_ = 0;
 };

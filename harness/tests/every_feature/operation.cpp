@@ -21,7 +21,12 @@ Dimensions head_shape(const Problem&) { return {dimension::T, dimension::Hv}; }
 Dimensions pool_shape(const Problem&) { return {dimension::slots, dimension::Hv, dimension::Dv}; }
 Dimensions entry_shape(const Problem&) { return {dimension::N, dimension::Hv}; }
 
-// A part counts its own tokens, and is pulled only where it reaches its sequence's end.
+Dimensions tally_shape(const Problem&) { return {dimension::slots, dimension::Hv}; }
+
+constexpr std::int64_t kMostTimes = 3;
+
+// A part counts its own tokens, is pulled only where it reaches its sequence's end, and lifted only
+// where it has its beginning.
 void fit_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
   const auto& counts = whole.other_indices["count"];
   const auto heads = static_cast<std::size_t>(whole.problem.num_value_heads);
@@ -30,6 +35,7 @@ void fit_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case&
     const std::int64_t before = parts[n].first_token - whole.first_token(sequence);
     const std::int64_t count = counts[static_cast<std::size_t>(sequence)];
     part.other_indices["count"][n] = std::clamp<std::int64_t>(count - before, 0, parts[n].count);
+    if (before > 0) part.other_indices["times"][n] = 0;
     if (before + parts[n].count == whole.length(sequence)) continue;
     std::fill_n(part["pull"].begin() + static_cast<std::ptrdiff_t>(n * heads), heads, 0.0f);
   }
@@ -45,7 +51,9 @@ OperationSchema make_schema() {
       {.name = "walk",
        .reads = {"x", "weight", "pull", "sequence_offsets", "slot_index", "count", "d_last"},
        .writes = {"y", "z", "crossing", "total", "d_weight"}},
-      {.name = "store", .reads = {"sequence_offsets", "slot_index"}, .writes = {"d_first"}}};
+      {.name = "store",
+       .reads = {"sequence_offsets", "slot_index", "times", "lift", "tally"},
+       .writes = {"d_first", "tally"}}};
   schema.fields = {"slots", "pool_rows", "pool_pad", "state"};
   schema.operands = {
       {.name = "x", .shape = x_shape, .dtype = element_type::token, .takes_token_stride = true},
@@ -61,6 +69,15 @@ OperationSchema make_schema() {
                         return value >= 0 && value <= c.length(n);
                       },
                       "0 .. the tokens of the sequence"}},
+      {.name = "times",
+       .shape = [](const Problem&) { return Dimensions{dimension::N}; },
+       .index_rule = {[](const Case&, std::int64_t, std::int64_t value) {
+                        return value >= 0 && value <= kMostTimes;
+                      },
+                      "0 .. 3"}},
+      {.name = "lift",
+       .shape = [](const Problem&) { return Dimensions{dimension::Hv}; },
+       .dtype = element_type::float32},
       {.name = "d_last",
        .shape = pool_shape,
        .dtype = element_type::state,
@@ -86,6 +103,11 @@ OperationSchema make_schema() {
        .dtype = element_type::state,
        .carried_to = "d_last",
        .pool = {.row_padding = [](const Problem& p) { return p.pool_row_padding; }},
+       .judging = {.per = JudgedPer::head}},
+      {.name = "tally",
+       .role = Role::in_place,
+       .shape = tally_shape,
+       .dtype = element_type::float32,
        .judging = {.per = JudgedPer::head}},
       {.name = "total",
        .role = Role::output,
@@ -117,6 +139,7 @@ Arrays<Scalar> evaluate_every_feature(const Case& c, const reference::Evaluation
   std::vector<Scalar> crossing = sized(tokens * heads, nan), terms = crossing;
   std::vector<Scalar> first = sized(pool, nan), total = sized(p.num_sequences() * heads, nan);
   std::vector<Scalar> weight = sized(heads, Scalar(0));
+  std::vector<Scalar> tally(c["tally"].begin(), c["tally"].end());
   for (const reference::SequenceHead& pair : reference::pairs_of(p, options)) {
     const std::int64_t n = pair.sequence, h = pair.value_head, key = h / (heads / keys);
     const std::int64_t row = c.slot(n) * (heads * dim + p.pool_row_padding) + h * dim;
@@ -149,8 +172,12 @@ Arrays<Scalar> evaluate_every_feature(const Case& c, const reference::Evaluation
       squares += of_x;
     }
     total[static_cast<std::size_t>(n * heads + h)] = squares;
-    for (std::int64_t i = 0; i < dim && !padding && length > 0; ++i) {
-      first[static_cast<std::size_t>(row + i)] = r[static_cast<std::size_t>(i)];
+    if (padding || length == 0) continue;
+    tally[static_cast<std::size_t>(c.slot(n) * heads + h)] += squares;
+    const Scalar lifted = Scalar(c.other_indices["times"][static_cast<std::size_t>(n)]) *
+                          Scalar(c["lift"][static_cast<std::size_t>(h)]);
+    for (std::int64_t i = 0; i < dim; ++i) {
+      first[static_cast<std::size_t>(row + i)] = r[static_cast<std::size_t>(i)] + lifted;
     }
   }
   Arrays<Scalar> result;
@@ -159,6 +186,7 @@ Arrays<Scalar> evaluate_every_feature(const Case& c, const reference::Evaluation
   result["crossing"] = std::move(crossing);
   result["crossing_terms"] = std::move(terms);
   result["d_first"] = std::move(first);
+  result["tally"] = std::move(tally);
   result["total"] = std::move(total);
   result["d_weight"] = std::move(weight);
   return result;
@@ -169,7 +197,8 @@ reference::ErrorLimits limits_of(const Problem& p) {
   const double own = 1e-5;
   return {{"y", {own, 0}},        {"z", {own + unit_roundoff(p.token_dtype), 0}},
           {"crossing", {own, 0}}, {"d_first", {own + unit_roundoff(p.state_dtype), 0}},
-          {"total", {own, 0}},    {"d_weight", {own, 0}}};
+          {"total", {own, 0}},    {"d_weight", {own, 0}},
+          {"tally", {own, 0}}};
 }
 
 // Over a sequence the crossings of a head are its squares of r less its total: with y whole they need
@@ -213,6 +242,10 @@ void draw(Case& c) {
   c["pull"] = normal("pull", p.num_sequences(), heads, DType::float32, heads);
   c["d_last"] = normal("d_last", p.num_pool_rows(), heads * dim, p.state_dtype,
                        heads * dim + p.pool_row_padding);
+  c["lift"] = normal("lift", 1, heads, DType::float32, heads);
+  c["tally"] = normal("tally", p.num_pool_rows(), heads, DType::float32, heads);
+  auto& times = c.other_indices["times"];
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) times.push_back(1 + n % kMostTimes);
   auto& counts = c.other_indices["count"];
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     counts.push_back(c.length(n) - c.length(n) / (n + 2));

@@ -9,11 +9,13 @@
 //
 // and over the sequence, and over the batch:
 //
-//     d_first [slot, h] = r_0            a pool that is only written, carried to d_last
+//     d_first [slot, h] = r_0 + times [n] lift [h]      a pool that is only written, carried to d_last
+//     tally [slot, h] += sum_t |x_t|^2   a pool that is updated in place
 //     total [n, h] = sum_t |x_t|^2       a sequence's entry; two calls add up
 //     d_weight [h] = sum x_t . r_t       over the batch; two calls add up
 //
-// in two phases: walk, and store, which writes d_first from what walk kept.
+// in two phases: walk, and store, which writes d_first and tally from what walk kept. times, lift and
+// tally as it was are known only once the walk is done: store alone reads them.
 // Padding sequences (slot -1) write zeros for their tokens and are in no sum.
 #pragma once
 
@@ -49,7 +51,13 @@ enum class EveryFeatureFault {
   crossing_in_float16,    ///< terms of crossing rounded to float16
   stride_ignored,         ///< tokens of x read as if nothing lay between them
   stores_in_walk,         ///< d_first is written by the first phase
+  tallies_in_walk,        ///< tally is
   store_reads_x,          ///< the second phase reads x
+  walk_reads_times,       ///< the first phase reads times, which is the second's
+  walk_reads_lift,        ///< and lift
+  walk_reads_tally,       ///< and tally as it was
+  walk_bounds_times,      ///< the second phase takes no more times than the first one saw
+  walk_floors_times,      ///< nor fewer
   store_of_first_run,     ///< the second phase writes what the plan's first run kept
   crossing_shifted,       ///< crossing is off by far less than its terms, y and total are right
   last_without_pull,  ///< d_last is taken for zeros where nothing pulls: in a call on the first tokens

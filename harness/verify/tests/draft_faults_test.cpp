@@ -17,13 +17,14 @@ namespace {
 
 enum class DraftFault {
   none,
-  one_more,           ///< commits one token more than was accepted
-  one_less,           ///< commits one token less
-  at_least_one,       ///< commits a token where none was accepted
-  all_of_draft,       ///< commits every token
-  of_first_sequence,  ///< accepted [0] for every sequence
-  of_plan,            ///< accepted as it was when the plan was made
-  commits_in_verify,  ///< the first phase writes the pool
+  one_more,            ///< commits one token more than was accepted
+  one_less,            ///< commits one token less
+  at_least_one,        ///< commits a token where none was accepted
+  all_of_draft,        ///< commits every token
+  of_first_sequence,   ///< accepted [0] for every sequence
+  of_plan,             ///< accepted as it was when the plan was made
+  commits_in_verify,   ///< the first phase writes the pool
+  accepted_in_verify,  ///< the first phase reads accepted: commits as many as it said then
 };
 
 const Implementation& records() {
@@ -48,7 +49,7 @@ class FaultyDraftPlan final : public Plan {
     plan_->run();
   }
   void run_phase(int phase) override {
-    count();
+    if (fault_ != DraftFault::accepted_in_verify || phase == 0) count();
     plan_->run_phase(phase);
     if (fault_ == DraftFault::commits_in_verify && phase == 0) plan_->run_phase(1);
   }
@@ -78,6 +79,7 @@ class FaultyDraftPlan final : public Plan {
         return std::min(accepted_[static_cast<std::size_t>(n)], length);
       case DraftFault::none:
       case DraftFault::commits_in_verify:
+      case DraftFault::accepted_in_verify:
         break;
     }
     return right;
@@ -156,7 +158,8 @@ INSTANTIATE_TEST_SUITE_P(Faults, PlantedDraftFault,
                                            PlantedDraft{DraftFault::all_of_draft, "errors"},
                                            PlantedDraft{DraftFault::of_first_sequence, "errors"},
                                            PlantedDraft{DraftFault::of_plan, "refilled"},
-                                           PlantedDraft{DraftFault::commits_in_verify, "phases"}),
+                                           PlantedDraft{DraftFault::commits_in_verify, "phases"},
+                                           PlantedDraft{DraftFault::accepted_in_verify, "phases"}),
                          [](const auto& tested) {
                            return "Fault" + std::to_string(static_cast<int>(tested.param.fault)) +
                                   "_" + tested.param.caught_by;

@@ -285,7 +285,7 @@ TEST(VerifyInvariances, PassAnUntamperedRunOfEveryOperation) {
                generate_case(problem), *device, with_all_invariances());
     EXPECT_TRUE(result.passed()) << text << ": " << result.reason;
     for (const Check& check : result.checks) {
-      // The CPU has no graphs, no operation has phases yet, and only the layer writes on request.
+      // The CPU has no graphs, none of these has phases, and only the layer writes on request.
       const bool layer = problem.operation == gated_delta_layer_operation();
       const bool none = check.name == "replay" || check.name == "phases" ||
                         (check.name == "on_request" && !layer);
