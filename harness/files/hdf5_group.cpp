@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "harness/run/host_memory.h"
 #include "interface/error.h"
@@ -32,6 +33,19 @@ const char* class_name(H5T_class_t type_class) {
 
 std::string type_text(hid_t type) {
   return std::to_string(8 * H5Tget_size(type)) + "-bit " + class_name(H5Tget_class(type));
+}
+
+// What a group or a file holds, groups and datasets alike: "/q /k", each behind
+// `before`; empty if nothing.
+std::string names_in(const Hdf5Handle& group, const char* before) {
+  std::pair<std::string, const char*> collected{"", before};
+  const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* data) -> herr_t {
+    auto& [text, prefix] = *static_cast<std::pair<std::string, const char*>*>(data);
+    text += (text.empty() ? "" : " ") + std::string(prefix) + name;
+    return 0;
+  };
+  H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &collected);
+  return collected.first;
 }
 
 std::int64_t element_count(const Shape& shape) {
@@ -69,13 +83,7 @@ GroupReader::GroupReader(const std::string& file, const std::string& group)
   }
   group_ = Hdf5Handle(H5Gopen2(file_.id(), group.c_str(), H5P_DEFAULT), H5Gclose);
   if (!group_.valid()) {
-    std::string names;
-    const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* data) -> herr_t {
-      auto* text = static_cast<std::string*>(data);
-      *text += (text->empty() ? "/" : " /") + std::string(name);
-      return 0;
-    };
-    H5Literate(file_.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names);
+    const std::string names = names_in(file_, "/");
     throw_bad_input(file + ": no group '" + group + "'; the file holds " +
                     (names.empty() ? "nothing" : names));
   }
@@ -183,7 +191,11 @@ std::int64_t GroupReader::integer_attribute_or(const std::string& name, std::int
 }
 
 Hdf5Handle GroupReader::open_dataset(const std::string& name) const {
-  if (!has_dataset(name)) fail("dataset '" + name + "' is missing");
+  if (!has_dataset(name)) {
+    const std::string names = names_in(group_, "");
+    fail("dataset '" + name + "' is missing; there " +
+         (names.empty() ? "is nothing" : "are: " + names));
+  }
   Hdf5Handle dataset(H5Dopen2(group_.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
   if (!dataset.valid()) fail("'" + name + "' is not a readable dataset" + hdf5_reason());
   return dataset;

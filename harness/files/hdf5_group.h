@@ -32,7 +32,7 @@ class GroupReader {
   std::int64_t integer_attribute_or(const std::string& name, std::int64_t lowest,
                                     std::int64_t otherwise) const;
 
-  /// Extents of a dataset that must exist and have the rank of `expected` and its fixed extents.
+  /// Extents of a dataset that must exist (what the group holds is named where it does not) and have the rank of `expected` and its fixed extents.
   Shape shape(const std::string& name, const Shape& expected, const std::string& meaning) const;
   /// Elements must be float32 or float64 on disk.
   std::vector<float> floats(const std::string& name, const Shape& expected,

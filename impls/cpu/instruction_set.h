@@ -3,7 +3,8 @@
 // x86-64 and uses the vector units of the machine it is on. Elsewhere there is the baseline alone.
 //
 // Results are deterministic per instruction set; between sets they differ by the rounding of sums
-// taken in another order.
+// taken in another order. PlanInfo::choice of every CPU plan therefore names its set, "isa=avx2", so
+// that a row says what was measured.
 //
 // A kernel file calls nothing inline of the standard library or of Eigen that another set may
 // share: Eigen is renamed per set on the compiler's command line (impls/cpu/CMakeLists.txt), so

@@ -32,7 +32,7 @@ struct PlanInfo {
   std::int64_t chunk = 0;            ///< tokens per chunk actually used; 0 = not chunked
   std::int64_t workspace_bytes = 0;  ///< device memory the plan holds
   int launches = 0;                  ///< kernels enqueued per run
-  std::string choice;                ///< variant, tile, split: "v_split=2 stages=3"
+  std::string choice;  ///< variant, tile, split: "v_split=2 stages=3"; on a CPU also "isa=avx2"
 };
 
 class Plan {

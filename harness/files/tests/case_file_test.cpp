@@ -127,6 +127,28 @@ TEST(CaseFile, TheGatedDeltaRuleNeedsNoAttributeOfItsOwn) {
   EXPECT_EQ(p.decay, DecayPer::head);
 }
 
+// A misspelt name is found by looking at what is there.
+TEST(CaseFile, AMissingDatasetIsToldWithTheNamesThatAreThere) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("names.h5");
+  const auto said = [&](const std::string& group) -> std::string {
+    try {
+      GroupReader(path, group).floats("output", {kAnyExtent}, "N");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "read";
+  };
+  GroupWriter some(path, "/some", GroupWriter::Mode::add_group);
+  some.dataset("outputs", {1, 2, 3});
+  some.dataset("final_state", {4});
+  some.finish();
+  GroupWriter(path, "/none", GroupWriter::Mode::add_group).finish();
+  EXPECT_EQ(said("/some"),
+            path + ":/some: dataset 'output' is missing; there are: final_state outputs");
+  EXPECT_EQ(said("/none"), path + ":/none: dataset 'output' is missing; there is nothing");
+}
+
 TEST(CaseFile, ArraysOfAVariantMustHaveItsShape) {
   const TemporaryFolder folder;
   const auto spoiled = [&](const char* name, const std::string& problem, const char* attribute,
