@@ -3,8 +3,9 @@
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from made_up_tree import check_tree
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "check_citations.py"
 
@@ -62,13 +63,7 @@ BROKEN = [
 
 class CheckCitations(unittest.TestCase):
     def check(self, files):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in files.items():
-                path = pathlib.Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
-            return done.returncode, done.stdout + done.stderr
+        return check_tree(SCRIPT, files)
 
     def test_what_is_sound_is_not_found(self):
         code, said = self.check(SOUND)

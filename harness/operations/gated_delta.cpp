@@ -23,42 +23,25 @@ void draw(Case& c) {
 
 // Every length (with the edges of every chunk size), dtype and head size; options turn with them.
 Texts gated_delta_grid() {
-  const Texts lengths = {
-      "1x1",   "1x2",   "1x15",         "1x16",   "1x17",  "1x31+1x33",
-      "1x63",  "1x64",  "1x65+1x0+1x1", "1x127",  "1x128", "1x129+1x5+1x0+1x191",
-      "1x257", "3x100", "1x1000",       "1x4096", "40x1",  "1x300+1x1+1x64+1x16+1x2"};
-  const Texts dims = {"64", "128", "96x192", "256"};
-  const Texts dtypes = {"f32", "bf16", "f16"};
-  const Texts heads = {"1/1", "2/4", "1/3", "3/3", "1/4", "2/6"};
-  const Texts options = {
-      "",
-      ",h0=normal",
-      ",h0=normal,slots=permuted",
-      ",h0=normal,slots=padding,pool_pad=24",
-      ",h0=normal,state=bf16",
-      ",h0=normal,layout=vk",
-      ",h0=normal,state=f16,layout=vk",
-      ",ht=0",
-      ",norm=1,keys=unnormalised",
-      ",out=f32",
-      ",scale=0.25",
-  };
-  const Texts encodings = {"", ",gate=decay", ",gate=neg_log_decay", ",gate=logits",
-                           ",gate=logits,beta=logit"};
-  const Texts gates = {"mid", "real", "weak", "strong", "near_one", "none", "reset", "tiny"};
-  Texts texts;
-  for (const std::string& length : lengths) {
-    for (const std::string& dim : dims) {
-      for (const std::string& dtype : dtypes) {
-        const std::size_t i = texts.size();
-        const std::string option = turn(options, i, 1);
-        texts.push_back("gated_delta:heads=" + turn(heads, i, 1) + ",dim=" + dim +
-                        ",seq=" + length + ",dtype=" + dtype + ",gates=" + turn(gates, i, 3) +
-                        option + turn(encodings, i, 2) + ",seed=" + std::to_string(i + 1));
-      }
-    }
-  }
-  return texts;
+  return texts_of("gated_delta",
+                  {.lengths = {"1x1", "1x2", "1x15", "1x16", "1x17", "1x31+1x33", "1x63", "1x64",
+                               "1x65+1x0+1x1", "1x127", "1x128", "1x129+1x5+1x0+1x191", "1x257",
+                               "3x100", "1x1000", "1x4096", "40x1", "1x300+1x1+1x64+1x16+1x2"},
+                   .dims = {"64", "128", "96x192", "256"},
+                   .heads = {"1/1", "2/4", "1/3", "3/3", "1/4", "2/6"},
+                   .options = {
+                       "",
+                       ",h0=normal",
+                       ",h0=normal,slots=permuted",
+                       ",h0=normal,slots=padding,pool_pad=24",
+                       ",h0=normal,state=bf16",
+                       ",h0=normal,layout=vk",
+                       ",h0=normal,state=f16,layout=vk",
+                       ",ht=0",
+                       ",norm=1,keys=unnormalised",
+                       ",out=f32",
+                       ",scale=0.25",
+                   }});
 }
 
 // Inputs that make the arithmetic hard.

@@ -111,42 +111,26 @@ std::string readout_disagrees(const Case& c, const Outputs& outputs) {
 
 // Every number of draft tokens to 17, uniform and ragged; options turn with them.
 Texts drafts_grid() {
-  const Texts lengths = {"1x1", "5x2",        "3x3",  "4x4",  "1+2+3+4", "3x7",
-                         "5x8", "4+0+16+1+7", "3x15", "2x16", "1x17",    "16+4+0+9+2+16"};
-  const Texts dims = {"64", "128", "96x192", "24x40"};
-  const Texts dtypes = {"f32", "bf16", "f16"};
-  const Texts heads = {"1/1", "2/4", "1/3", "3/3", "1/4"};
-  const Texts options = {
-      "",
-      ",h0=normal",
-      ",h0=normal,slots=permuted",
-      ",h0=normal,slots=padding,pool_pad=24",
-      ",h0=normal,state=bf16",
-      ",h0=normal,layout=vk",
-      ",h0=normal,state=f16,layout=vk",
-      ",h0=normal,slots=padding,pool_rows=23",
-      ",h0=normal,norm=1,keys=unnormalised",
-      ",h0=normal,out=f32",
-      ",h0=normal,scale=0.25",
-      ",h0=normal,ht=0",
-      ",h0=large",
-  };
-  const Texts encodings = {"", ",gate=decay", ",gate=neg_log_decay", ",gate=logits",
-                           ",gate=logits,beta=logit"};
-  const Texts gates = {"mid", "real", "weak", "strong", "near_one", "none", "reset", "tiny"};
-  Texts texts;
-  for (const std::string& length : lengths) {
-    for (const std::string& dim : dims) {
-      for (const std::string& dtype : dtypes) {
-        const std::size_t i = texts.size();
-        texts.push_back("gated_delta_verify:heads=" + turn(heads, i, 1) + ",dim=" + dim +
-                        ",seq=" + length + ",dtype=" + dtype + ",gates=" + turn(gates, i, 3) +
-                        turn(options, i, 1) + turn(encodings, i, 2) +
-                        ",seed=" + std::to_string(i + 1));
-      }
-    }
-  }
-  return texts;
+  return texts_of("gated_delta_verify",
+                  {.lengths = {"1x1", "5x2", "3x3", "4x4", "1+2+3+4", "3x7", "5x8", "4+0+16+1+7",
+                               "3x15", "2x16", "1x17", "16+4+0+9+2+16"},
+                   .dims = {"64", "128", "96x192", "24x40"},
+                   .heads = {"1/1", "2/4", "1/3", "3/3", "1/4"},
+                   .options = {
+                       "",
+                       ",h0=normal",
+                       ",h0=normal,slots=permuted",
+                       ",h0=normal,slots=padding,pool_pad=24",
+                       ",h0=normal,state=bf16",
+                       ",h0=normal,layout=vk",
+                       ",h0=normal,state=f16,layout=vk",
+                       ",h0=normal,slots=padding,pool_rows=23",
+                       ",h0=normal,norm=1,keys=unnormalised",
+                       ",h0=normal,out=f32",
+                       ",h0=normal,scale=0.25",
+                       ",h0=normal,ht=0",
+                       ",h0=large",
+                   }});
 }
 
 Texts draft_variants(const std::string& shape) {

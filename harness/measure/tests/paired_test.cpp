@@ -8,11 +8,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <random>
 #include <sstream>
 
 #include "harness/measure/compare.h"
+#include "harness/tests/message_of.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
 
@@ -94,16 +94,6 @@ CompareResult judged(const PairedRuns& runs) {
   CompareOptions options;
   options.paired = true;
   return compare(runs.a, runs.b, options);
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Paired, RunsBothBuildsAlternatelyWithTheSameSweep) {

@@ -14,10 +14,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <thread>
 
+#include "harness/tests/message_of.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
 #include "interface/operations/gated_delta.h"
@@ -80,16 +80,6 @@ void expect_numbered(const StoredRows& stored, int count) {
       EXPECT_EQ(samples[s].clock_mhz, expected[s].clock_mhz);
     }
   }
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
-    return error.what();
-  }
-  return "";
 }
 
 TEST(RowColumns, AreNamedOnceAndFoundByName) {

@@ -4,24 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "harness/tables/pivot.h"
 #include "harness/tables/table_forms.h"
 #include "harness/tables/table_presets.h"
+#include "harness/tests/message_of.h"
 #include "interface/error.h"
 
 namespace gdn {
 namespace {
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 Row timed_row(const std::string& problem, const std::string& implementation, double time_ms) {
   Row row;

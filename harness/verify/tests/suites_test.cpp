@@ -11,21 +11,13 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/problems/problem_table.h"
+#include "harness/tests/message_of.h"
 #include "harness/verify/known_limits.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 
 namespace gdn {
 namespace {
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::set<std::string> texts_of(const Suite& suite) {
   std::set<std::string> texts;
