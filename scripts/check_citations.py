@@ -14,7 +14,7 @@ What is held, in the comments of sources and scripts, in docstrings and in whole
     tests     "Suite.Name" and "Suite.*": a TEST of the tree; "mutants.EveryPatchApplies": a ctest of that name;
               "harness_rows_tests": a test program.
     links     of Markdown: the file, and the heading after '#'.
-    lines     of Markdown: at most 120 characters outside of tables (their titles and notes too) and code.
+    lines     of Markdown: at most 120 characters outside of tables (their titles and notes too).
 
 Left alone: addresses on the web, build outputs (build/...), variables and <...>, and the files of other projects that
 OTHERS names. Exit 0: everything exists; 1: something does not; 2: usage.
@@ -356,16 +356,10 @@ class Checker:
     def check_lengths(self, name, text):
         if any(fnmatch.fnmatch(name, pages) for pages in GENERATED_PAGES):
             return
-        fenced, after_blank = False, True
         for number, line in enumerate(text.split("\n"), 1):
-            if line.lstrip().startswith("```"):
-                fenced = not fenced
-            code = fenced or (line.startswith("    ") and after_blank)
-            if not code:
-                after_blank = line.strip() == ""
             # Titles and notes of tables, as `gdnbench table` prints them.
             of_table = line.startswith("|") or line.endswith("  ") or re.fullmatch(r"\*\*.*\*\*", line)
-            if not code and not of_table and len(line) > LONGEST_LINE:
+            if not of_table and len(line) > LONGEST_LINE:
                 self.find(name, number, f"{len(line)} characters in a line, at most {LONGEST_LINE}")
 
 

@@ -26,7 +26,7 @@ SOUND = {
                         "`harness_rows_tests: All/Every.One/cpu`, `scripts.Script`, https://a.b/harness/absent.h\n"
                         "and [the first](#1-operations), [rows](../harness/rows/row.h), [here](contract.md#12-conv).\n",
     "README.md": "docs/contract.md, sections 1 and 3; docs/contract.md, \"1. Operations\".\n\n"
-                 "| " + "x" * 200 + " |\n\n    " + "y" * 200 + "\n\n```\n" + "z" * 200 + "\n```\n",
+                 "| " + "x" * 200 + " |\n\n    " + "y" * 100 + "\n\n```\n" + "z" * 100 + "\n```\n",
 }
 
 # What is added to a file, and what must be said of it.
@@ -58,6 +58,8 @@ BROKEN = [
     ("README.md", "\ndocs/contract.md, \"Absent\"\n", "docs/contract.md has no heading \"Absent\""),
     ("README.md", "\n" + "a word " * 20 + "\n", "characters in a line"),
     ("README.md", "\n- " + "a word " * 20 + "\n", "characters in a line"),
+    ("README.md", "\n    " + "command " * 20 + "\n", "characters in a line"),
+    ("README.md", "\n```\n" + "command " * 20 + "\n```\n", "characters in a line"),
 ]
 
 

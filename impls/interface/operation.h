@@ -2,7 +2,8 @@
 // each with its shape and element type as functions of the Problem, the way it is cut along the
 // batch, and the unit it is judged by. Everything general walks this description: case files, the
 // arrays on a device, guard bands, NaN filling, a sequence alone and in a batch, continuation,
-// errors, rows, baselines, the C library and the Python modules. None of them names an operand.
+// errors, rows, baselines, the C library and the Python modules. docs/architecture.md, "The flow", says
+// which few operands they name all the same.
 //
 // A new operation is its own files and one line in impls/operations.cmake (CONTRIBUTING.md, "Add an
 // operation"). What it means is in docs/contract.md; what is its own beside the operands (how inputs
