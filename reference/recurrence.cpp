@@ -133,6 +133,17 @@ class Recurrence {
 
 }  // namespace
 
+QkvSource<float> source_of_qkv(const Case& inputs) {
+  const Problem& p = inputs.problem;
+  return {inputs["q"].data(),
+          inputs["k"].data(),
+          inputs["v"].data(),
+          p.num_key_heads * p.key_head_dim,
+          p.keys_per_token(),
+          p.values_per_token(),
+          1};
+}
+
 double recurrence_flops(const Problem& problem) {
   // Multiply-adds per state element and token.
   const double per_step = problem.update == UpdateRule::delta ? 2 : 1;

@@ -19,6 +19,9 @@ struct QkvSource {
   std::int64_t element_stride;
 };
 
+/// The operands q, k and v, as every operation has them that is handed these.
+QkvSource<float> source_of_qkv(const Case& inputs);
+
 /// Writes "output" and "final_state" of the pairs that `options` names, the state being that after the
 /// tokens which are carried (Case::carried_tokens). Element: float as stored, or the wide scalar that the
 /// convolution of a layer left.

@@ -105,4 +105,8 @@ std::vector<float> draw_state_pool(const Problem& p) {
                      factor, p.state_dtype);
 }
 
+bool recurrence_takes_any_magnitude(const Problem& p, const Operand& operand) {
+  return operand.name != "k" || p.normalize_qk;
+}
+
 }  // namespace gdn

@@ -28,4 +28,8 @@ void draw_gates(Case& c);
 void draw_betas(Case& c);
 std::vector<float> draw_state_pool(const Problem& problem);
 
+/// Whether rows of the operand may be of any magnitude (OperationHarness::takes_any_magnitude): keys
+/// that are not normalised must not be longer than 1, the step would not be a contraction.
+bool recurrence_takes_any_magnitude(const Problem& problem, const Operand& operand);
+
 }  // namespace gdn

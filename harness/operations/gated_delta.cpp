@@ -204,11 +204,7 @@ const OperationHarness& gated_delta_harness() {
       .suite = suite,
       .baseline = baseline,
       .default_sweep = default_sweep,
-      // Keys that are not normalised must not be longer than 1: the step would not be a contraction.
-      .takes_any_magnitude =
-          [](const Problem& p, const Operand& operand) {
-            return operand.name != "k" || p.normalize_qk;
-          },
+      .takes_any_magnitude = recurrence_takes_any_magnitude,
       .inner_steps = {{gated_delta_layer_operation(), layer_to_delta, layer_to_delta}}};
   return harness;
 }

@@ -216,11 +216,7 @@ const OperationHarness& gated_delta_backward_harness() {
       .suite = suite,
       .baseline = baseline,
       .default_sweep = default_sweep,
-      // Keys that are not normalised must not be longer than 1: the step would not be a contraction.
-      .takes_any_magnitude =
-          [](const Problem& p, const Operand& operand) {
-            return operand.name != "k" || p.normalize_qk;
-          },
+      .takes_any_magnitude = recurrence_takes_any_magnitude,
       .checks = {{"norm", along_the_norm}, {"first_gate", first_gate_disagrees}}};
   return harness;
 }

@@ -8,27 +8,16 @@
 namespace gdn::reference {
 namespace {
 
-QkvSource<float> source_of(const Case& inputs) {
-  const Problem& p = inputs.problem;
-  return {inputs["q"].data(),
-          inputs["k"].data(),
-          inputs["v"].data(),
-          p.num_key_heads * p.key_head_dim,
-          p.keys_per_token(),
-          p.values_per_token(),
-          1};
-}
-
 template <typename Scalar>
 Arrays<Scalar> evaluate_gated_delta(const Case& inputs, const EvaluationOptions& options) {
   Arrays<Scalar> result;
-  run_recurrence(inputs, source_of(inputs), inputs.problem.normalize_qk, options, result);
+  run_recurrence(inputs, source_of_qkv(inputs), inputs.problem.normalize_qk, options, result);
   return result;
 }
 
 Conditioning measure_gated_delta(const Case& inputs, const Arrays<double>&,
                                  const EvaluationOptions& options) {
-  return measure_recurrence_conditioning(inputs, source_of(inputs), inputs.problem.normalize_qk,
+  return measure_recurrence_conditioning(inputs, source_of_qkv(inputs), inputs.problem.normalize_qk,
                                          options);
 }
 

@@ -44,17 +44,6 @@ namespace {
 template <typename Scalar>
 using Vector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1>;
 
-QkvSource<float> source_of(const Case& inputs) {
-  const Problem& p = inputs.problem;
-  return {inputs["q"].data(),
-          inputs["k"].data(),
-          inputs["v"].data(),
-          p.num_key_heads * p.key_head_dim,
-          p.keys_per_token(),
-          p.values_per_token(),
-          1};
-}
-
 // A sum of products, and the sum of their squares.
 template <typename Scalar>
 struct Sum {
@@ -396,7 +385,7 @@ Arrays<Scalar> evaluate_backward(const Case& inputs, const EvaluationOptions& op
 
 Conditioning measure_backward(const Case& inputs, const Arrays<double>&,
                               const EvaluationOptions& options) {
-  Conditioning conditioning = measure_recurrence_conditioning(inputs, source_of(inputs),
+  Conditioning conditioning = measure_recurrence_conditioning(inputs, source_of_qkv(inputs),
                                                               inputs.problem.normalize_qk, options);
   conditioning.readouts.clear();  // gradients are judged by their terms instead
   return conditioning;
