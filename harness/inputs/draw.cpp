@@ -102,17 +102,20 @@ double draw_uniform(const ValueRange& range, double u) {
   return range.low == range.high ? range.low : range.low + (range.high - range.low) * u;
 }
 
+void require_row_for_each(const Problem& p) {
+  const std::int64_t padding = p.slots == SlotMap::padding ? p.num_sequences() / 3 : 0;
+  const std::int64_t needed = p.num_sequences() - padding;
+  if (p.num_pool_rows() >= needed) return;
+  throw_bad_input("problem: pool_rows=" + std::to_string(p.num_pool_rows()) +
+                  ": expected a row for each of the " + std::to_string(needed) +
+                  " sequences that own one");
+}
+
 std::vector<std::int64_t> draw_slot_index(const Problem& p) {
   if (p.slots == SlotMap::identity) return {};
+  require_row_for_each(p);
   const auto sequences = static_cast<std::size_t>(p.num_sequences());
   const auto is_padding = [&](std::size_t n) { return p.slots == SlotMap::padding && n % 3 == 2; };
-  std::int64_t needed = 0;
-  for (std::size_t n = 0; n < sequences; ++n) needed += is_padding(n) ? 0 : 1;
-  if (p.num_pool_rows() < needed) {
-    throw_bad_input("problem: pool_rows=" + std::to_string(p.num_pool_rows()) +
-                    ": expected a row for each of the " + std::to_string(needed) +
-                    " sequences that own one");
-  }
   std::vector<std::int64_t> rows(static_cast<std::size_t>(p.num_pool_rows()));
   std::iota(rows.begin(), rows.end(), std::int64_t{0});
   const CounterStream stream(p.seed, "slots");

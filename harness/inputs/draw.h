@@ -42,6 +42,8 @@ void fill_unit(const CounterStream& stream, std::uint64_t row, float* out, std::
 double standard_normal(const CounterStream& stream, std::uint64_t counter);
 double draw_uniform(const ValueRange& range, double u);
 
+/// Throws Error(bad_input) where the problem has fewer pool rows than sequences that own one.
+void require_row_for_each(const Problem& problem);
 /// A random injection (Fisher-Yates) of the sequences into num_pool_rows() rows; with slots=padding
 /// every third sequence has -1. Empty with slots=identity.
 std::vector<std::int64_t> draw_slot_index(const Problem& problem);

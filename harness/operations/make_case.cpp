@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/files/case_file.h"
+#include "harness/inputs/draw.h"
 #include "harness/operations/operation_harness.h"
 #include "interface/error.h"
 
@@ -69,7 +70,10 @@ Problem case_problem(const std::string& path, Operation operation) {
 
 Problem resolve_problem(const std::string& text) {
   const Problem parsed = Problem::parse(text);
-  if (parsed.case_file.empty()) return parsed;
+  if (parsed.case_file.empty()) {
+    require_row_for_each(parsed);
+    return parsed;
+  }
   Problem problem = case_problem(parsed.case_file, parsed.operation);
   // The text is well formed: Problem::parse has read it.
   std::string rest = text.substr(text.find(':') + 1);

@@ -19,7 +19,8 @@ bool may_override_case(const std::string& field);
 
 /// Problem::parse, completed from the file when the text has case=: "gated_delta:case=F.h5:/layer0"
 /// becomes the whole problem. An operation may be asked of a file of another that holds it
-/// (OperationHarness::inner_steps). A field that contradicts the file is Error(bad_input).
+/// (OperationHarness::inner_steps). A field that contradicts the file is Error(bad_input), and so is
+/// what could not be generated.
 Problem resolve_problem(const std::string& text);
 
 /// The operations a case file can be read as: the inner steps of its own first, its own last.

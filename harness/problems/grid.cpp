@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/inputs/draw.h"
 #include "harness/operations/make_case.h"
 #include "harness/problems/presets.h"
 #include "interface/error.h"
@@ -108,6 +109,7 @@ std::vector<Problem> expand(const GridSpec& spec) {
   base.operation = spec.operation;
   for (const Problem& problem : product_of(base, axes)) {
     problem.validate();
+    require_row_for_each(problem);
     add(problem);
   }
   return problems;

@@ -117,6 +117,26 @@ TEST_F(CommandLine, MalformedProblems) {
       "gen --problem gated_delta:dim=8,betas=wide,beta=logit --out " + folder_.file("g.h5"), 2,
       {"beta=logit"});
 }
+// A list that cannot be run to its end is not begun: what a problem string alone shows to be wrong is
+// said before the first of the problems is run.
+TEST_F(CommandLine, NothingIsRunWhereALaterProblemCannotBe) {
+  const std::string good = "--problem gated_delta:heads=1/2,dim=16,seq=5+5 ";
+  const std::string fault = "--problem gated_delta:heads=1/2,dim=16,seq=5+5,";
+  const std::string verify = "verify --device cpu --impl cpu/naive ";
+  for (const auto& [wrong, named] :
+       {std::pair{"beta=logit,betas=two", "beta=logit"},
+        std::pair{"slots=permuted,pool_rows=1", "pool_rows=1"},
+        std::pair{"pool_rows=1", "pool_rows=1"}, std::pair{"gates=0.5", "gates"},
+        std::pair{"betas=3", "betas"}, std::pair{"width=3", "width=3"}}) {
+    expect_error(verify + good + fault + wrong, 2, {named});
+    EXPECT_EQ(run(verify + good + fault + wrong).output, "") << wrong;
+  }
+  const std::string axes = "--heads 1/2 --dim 16 --seq 5,5+5+5 --slots padding --pool_rows 1";
+  const std::string out = folder_.file("rows.h5");
+  expect_error(verify + axes, 2, {"pool_rows=1", "2 sequences"});
+  expect_error("sweep --device cpu --impl cpu/naive --out " + out + " " + axes, 2, {"pool_rows=1"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
 // An empty shell variable is not an axis left out: that would run something else.
 TEST_F(CommandLine, EmptyAxis) {
   const std::string problems = " --device cpu --impl cpu/naive --seq 3 --dim 8 ";
