@@ -168,7 +168,10 @@ Support ChainImplementation::supports(const Problem& problem) const {
   for (std::size_t step = 0; step < chain_.steps.size(); ++step) {
     if (!is_present(chain_.steps[step], problem)) continue;
     const Problem of_step = problem_of(chain_, step, members_.hand_on, problem);
-    if (Support support = members_.steps[step]->supports(of_step); !support) return support;
+    // A field may be another step's that honours it, and this one's that does not.
+    Support support = description_support(members_.steps[step]->description(), of_step);
+    if (support) support = members_.steps[step]->supports(of_step);
+    if (!support) return support;
   }
   for (const HandedOn& array : chain_.handed_on) {
     if (!is_present(array, chain_, problem)) continue;

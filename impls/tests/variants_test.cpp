@@ -6,10 +6,12 @@
 #include <map>
 #include <set>
 
+#include "composed/chain_implementation.h"
 #include "harness/operations/generate_case.h"
 #include "harness/operations/steps_to_tokens.h"
 #include "harness/run/execute.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/recurrence_operands.h"
@@ -38,6 +40,10 @@ std::vector<std::string> with_each_variant(const std::string& problem) {
 class Unaware final : public Implementation {
  public:
   Unaware() { description_.name = "cpu/unaware"; }
+  Unaware(Operation operation, HonouredFields honours) : Unaware() {
+    description_.operation = operation;
+    description_.honours = std::move(honours);
+  }
   const Description& description() const override { return description_; }
   Support supports(const Problem&) const override { return Support::yes(); }
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
@@ -136,6 +142,22 @@ TEST(FieldGuard, TheReferenceRefusesWhatItDoesNotName) {
           << to_string(operation) << " " << field.key;
     }
   }
+}
+
+// What one step of a chain honours, another may not have heard of: the whole does it only where all do
+// whose operation has the field.
+TEST(FieldGuard, AChainDoesWhatEachOfItsStepsHonours) {
+  const Unaware convolution(causal_conv1d_operation(), {"slots", "width"});
+  const Unaware recurrence(gated_delta_operation(), {"norm", "state"});
+  const ChainImplementation layer(
+      gated_delta_layer_chain(),
+      {.steps = {&convolution, &recurrence, nullptr}, .main_step = 1, .examples = {}});
+  const auto guarded = guarded_by_description({&layer});
+  const std::string problem = "gated_delta_layer:heads=1/2,dim=64,seq=5";
+  EXPECT_TRUE(guarded[0]->supports(Problem::parse(problem)));
+  EXPECT_TRUE(guarded[0]->supports(Problem::parse(problem + ",width=3")));
+  expect_refused(*guarded[0], Problem::parse(problem + ",slots=permuted"), "slots=permuted");
+  expect_refused(*guarded[0], Problem::parse(problem + ",state=bf16"), "state=bf16");
 }
 
 TEST(VariantGuard, AnImplementationThatSaysNothingOfVariantsRefusesThem) {
