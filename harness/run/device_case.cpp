@@ -101,11 +101,14 @@ struct DeviceCase::State {
   explicit State(Device& where) : device(where) {}
 
   // Elements between a token and the next; 0: dense. Tokens of whole 16 bytes stay so, which kernels
-  // that load vectors ask for; others lie at odd places.
+  // that load vectors ask for; others lie at odd places. Each operand has a gap of its own: who takes
+  // another's stride reads the wrong tokens, though both be as long.
   std::int64_t gap_of(const Operand& operand) const {
     if (!options.slices || !takes_token_stride(operand, problem)) return 0;
+    const std::int64_t number = &operand - problem.operation->operands.data();
     const auto element = static_cast<std::int64_t>(size_of(operand.dtype(problem)));
-    return elements_per_token(operand, problem) * element % 16 == 0 ? 64 : 3;
+    const bool whole_vectors = elements_per_token(operand, problem) * element % 16 == 0;
+    return whole_vectors ? 64 * (1 + number) : 3 + 2 * number;
   }
 
   // The buffer of that operand and role, made the first time it is asked for.

@@ -79,6 +79,7 @@ constexpr NamedFault kFaults[] = {
     {Fault::rows_of_batch, "rows_of_batch", Form::recurrent},
     {Fault::stride_ignored, "stride_ignored", Form::recurrent},
     {Fault::gate_stride_ignored, "gate_stride_ignored", Form::recurrent},
+    {Fault::stride_of_other, "stride_of_other", Form::recurrent},
     {Fault::blocks_beyond_1024, "blocks_beyond_1024", Form::recurrent},
     {Fault::blocks_in_16_bits, "blocks_in_16_bits", Form::recurrent},
     {Fault::conv_taps_reversed, "conv_taps_reversed", Form::convolution},
@@ -187,6 +188,10 @@ class FaultyPlan : public Plan {
     if (fault == Fault::gate_stride_ignored) {
       arguments_.gate_token_stride = problem.num_value_heads;
       arguments_.beta_token_stride = problem.num_value_heads;
+    }
+    if (fault == Fault::stride_of_other) {
+      arguments_.key_token_stride = arguments.query_token_stride;
+      arguments_.beta_token_stride = arguments.gate_token_stride;
     }
   }
   const PlanInfo& info() const override { return info_; }

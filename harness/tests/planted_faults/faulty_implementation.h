@@ -73,6 +73,7 @@ enum class Fault {
   rows_of_batch,           ///< states not written to rows past a pool of N + 3
   stride_ignored,          ///< tokens of q, k and v read as if nothing lay between them
   gate_stride_ignored,     ///< as well, those of gates and betas
+  stride_of_other,         ///< keys read at the stride of queries, betas at that of gates
   blocks_beyond_1024,      ///< (sequence, head) pairs from the 1024th on left out
   blocks_in_16_bits,       ///< pair numbers wrapped at 65536
 
