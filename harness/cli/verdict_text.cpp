@@ -17,18 +17,21 @@ double of_the_limit(const UnitError& unit, double limit) {
 }
 
 std::string units_table(const OutputErrors& output, const reference::ErrorLimits& limits) {
-  std::string text =
-      fmt::format("       {:<12} {:>8} {:>5}  {:>11} {:>10} {:>10} {:>7} {:>10}\n", output.name(),
-                  "sequence", "head", "relative L2", "limit", "floor", "x floor", "scaled max");
+  const bool of_key_heads = output.operand->judging.per == JudgedPer::key_head;
+  std::string text = fmt::format("       {:<15} {:>8} {:>8}  {:>11} {:>10} {:>10} {:>7} {:>10}\n",
+                                 output.name(), "sequence", of_key_heads ? "key head" : "head",
+                                 "relative L2", "limit", "floor", "x floor", "scaled max");
   for (const UnitError& unit : output.units) {
     const std::string head =
         unit.where.head == BatchPart::kEveryHead ? "-" : std::to_string(unit.where.head);
+    const bool whole = output.operand->judging.per == JudgedPer::tensor;
+    const std::string sequence = whole ? "-" : std::to_string(unit.where.sequence);
     const std::string floors =
         output.is_measured_in_floors ? fmt::format("{:.2f}", unit.error.floor_ratio) : "-";
     text += fmt::format(
-        "       {:<12} {:>8} {:>5}  {:>11.2e} {:>10.2e} {:>10.2e} {:>7} {:>10.2e}\n", "",
-        unit.where.sequence, head, unit.error.relative_l2, reference::allowed(output, unit, limits),
-        unit.error.floor, floors, unit.error.scaled_max);
+        "       {:<15} {:>8} {:>8}  {:>11.2e} {:>10.2e} {:>10.2e} {:>7} {:>10.2e}\n", "", sequence,
+        head, unit.error.relative_l2, reference::allowed(output, unit, limits), unit.error.floor,
+        floors, unit.error.scaled_max);
   }
   for (const reference::PositionError& window : output.positions) {
     text +=

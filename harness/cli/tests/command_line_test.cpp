@@ -247,6 +247,31 @@ TEST(Verify, DetailIsOfTheOperationThatIsVerified) {
   EXPECT_TRUE(has(rule.text, "conditioning: growth of the chunk inverse")) << rule.text;
 }
 
+// A key head's number taken for a value head's leads to the wrong numbers; a tensor has neither.
+TEST(Verify, DetailNamesTheUnitThatAnOutputIsJudgedBy) {
+  const Finished gradients = gdnbench(
+      "verify --device cpu --impl cpu/naive --errors-only -v --problem "
+      "gated_delta_backward:heads=2/4,dim=16,seq=20,gate=logits");
+  EXPECT_EQ(gradients.code, 0) << gradients.text;
+  const auto line_after = [&](const std::string& output, int count) {
+    const std::string padded = output + std::string(15 - output.size(), ' ');
+    std::size_t at = gradients.text.find("\n       " + padded + " sequence");
+    for (int i = 0; at != std::string::npos && i < count; ++i) {
+      at = gradients.text.find('\n', at + 1);
+    }
+    if (at == std::string::npos) return std::string();
+    return gradients.text.substr(at + 1, gradients.text.find('\n', at + 1) - at - 1);
+  };
+  EXPECT_TRUE(has(line_after("d_q", 0), "sequence key head ")) << gradients.text;
+  EXPECT_TRUE(has(line_after("d_v", 0), "sequence     head ")) << gradients.text;
+  EXPECT_TRUE(has(line_after("d_A_log", 1), "       -        -  ")) << gradients.text;
+  // Columns stand under their names, however long the output's.
+  for (const char* output : {"d_q", "d_initial_state"}) {
+    const std::string head = line_after(output, 0), row = line_after(output, 1);
+    EXPECT_EQ(head.size(), row.size()) << head << "\n" << row;
+  }
+}
+
 // ---- verify side by side
 
 std::multiset<std::string> lines_of(const std::string& text) {
