@@ -50,6 +50,21 @@ TEST_P(Pools, OfFewerAndOfManyMoreRowsThanSequences) {
   if (supported == 0) GTEST_SKIP() << "slots are not supported";
 }
 
+// Nor may what is allocated: a server's pool has rows by the thousand, whatever the batch.
+TEST_P(Pools, TakeNoWorkspaceForTheirRows) {
+  const Problem few = problem_with("slots=permuted,pool_rows=3");
+  const Problem many = problem_with("slots=permuted,pool_rows=900");
+  if (const Support support = implementation().supports(few); !support) {
+    GTEST_SKIP() << support.reason;
+  }
+  EXPECT_EQ(implementation().workspace_bytes(few), implementation().workspace_bytes(many));
+  const auto planned_bytes = [&](const Problem& problem) {
+    const DeviceCase on_device(generate_case(problem), device());
+    return implementation().plan(problem, on_device.arguments(), device())->info().workspace_bytes;
+  };
+  EXPECT_EQ(planned_bytes(few), planned_bytes(many));
+}
+
 // Rows whose elements have numbers past 2^31 give the bits that rows at the pool's start give. The
 // pools are never touched between their rows, so that on a host they take no memory there.
 TEST_P(Pools, RowsBeyondTwoToThe31stElement) {
