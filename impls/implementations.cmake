@@ -13,22 +13,22 @@ gdn_implementation(cpu/gated_delta_layer/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cpu/gated_delta_layer/chunkwise.cpp)
 gdn_implementation(cuda/gated_delta/fused_sm90/planned.cpp SM90A
-  cuda/gated_delta/fused_sm90/implementation.cu cuda/gated_delta/fused_sm90/planner.cpp
-  cuda/gated_delta/fused_sm90/tensor_maps.cu cuda/gated_delta/fused_sm90/prepare.cu
+  cuda/gated_delta/fused_sm90/implementation.cpp cuda/gated_delta/fused_sm90/planner.cpp
+  cuda/gated_delta/fused_sm90/tensor_maps.cpp cuda/gated_delta/fused_sm90/prepare.cu
   cuda/gated_delta/fused_sm90/pieces.cu cuda/gated_delta/fused_sm90/chain.cu)
 gdn_implementation(cuda/gated_delta/fused_sm90/invariant.cpp SM90A)
 gdn_implementation(cuda/gated_delta/fused_sm90/one_launch.cu SM90A)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
-gdn_implementation(cuda/gated_delta/chunkwise.cu
+gdn_implementation(cuda/gated_delta/chunkwise.cpp
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
   cuda/gated_delta/chunk/chunkwise_f32.cu cuda/gated_delta/chunk/chunkwise_bf16.cu
   cuda/gated_delta/chunk/chunkwise_f16.cu)
-gdn_implementation(cuda/gated_delta/fused.cu
+gdn_implementation(cuda/gated_delta/fused.cpp
   cuda/gated_delta/chunk/fused_f32.cu cuda/gated_delta/chunk/fused_bf16.cu
   cuda/gated_delta/chunk/fused_f16.cu)
-gdn_implementation(cuda/causal_conv1d/direct.cu)
+gdn_implementation(cuda/causal_conv1d/direct.cpp)
 gdn_implementation(cuda/gated_rms_norm/rows.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent.cpp)

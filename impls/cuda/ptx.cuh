@@ -11,6 +11,8 @@
 #include "cuda/shared_memory.cuh"
 #include "cuda/target.h"
 
+#ifdef __CUDACC__
+
 namespace gdn::GDN_CUDA_TARGET {
 
 // ---- cp.async: copies from global to shared memory that the thread does not wait for
@@ -123,3 +125,5 @@ __device__ __forceinline__ int warp_anew() {
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET
+
+#endif  // __CUDACC__

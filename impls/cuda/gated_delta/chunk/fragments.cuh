@@ -34,6 +34,8 @@ constexpr int kFragmentElements = 256;
 /// Blocks that `dim` rows or columns take; what they hold past `dim` is zero.
 constexpr __host__ __device__ int blocks_of_16(int dim) { return (dim + 15) / 16; }
 
+#ifdef __CUDACC__
+
 /// Two neighbours along the contraction: a 32-bit register of two 16-bit elements, or two floats.
 template <typename Element>
 using Pair = std::conditional_t<std::is_same_v<Element, float>, float2, std::uint32_t>;
@@ -234,5 +236,7 @@ __device__ __forceinline__ Fragment<Element> load_fragment_transposed(const Elem
   }
   return result;
 }
+
+#endif  // __CUDACC__
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -17,13 +17,15 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
-/// Floats from one row of L to the next.
-template <int C>
-constexpr int kTriangleStride = tile_stride(C);
-
 /// Lower blocks of a C x C matrix stored one after the other in row order.
 constexpr __host__ __device__ int triangle_block(int i, int j) { return i * (i + 1) / 2 + j; }
 constexpr __host__ __device__ int triangle_blocks(int C) { return triangle_block(C / 16, 0); }
+
+#ifdef __CUDACC__
+
+/// Floats from one row of L to the next.
+template <int C>
+constexpr int kTriangleStride = tile_stride(C);
 
 /// Replaces the diagonal block d of L (strict lower part read, the rest taken as a unit diagonal)
 /// by its whole inverse. One warp.
@@ -86,5 +88,7 @@ __device__ __forceinline__ void substitute_block_column(const float* L, int j, i
     }
   }
 }
+
+#endif  // __CUDACC__
 
 }  // namespace gdn::GDN_CUDA_TARGET

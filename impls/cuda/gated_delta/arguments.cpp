@@ -1,6 +1,7 @@
+#include "cuda/gated_delta/arguments.cuh"
+
 #include <string>
 
-#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/require.h"
 #include "cuda/target.h"
 #include "interface/error.h"

@@ -1,10 +1,11 @@
+#include "cuda/allow_shared_memory.h"
+
 #include <cuda_runtime.h>
 
 #include <map>
 #include <mutex>
 #include <utility>
 
-#include "cuda/allow_shared_memory.h"
 #include "cuda/check.h"
 #include "cuda/target.h"
 

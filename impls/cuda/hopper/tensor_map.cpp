@@ -1,10 +1,11 @@
+#include "cuda/hopper/tensor_map.h"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <string>
 
 #include "cuda/check.h"
-#include "cuda/hopper/tensor_map.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::hopper {

@@ -1,10 +1,11 @@
+#include "cuda/staging.h"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "cuda/check.h"
-#include "cuda/staging.h"
 
 namespace gdn::cuda {
 namespace {

@@ -1,3 +1,5 @@
+#include "cuda/cuda_device.h"
+
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -10,7 +12,6 @@
 
 #include "cuda/ceilings.h"
 #include "cuda/check.h"
-#include "cuda/cuda_device.h"
 #include "cuda/fingerprint.h"
 #include "cuda/staging.h"
 #include "cuda/stream_timer.h"
@@ -71,11 +72,6 @@ std::string driver_version() {
   return cuda;
 }
 
-std::string toolkit_version() {
-  return "CUDA " + std::to_string(__CUDACC_VER_MAJOR__) + "." +
-         std::to_string(__CUDACC_VER_MINOR__) + "." + std::to_string(__CUDACC_VER_BUILD__);
-}
-
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -87,7 +83,7 @@ class CudaDevice final : public Device {
     info_.name = properties.name;
     info_.index = index;
     info_.driver_version = driver_version();
-    info_.toolkit_version = toolkit_version();
+    info_.toolkit_version = "CUDA " GDN_CUDA_TOOLKIT_VERSION;  // nvcc's
     info_.compute_capability = 10 * properties.major + properties.minor;
     info_.multiprocessors = properties.multiProcessorCount;
     info_.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);

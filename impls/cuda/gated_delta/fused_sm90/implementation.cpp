@@ -30,7 +30,11 @@ Shape shape_of(const Problem& problem) {
 }
 
 Choice choice_of(Form form, const Shape& shape, int multiprocessors) {
-  if (form == Form::one_launch) return {.one_launch = true};
+  if (form == Form::one_launch) {
+    Choice choice;
+    choice.one_launch = true;
+    return choice;
+  }
   return choose(shape, kCosts, multiprocessors, /*may_split=*/form == Form::planned);
 }
 

@@ -1,5 +1,6 @@
-#include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/gated_delta/fused_sm90/tensor_maps.h"
+
+#include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/hopper/tensor_map.h"
 #include "cuda/target.h"
 
