@@ -6,6 +6,7 @@
 #include "cuda/gates.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 namespace {

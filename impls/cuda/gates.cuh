@@ -8,7 +8,12 @@
 #include <cstdint>
 
 #include "cuda/target.h"
-#include "interface/operations/gated_delta.h"
+#include "interface/gate_encoding.h"
+
+namespace gdn {
+struct GatedDeltaArguments;
+struct Problem;
+}  // namespace gdn
 
 namespace gdn::GDN_CUDA_TARGET {
 

@@ -9,6 +9,7 @@
 
 #include "cuda/check.h"
 #include "cuda/cuda_device.h"
+#include "cuda/grid_blocks.h"
 #include "cuda/target.h"
 #include "interface/implementation.h"
 
@@ -55,16 +56,6 @@ inline void require_runnable(const Implementation& implementation, const Problem
   require_supported(implementation, problem);
   const Support support = runs_on(implementation, device.info());
   if (!support) throw Error(ErrorKind::unsupported, support.reason);
-}
-
-/// Blocks of a one-dimensional grid. Throws Error(unsupported) beyond 2^31 - 1, the hardware's
-/// limit.
-inline unsigned int grid_blocks(std::int64_t blocks, const std::string& name) {
-  if (blocks > 2147483647) {
-    throw Error(ErrorKind::unsupported,
-                name + ": needs " + std::to_string(blocks) + " blocks, more than a grid holds");
-  }
-  return static_cast<unsigned int>(blocks);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -5,6 +5,7 @@
 #include "cuda/require.h"
 #include "cuda/target.h"
 #include "interface/error.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 namespace {

@@ -1,42 +1,15 @@
-// Arguments of gated_delta as kernels take them: validated device pointers, strides and options.
+// Arguments of gated_delta as kernels take them: from what the caller gave, validated.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/gated_delta/state_io.cuh"
-#include "cuda/gates.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/target.h"
-#include "interface/implementation.h"
+#include "interface/arguments.h"
+#include "interface/dtype.h"
+#include "interface/problem.h"
 
 namespace gdn::GDN_CUDA_TARGET {
-
-/// Passed to kernels by value. Token arrays are in the problem's token dtype; a token's heads are
-/// contiguous.
-struct GatedDeltaParams {
-  const void* query = nullptr;          ///< [T, Hk, Dk]
-  const void* key = nullptr;            ///< [T, Hk, Dk]; with n steps per token [T, n, Hk, Dk]
-  const void* value = nullptr;          ///< [T, Hv, Dv]; with n steps per token [T, n, Hv, Dv]
-  std::int64_t query_token_stride = 0;  ///< elements, never 0 here
-  std::int64_t key_token_stride = 0;
-  std::int64_t value_token_stride = 0;
-  GateParams gates;
-  const std::int64_t* sequence_offsets = nullptr;  ///< [N + 1]
-  const std::int64_t* slot_index = nullptr;        ///< [N] or null: sequence n has row n
-  StatePool pool;
-  void* output = nullptr;  ///< [T, Hv, Dv], dense
-  DType output_dtype = DType::float32;
-  std::int32_t num_sequences = 0;    ///< N
-  std::int32_t num_key_heads = 0;    ///< Hk
-  std::int32_t num_value_heads = 0;  ///< Hv
-  std::int32_t value_heads_per_key_head = 1;
-  std::int32_t key_head_dim = 0;    ///< Dk
-  std::int32_t value_head_dim = 0;  ///< Dv
-  float scale = 1;
-  bool normalize_qk = false;
-  bool additive_update = false;  ///< UpdateRule::additive
-  bool channel_decay = false;    ///< DecayPer::channel
-  std::int32_t steps = 1;        ///< n Householder steps per token
-};
 
 /// The gated delta rule itself, which kernels are compiled for beside its variants: one step per
 /// token, one decay per head.
@@ -52,79 +25,5 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
 /// Throws Error(bad_input) unless query, key and value and their token strides allow loads of
 /// `bytes` bytes at every head: for kernels that load vectors.
 void require_token_alignment(const GatedDeltaParams& params, DType token_dtype, std::int64_t bytes);
-
-#ifdef __CUDACC__
-
-/// What l2 normalisation adds under the root: x / sqrt(sum x^2 + 1e-6).
-constexpr float kNormEpsilon = 1e-6f;
-
-/// Where one sequence lies, read from device memory.
-struct SequenceSpan {
-  std::int64_t first;   ///< its first token, counted over all sequences
-  std::int64_t length;  ///< tokens; 0 leaves the pool row as it is
-  std::int64_t row;     ///< of the state pool; -1 = padding: no state, outputs zero
-  __device__ bool is_padding() const { return row < 0; }
-};
-
-__device__ __forceinline__ SequenceSpan sequence_span(const GatedDeltaParams& p, int sequence) {
-  const std::int64_t first = p.sequence_offsets[sequence];
-  return {first, p.sequence_offsets[sequence + 1] - first,
-          p.slot_index != nullptr ? p.slot_index[sequence] : sequence};
-}
-
-/// Pointers to one head's vector of a token; Dk or Dv elements.
-template <typename T>
-__device__ __forceinline__ const T* query_at(const GatedDeltaParams& p, std::int64_t token,
-                                             int key_head) {
-  return static_cast<const T*>(p.query) + token * p.query_token_stride +
-         static_cast<std::int64_t>(key_head) * p.key_head_dim;
-}
-template <typename T>
-__device__ __forceinline__ const T* key_at(const GatedDeltaParams& p, std::int64_t token,
-                                           int key_head) {
-  return static_cast<const T*>(p.key) + token * p.key_token_stride +
-         static_cast<std::int64_t>(key_head) * p.key_head_dim;
-}
-template <typename T>
-__device__ __forceinline__ const T* value_at(const GatedDeltaParams& p, std::int64_t token,
-                                             int value_head) {
-  return static_cast<const T*>(p.value) + token * p.value_token_stride +
-         static_cast<std::int64_t>(value_head) * p.value_head_dim;
-}
-
-/// The same of one of a token's steps.
-template <typename T>
-__device__ __forceinline__ const T* key_at(const GatedDeltaParams& p, std::int64_t token, int step,
-                                           int key_head) {
-  return key_at<T>(p, token, step * p.num_key_heads + key_head);
-}
-template <typename T>
-__device__ __forceinline__ const T* value_at(const GatedDeltaParams& p, std::int64_t token,
-                                             int step, int value_head) {
-  return value_at<T>(p, token, step * p.num_value_heads + value_head);
-}
-
-/// Element index of output[token, head, v].
-__device__ __forceinline__ std::int64_t output_index(const GatedDeltaParams& p, std::int64_t token,
-                                                     int value_head, int v) {
-  return (token * p.num_value_heads + value_head) * p.value_head_dim + v;
-}
-
-/// Zeros to output[first .. first + length, head, v_begin .. v_end] by num_threads threads: what a
-/// padding sequence gets.
-__device__ __forceinline__ void store_zero_outputs(const GatedDeltaParams& p,
-                                                   const SequenceSpan& span, int value_head,
-                                                   int v_begin, int v_end, int thread,
-                                                   int num_threads) {
-  const int columns = v_end - v_begin;
-  for (std::int64_t i = thread; i < span.length * columns; i += num_threads) {
-    store_element(p.output,
-                  output_index(p, span.first + i / columns, value_head,
-                               v_begin + static_cast<int>(i % columns)),
-                  p.output_dtype, 0.0f);
-  }
-}
-
-#endif  // __CUDACC__
 
 }  // namespace gdn::GDN_CUDA_TARGET

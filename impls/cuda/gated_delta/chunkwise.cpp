@@ -38,6 +38,7 @@
 
 #include <string>
 
+#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/chunk/chunkwise_launch.cuh"
 #include "cuda/gated_delta/chunk/fragment_support.h"
 #include "cuda/launch_plan.h"

@@ -26,6 +26,7 @@
 
 #include <string>
 
+#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/chunk/fragment_support.h"
 #include "cuda/gated_delta/chunk/fragments.cuh"
 #include "cuda/gated_delta/chunk/fused_launch.cuh"

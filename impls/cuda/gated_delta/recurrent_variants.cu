@@ -12,7 +12,7 @@
 // element and token, and a step reads its key twice (additive: once). Not timed yet.
 #include <cuda_runtime.h>
 
-#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/recurrent_variants.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"

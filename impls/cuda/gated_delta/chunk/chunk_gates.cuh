@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/ptx.cuh"
 #include "cuda/target.h"
 

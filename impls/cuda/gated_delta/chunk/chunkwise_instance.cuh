@@ -11,8 +11,8 @@
 #include "cuda/gated_delta/chunk/stage_outputs.cuh"
 #include "cuda/gated_delta/chunk/stage_states.cuh"
 #include "cuda/gated_delta/chunk/stage_wu.cuh"
+#include "cuda/grid_blocks.h"
 #include "cuda/launch_kernel.cuh"
-#include "cuda/launch_plan.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET {

@@ -5,8 +5,8 @@
 
 #include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/chunk/fused_kernel.cuh"
+#include "cuda/grid_blocks.h"
 #include "cuda/launch_kernel.cuh"
-#include "cuda/launch_plan.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET {

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET {

@@ -1,8 +1,8 @@
 // Two neighbouring elements of the output, in the token dtype or in float32.
 #pragma once
 
-#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/chunk/fragments.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET {

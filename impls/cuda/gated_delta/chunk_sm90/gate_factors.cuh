@@ -4,8 +4,8 @@
 // Tokens past the end of a sequence have beta 0 and decay 1.
 #pragma once
 
-#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/chunk_sm90/chunk.h"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/target.h"

@@ -4,7 +4,7 @@
 // and columns of K K^T and Q K^T are replaced by zeros: selected, never multiplied.
 #pragma once
 
-#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/target.h"

@@ -1,7 +1,7 @@
 // Where a slot of the workspace lies, found on the device from the lengths of this run.
 #pragma once
 
-#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {

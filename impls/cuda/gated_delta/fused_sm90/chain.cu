@@ -19,8 +19,8 @@
 #include "cuda/gated_delta/fused_sm90/chain_math.cuh"
 #include "cuda/gated_delta/fused_sm90/find_item.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
+#include "cuda/grid_blocks.h"
 #include "cuda/hopper/launch_overlapping.cuh"
-#include "cuda/launch_plan.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/fused_sm90/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/launch_plan.h"

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
+#include "cuda/gated_delta/params.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

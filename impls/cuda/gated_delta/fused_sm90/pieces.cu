@@ -18,8 +18,8 @@
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/gated_delta/fused_sm90/math.cuh"
 #include "cuda/gated_delta/fused_sm90/state.cuh"
+#include "cuda/grid_blocks.h"
 #include "cuda/hopper/launch_overlapping.cuh"
-#include "cuda/launch_plan.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {

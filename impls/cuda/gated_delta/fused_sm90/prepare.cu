@@ -11,15 +11,16 @@
 #include <cuda_runtime.h>
 
 #include "cuda/allow_shared_memory.h"
+#include "cuda/check.h"
 #include "cuda/gated_delta/chunk_sm90/inverse.cuh"
 #include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/gated_delta/fused_sm90/record_factors.cuh"
+#include "cuda/grid_blocks.h"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/launch_kernel.cuh"
-#include "cuda/launch_plan.h"
 #include "cuda/shared_memory.cuh"
 #include "cuda/target.h"
 
