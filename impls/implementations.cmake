@@ -21,6 +21,7 @@ gdn_implementation(cuda/gated_delta/fused_sm90/one_launch.cu SM90A)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
+gdn_implementation(cuda/gated_delta/decode.cu)
 gdn_implementation(cuda/gated_delta/chunkwise.cpp
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
   cuda/gated_delta/chunk/chunkwise_f32.cu cuda/gated_delta/chunk/chunkwise_bf16.cu
@@ -33,6 +34,7 @@ gdn_implementation(cuda/gated_rms_norm/rows.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent_staged.cpp)
+gdn_implementation(cuda/gated_delta_layer/decode.cpp)
 gdn_implementation(cuda/gated_delta_layer/fused.cpp)
 gdn_implementation(cuda/gated_delta_layer/fused_sm90.cpp)
 gdn_implementation(hip/gated_delta/naive.cpp)

@@ -44,6 +44,26 @@ Texts gated_delta_grid() {
                    }});
 }
 
+// Decode, and a few draft tokens, which have kernels of their own: every head dim of both layouts with
+// every state dtype, and what such kernels look at once a token.
+Texts short_sequences() {
+  return texts_of("gated_delta", {.lengths = {"7x1", "1x4+1x1+1x0+1x3", "5x2", "1x31+1x1"},
+                                  .dims = {"64", "96x80", "128", "192x136", "256x72"},
+                                  .heads = {"2/4", "1/3", "2/6"},
+                                  .options = {
+                                      ",h0=normal",
+                                      ",h0=normal,layout=vk",
+                                      ",h0=normal,state=bf16,layout=vk,norm=1,slots=permuted",
+                                      ",h0=normal,state=bf16,slots=padding,pool_pad=16",
+                                      ",h0=normal,state=f16",
+                                      ",h0=huge,state=f32,layout=vk,norm=1,magnitudes=edges",
+                                      ",out=f32,norm=1,magnitudes=edges",
+                                      ",h0=normal,decay=channel,steps=2,layout=vk",
+                                      ",h0=normal,decay=channel",
+                                      ",h0=normal,update=additive,state=bf16",
+                                  }});
+}
+
 // Inputs that make the arithmetic hard.
 Texts hard_inputs() {
   Texts texts;
@@ -112,6 +132,10 @@ Texts large_problems() {
       "gated_delta:heads=16/48,dim=128,seq=16x1000+1x2048,dtype=bf16,h0=normal,slots=permuted",
       "gated_delta:heads=30/30,dim=96x192,seq=2x4096,dtype=bf16,betas=wide",
       "gated_delta:heads=16/32,dim=128,seq=512x1,dtype=bf16,h0=normal,slots=permuted",
+      "gated_delta:heads=16/32,dim=128,seq=128x1,dtype=bf16,state=bf16,h0=normal,slots=permuted,"
+      "layout=vk,norm=1,gate=logits",
+      "gated_delta:heads=16/48,dim=128,seq=64x4,dtype=bf16,state=bf16,h0=normal,slots=padding",
+      "gated_delta:heads=2/8,dim=256,seq=32x3,dtype=bf16,h0=normal,slots=padding,norm=1",
       "gated_delta:heads=16/32,dim=128,seq=1x8192,dtype=f32,gates=mid",
       "gated_delta:heads=16/32,dim=128,seq=4x2048,dtype=bf16,update=additive",
       "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,steps=2,betas=wide",
@@ -130,6 +154,9 @@ Texts sanitizer_problems() {
       "norm=1",
       "gated_delta:heads=1/3,dim=128,seq=1x65,dtype=f16,gates=reset,state=bf16",
       "gated_delta:heads=1/1,dim=96x192,seq=1x33,dtype=bf16,gate=logits,beta=logit",
+      "gated_delta:heads=1/2,dim=96x200,seq=1x3+1x1+1x0,dtype=bf16,state=bf16,h0=normal,"
+      "slots=padding,layout=vk,norm=1",
+      "gated_delta:heads=1/2,dim=128x72,seq=1x3+1x1,dtype=f16,h0=normal,decay=channel,steps=2",
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding,"
       "update=additive",
       "gated_delta:heads=1/2,dim=128,seq=1x67+1x3,dtype=bf16,gates=mid,h0=normal,steps=2",
@@ -145,6 +172,7 @@ Texts suite(std::string_view name) {
     append(texts, variants("heads=1/2,dim=64,seq=1x130+1x0+1x5", {"f32"}));
   } else if (name == "grid") {
     append(texts, gated_delta_grid());
+    append(texts, short_sequences());
     append(texts, hard_inputs());
   } else if (name == "gpu") {
     append(texts, large_problems());

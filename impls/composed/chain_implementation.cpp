@@ -164,6 +164,11 @@ ChainImplementation::ChainImplementation(const Chain& chain, ChainMembers member
                           (members_.hand_on == HandOn::float32 ? "float32" : "the token dtype");
 }
 
+int ChainImplementation::rank(const Problem& problem) const {
+  const std::size_t step = members_.main_step;
+  return members_.steps[step]->rank(problem_of(chain_, step, members_.hand_on, problem));
+}
+
 Support ChainImplementation::supports(const Problem& problem) const {
   for (std::size_t step = 0; step < chain_.steps.size(); ++step) {
     if (!is_present(chain_.steps[step], problem)) continue;

@@ -39,6 +39,8 @@ class ChainImplementation final : public Implementation {
   ChainImplementation(const Chain& chain, ChainMembers members);
 
   const Description& description() const override { return description_; }
+  /// The main step's.
+  int rank(const Problem& problem) const override;
   Support supports(const Problem& problem) const override;
   std::int64_t workspace_bytes(const Problem& problem) const override;
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,

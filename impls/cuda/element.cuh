@@ -10,6 +10,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/target.h"
 #include "interface/dtype.h"
@@ -34,6 +35,32 @@ template <>
 __device__ __forceinline__ __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
+
+#ifdef __CUDACC__
+
+/// The low (0) or high (1) 16-bit element of a word, and a word of two, the first in its low half.
+template <typename T>
+__device__ __forceinline__ float widen_half_word(std::uint32_t word, int half) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return __uint_as_float(half == 0 ? word << 16 : word & 0xffff0000u);
+  } else {
+    static_assert(std::is_same_v<T, __half>);
+    return to_float(__ushort_as_half(static_cast<unsigned short>(word >> (16 * half))));
+  }
+}
+template <typename T>
+__device__ __forceinline__ std::uint32_t round_to_pair(float low, float high) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  } else {
+    static_assert(std::is_same_v<T, __half>);
+    const __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+}
+
+#endif  // __CUDACC__
 
 /// Element `index` of an array of `dtype`.
 __device__ __forceinline__ float load_element(const void* array, std::int64_t index, DType dtype) {

@@ -44,6 +44,19 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
+// ---- cache policies
+
+/// 16 bytes of global memory, at a multiple of 16 bytes, whose line is to be the last to leave the L2.
+__device__ __forceinline__ uint4 load_evict_last(const void* source) {
+  uint4 word;
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("ld.global.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+               : "l"(source), "l"(policy));
+  return word;
+}
+
 // ---- barriers for warps of different roles, which pass them from different places in the code
 
 /// Of the whole block: the threads of a warp pass it at one place, warps at several (PTX ISA,

@@ -35,6 +35,20 @@ TEST(Select, TakesTheHighestRankThatDoesTheProblem) {
   }
 }
 
+// A layer is chosen as the form of the recurrence that it is made of is: also where a problem decides.
+TEST(Select, AChainRanksAsItsMainStep) {
+  for (const char* text : {"heads=1/2,dim=64,seq=5x1,dtype=bf16", "heads=1/2,dim=64,seq=300"}) {
+    const Problem layer = Problem::parse("gated_delta_layer:" + std::string(text));
+    const Problem step = Problem::parse("gated_delta:" + std::string(text));
+    for (const Implementation* any : all_implementations()) {
+      if (any->description().operation != layer.operation) continue;
+      const std::string& name = any->description().name;
+      EXPECT_EQ(any->rank(layer), find_implementation(step.operation, name).rank(step))
+          << name << ", " << text;
+    }
+  }
+}
+
 // Whoever ranks above the chosen one and refuses is named with its reason.
 TEST(Select, SaysWhyTheBetterOnesWereLeftOut) {
   const auto device = open_device("cpu");

@@ -11,6 +11,7 @@ struct alignas(4) __half2 {
   __half x, y;
 };
 
+inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
 inline float __half2float(__half x) {
   float result;
   gdn::decode(gdn::DType::float16, &x, &result, 1);

@@ -61,12 +61,8 @@ template <typename Element>
 __device__ __forceinline__ Pair<Element> make_element_pair(float first, float second) {
   if constexpr (std::is_same_v<Element, float>) {
     return make_float2(first, second);
-  } else if constexpr (std::is_same_v<Element, __half>) {
-    const __half2 pair = __floats2half2_rn(first, second);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
   } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
+    return round_to_pair<Element>(first, second);
   }
 }
 

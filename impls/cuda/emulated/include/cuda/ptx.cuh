@@ -28,6 +28,8 @@ void wait_copies() {
   cuda_grid::wait_copy_groups(Pending);
 }
 
+inline uint4 load_evict_last(const void* source) { return *static_cast<const uint4*>(source); }
+
 inline void block_barrier() { cuda_grid::barrier(0, 0); }
 template <int name>
 void named_barrier(int num_threads) {

@@ -1,0 +1,198 @@
+// A block's part of one head's state in registers, for kernels that read every state once and write it
+// once: each thread holds whole 16-byte words of the pool row and stores the words that it loaded.
+//
+// The words of one access of a warp lie side by side, 256 bytes of them where the head dimension
+// allows it: narrower accesses cost bandwidth (H200, float32, kv: 128 bytes 2 %, 32 bytes half).
+//
+//   layout vk, [Dv][Dk]: kLanes lanes lie along a row, whose words they share; a warp has 32 / kLanes
+//   groups of kValues consecutive rows. A sum over keys is a sum over the lanes of a group.
+//
+//       group 0   row v       | lane 0 | lane 1 | ... | lane 15 | lane 0 | ...
+//                 row v + 1   | lane 0 | ...
+//       group 1   row v + 4   | lane 16 | ...
+//
+//   layout kv, [Dk][Dv]: kLanes lanes lie along kLanes kVector columns; the groups of all kWarps warps
+//   share the Dk rows, kKeys consecutive ones each. A sum over keys is one over groups and warps.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/element.cuh"
+#include "cuda/gated_delta/state_io.cuh"
+#include "cuda/ptx.cuh"
+#include "cuda/target.h"
+#include "interface/problem.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+#ifdef __CUDACC__
+
+/// How a block of kThreads threads lies on a state: a thread holds the elements of kKeys keys and
+/// kValues values, in kWords words of kVector.
+template <typename State, StateLayout kLayout, int kKeyDim>
+struct TileShape {
+  static constexpr bool kByKeys = kLayout == StateLayout::kv;
+  static constexpr int kVector = Vector16<State>::kCount;
+  static constexpr int kRowWords = kKeyDim / kVector;  ///< of a row of vk
+
+  static constexpr int lanes() {
+    if (kByKeys) return 16;
+    int lanes = 16;
+    while (kRowWords % lanes != 0) lanes /= 2;
+    return lanes;
+  }
+  static constexpr int kLanes = lanes();
+  static constexpr int kGroups = 32 / kLanes;
+  static constexpr int kAlong = kRowWords / kLanes;  ///< vk: words of a row that a lane has
+
+  // kv: as many warps as leave a thread at most 64 elements, one for each value of a thread at least.
+  static constexpr int warps() {
+    int warps = kByKeys ? kVector : 4;
+    while (kByKeys && kKeyDim / (kGroups * warps) * kVector > 64) warps *= 2;
+    return warps;
+  }
+  static constexpr int kWarps = warps();
+  static constexpr int kThreads = 32 * kWarps;
+
+  // vk: as many rows as make 8 words of a thread, or nearly.
+  static constexpr int rows() {
+    int rows = 1;
+    while (2 * rows * kAlong <= 8 && 2 * rows <= kLanes) rows *= 2;
+    return rows;
+  }
+  static constexpr int kKeys = kByKeys ? kKeyDim / (kGroups * kWarps) : kAlong * kVector;
+  static constexpr int kValues = kByKeys ? kVector : rows();
+  static constexpr int kWords = kByKeys ? kKeys : kAlong * kValues;
+  /// Values of the block: its columns in kv, its rows in vk.
+  static constexpr int kBlockValues = kByKeys ? kLanes * kVector : kWarps * kGroups * kValues;
+  static_assert(kWords * kVector == kKeys * kValues);
+  /// Blocks that a multiprocessor has registers for, where a step keeps the elements, its keys and
+  /// its queries in them, and some forty more.
+  static constexpr int kBlocks =
+      65536 / (kThreads * (kKeys * kValues + 2 * kKeys + (kByKeys ? 44 : 36)));
+  /// A thread's keys come in runs of this many.
+  static constexpr int kRun = kByKeys ? kKeys : kVector;
+  static_assert(8 % kValues == 0);
+  static_assert(kByKeys ? kBlockValues <= kThreads : kValues <= kLanes);
+};
+
+/// Sixteen bytes of a pool row as they lie in memory. Not an array of 16-bit elements: the compiler
+/// would give each a register of its own, for which every load waits before the next is issued.
+template <typename State>
+struct alignas(16) PackedWord {
+  static constexpr int kCount = Vector16<State>::kCount;
+  std::uint32_t bits[4];
+
+  __device__ __forceinline__ void unpack(float (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (kCount == 4) {
+        values[i] = __uint_as_float(bits[i]);
+      } else {
+        values[i] = widen_half_word<State>(bits[i / 2], i % 2);
+      }
+    }
+  }
+  __device__ __forceinline__ void pack(const float (&values)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (kCount == 4) {
+        bits[i] = __float_as_uint(values[i]);
+      } else {
+        bits[i] = round_to_pair<State>(values[2 * i], values[2 * i + 1]);
+      }
+    }
+  }
+};
+
+/// One thread's part of the state of a head, in float32.
+template <typename State, StateLayout kLayout, int kKeyDim>
+class StateTile {
+ public:
+  using Shape = TileShape<State, kLayout, kKeyDim>;
+  using Word = PackedWord<State>;
+
+  /// `block_value`: the first value of the block.
+  __device__ StateTile(int thread, int block_value, int value_head_dim)
+      : lane_(thread % 32), warp_(thread / 32), value_head_dim_(value_head_dim) {
+    const int group = lane_ / Shape::kLanes;
+    first_value_ =
+        block_value + (Shape::kByKeys ? lane_ % Shape::kLanes * Shape::kVector
+                                      : (warp_ * Shape::kGroups + group) * Shape::kValues);
+  }
+
+  /// Head dim index of the thread's key j, and of its value i.
+  __device__ __forceinline__ int key(int j) const {
+    if (Shape::kByKeys) {
+      return (warp_ * Shape::kGroups + lane_ / Shape::kLanes) * Shape::kKeys + j;
+    }
+    return (j / Shape::kVector * Shape::kLanes + lane_ % Shape::kLanes) * Shape::kVector +
+           j % Shape::kVector;
+  }
+  __device__ __forceinline__ int value(int i) const { return first_value_ + i; }
+  /// Values of a thread lie in the head or behind it together: Dv is a multiple of 8.
+  __device__ __forceinline__ bool has_values() const { return first_value_ < value_head_dim_; }
+
+  /// The element at the thread's key j and value i.
+  __device__ __forceinline__ float& at(int j, int i) {
+    return Shape::kByKeys ? elements_[j][i]
+                          : elements_[i * Shape::kAlong + j / Shape::kVector][j % Shape::kVector];
+  }
+
+  /// Issues all loads and waits for none: unpack() does. Zeros where there is no initial state and
+  /// where the head has no such value. With
+  /// `evict_last` the lines are the last to leave the L2.
+  __device__ __forceinline__ void load(const StatePool& pool, std::int64_t row, int head,
+                                       bool evict_last) {
+    const auto* const at = static_cast<const State*>(pool.data) + state_offset(pool, row, head);
+#pragma unroll
+    for (int i = 0; i < Shape::kWords; ++i) words_[i] = Word{};
+    if (!pool.read || !has_values()) return;
+    if (evict_last) {
+#pragma unroll
+      for (int i = 0; i < Shape::kWords; ++i) {
+        const uint4 word = load_evict_last(at + offset(i));
+        words_[i] = Word{{word.x, word.y, word.z, word.w}};
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < Shape::kWords; ++i) {
+        words_[i] = *reinterpret_cast<const Word*>(at + offset(i));
+      }
+    }
+  }
+  __device__ __forceinline__ void unpack() {
+#pragma unroll
+    for (int i = 0; i < Shape::kWords; ++i) words_[i].unpack(elements_[i]);
+  }
+
+  /// Rounded once. Nothing where the problem wants no final state.
+  __device__ __forceinline__ void store(const StatePool& pool, std::int64_t row, int head) const {
+    if (!pool.write || !has_values()) return;
+    auto* const at = static_cast<State*>(pool.data) + state_offset(pool, row, head);
+#pragma unroll
+    for (int i = 0; i < Shape::kWords; ++i) {
+      Word word;
+      word.pack(elements_[i]);
+      *reinterpret_cast<Word*>(at + offset(i)) = word;
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int offset(int word) const {
+    return Shape::kByKeys
+               ? key(word) * value_head_dim_ + first_value_
+               : value(word / Shape::kAlong) * kKeyDim + key(word % Shape::kAlong * Shape::kVector);
+  }
+
+  Word words_[Shape::kWords];  ///< between load() and unpack()
+  float elements_[Shape::kWords][Shape::kVector];
+  int lane_;
+  int warp_;
+  int value_head_dim_;
+  int first_value_;
+};
+
+#endif  // __CUDACC__
+
+}  // namespace gdn::GDN_CUDA_TARGET
