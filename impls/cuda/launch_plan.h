@@ -1,4 +1,5 @@
-// The Plan of every CUDA implementation: its workspaces and a function that enqueues its kernels.
+// The Plan of every CUDA implementation: its workspaces and what enqueues its kernels, a function for each
+// phase of the operation.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,11 +23,15 @@ class LaunchPlan final : public Plan {
   /// `info.workspace_bytes` is set from the workspaces, which are filled with NaN once, here: a
   /// kernel that reads what it never wrote shows.
   LaunchPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces, Enqueue enqueue)
+      : LaunchPlan(device, std::move(info), std::move(workspaces),
+                   std::vector<Enqueue>{std::move(enqueue)}) {}
+  LaunchPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces,
+             std::vector<Enqueue> phases)
       : device_index_(device_index(device)),
         stream_(static_cast<cudaStream_t>(device.native_stream())),
         info_(std::move(info)),
         workspaces_(std::move(workspaces)),
-        enqueue_(std::move(enqueue)) {
+        phases_(std::move(phases)) {
     info_.workspace_bytes = 0;
     for (const DeviceBuffer& workspace : workspaces_) {
       info_.workspace_bytes += workspace.bytes();
@@ -37,17 +42,25 @@ class LaunchPlan final : public Plan {
   const PlanInfo& info() const override { return info_; }
 
   void run() override {
-    GDN_CUDA_CHECK(cudaSetDevice(device_index_));
-    enqueue_(stream_);
-    GDN_CUDA_CHECK(cudaGetLastError());
+    for (const Enqueue& phase : phases_) enqueue(phase);
+  }
+  void run_phase(int phase) override {
+    if (phases_.size() == 1) return Plan::run_phase(phase);
+    enqueue(phases_.at(static_cast<std::size_t>(phase)));
   }
 
  private:
+  void enqueue(const Enqueue& phase) {
+    GDN_CUDA_CHECK(cudaSetDevice(device_index_));
+    phase(stream_);
+    GDN_CUDA_CHECK(cudaGetLastError());
+  }
+
   int device_index_;
   cudaStream_t stream_;
   PlanInfo info_;
   std::vector<DeviceBuffer> workspaces_;
-  Enqueue enqueue_;
+  std::vector<Enqueue> phases_;
 };
 
 /// Throws Error(unsupported) unless the implementation does the problem and runs on the device.

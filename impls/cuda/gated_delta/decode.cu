@@ -12,12 +12,11 @@
 
 #include <string>
 
-#include "cuda/divisor.h"
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/tile_launch.cuh"
 #include "cuda/gated_delta/tile_recurrence.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
-#include "cuda/require.h"
 #include "cuda/target.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
@@ -25,83 +24,48 @@
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
-/// How a block's number is taken apart, and how it loads.
-struct Grid {
-  bool evict_last;                   ///< how the state is loaded
-  Divisor tiles;                     ///< of a head
-  Divisor value_heads;               ///< Hv
-  Divisor value_heads_per_key_head;  ///< Hv / Hk
+/// What a kernel takes beside the problem.
+struct DecodeOptions {
+  DType token_dtype;
+  TileGrid grid;
+  bool evict_last;  ///< how the state is loaded
 };
 
-/// Block b: the values of tile b % tiles of value head (b / tiles) % Hv of sequence b / tiles / Hv.
-template <typename State, StateLayout kLayout, int kKeyDim>
-__global__ void __launch_bounds__(TileShape<State, kLayout, kKeyDim>::kThreads,
-                                  TileShape<State, kLayout, kKeyDim>::kBlocks)
-    decode_kernel(const GatedDeltaParams p, DType token_dtype, Grid grid) {
-  using Recurrence = TileRecurrence<State, kLayout, kKeyDim>;
-  using Shape = typename Recurrence::Shape;
+template <typename Case>
+__global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
+    decode_kernel(const GatedDeltaParams p, const DecodeOptions options) {
+  using Recurrence = TileRecurrence<typename Case::State, Case::kLayout, Case::kKeyDim>;
   __shared__ typename Recurrence::Shared shared;
   const int thread = static_cast<int>(threadIdx.x);
-  const std::uint32_t heads = grid.tiles.divide(blockIdx.x);
-  const int head = static_cast<int>(grid.value_heads.remainder(heads));
-  const int sequence = static_cast<int>(grid.value_heads.divide(heads));
-  const int key_head =
-      static_cast<int>(grid.value_heads_per_key_head.divide(static_cast<std::uint32_t>(head)));
-  const int first_value = static_cast<int>(grid.tiles.remainder(blockIdx.x)) * Shape::kBlockValues;
+  const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
 
-  const SequenceSpan span = sequence_span(p, sequence);
+  const SequenceSpan span = sequence_span(p, place.sequence);
   if (span.length == 0) return;
   if (span.is_padding()) {
-    store_zero_outputs(p, span, head, first_value,
-                       min(first_value + Shape::kBlockValues, p.value_head_dim), thread,
-                       Shape::kThreads);
+    store_zero_outputs(p, span, place.head, place.first_value,
+                       min(place.first_value + Case::Shape::kBlockValues, p.value_head_dim), thread,
+                       Case::Shape::kThreads);
     return;
   }
-  typename Recurrence::Tile tile(thread, first_value, p.value_head_dim);
-  tile.load(p.pool, span.row, head, grid.evict_last);
-  Recurrence(p, token_dtype, head, key_head, first_value, shared, tile)
-      .run(span.first, span.length, [](std::int64_t, const auto&, float, const auto&) {});
-  tile.store(p.pool, span.row, head);
+  typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
+  tile.load(p.pool, span.row, place.head, options.evict_last);
+  Recurrence(p, options.token_dtype, place, shared, tile)
+      .template run<false>(span.first, span.length, {});
+  tile.store(p.pool, span.row, place.head);
 }
 
 // ---- host
 
-/// What a plan launches.
 struct Launch {
-  void (*kernel)(GatedDeltaParams, DType, Grid) = nullptr;
+  void (*kernel)(GatedDeltaParams, DecodeOptions) = nullptr;
   int block_values = 0;
   int threads = 0;
 };
 
-template <typename State, StateLayout kLayout, int kKeyDim>
-Launch launch_of() {
-  using Shape = TileShape<State, kLayout, kKeyDim>;
-  return {decode_kernel<State, kLayout, kKeyDim>, Shape::kBlockValues, Shape::kThreads};
-}
-
-template <typename State, StateLayout kLayout>
-Launch launch_of(std::int64_t key_head_dim) {
-  switch (key_head_dim) {
-    case 64:
-      return launch_of<State, kLayout, 64>();
-    case 96:
-      return launch_of<State, kLayout, 96>();
-    case 128:
-      return launch_of<State, kLayout, 128>();
-    case 192:
-      return launch_of<State, kLayout, 192>();
-    case 256:
-      return launch_of<State, kLayout, 256>();
-  }
-  return {};
-}
-
 Launch launch_of(const Problem& problem) {
-  return with_element_type(problem.state_dtype, [&](auto state) {
-    using State = decltype(state);
-    return problem.state_layout == StateLayout::kv
-               ? launch_of<State, StateLayout::kv>(problem.key_head_dim)
-               : launch_of<State, StateLayout::vk>(problem.key_head_dim);
+  return with_tile_case<Launch>(problem, [](auto tile_case) -> Launch {
+    using Case = decltype(tile_case);
+    return {decode_kernel<Case>, Case::Shape::kBlockValues, Case::Shape::kThreads};
   });
 }
 
@@ -157,21 +121,7 @@ class Decode final : public Implementation {
     return problem.sequences.longest() <= kShort ? kAboveAll : description().rank;
   }
 
-  Support supports(const Problem& problem) const override {
-    const Launch launch = launch_of(problem);
-    if (launch.kernel == nullptr) {
-      return Support::no("Dk=" + std::to_string(problem.key_head_dim) +
-                         ": compiled for 64, 96, 128, 192 and 256");
-    }
-    const auto words = static_cast<std::int64_t>(16 / size_of(problem.state_dtype));
-    if (problem.value_head_dim % 8 != 0) {
-      return Support::no("Dv=" + std::to_string(problem.value_head_dim) + ": a multiple of 8");
-    }
-    if (problem.state_row_stride() % words != 0) {
-      return Support::no("pool rows are not whole 16-byte words");
-    }
-    return Support::yes();
-  }
+  Support supports(const Problem& problem) const override { return supports_tiles(problem); }
 
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
@@ -179,30 +129,24 @@ class Decode final : public Implementation {
                              Device& device) const override {
     require_runnable(*this, problem, device);
     const GatedDeltaParams params = make_params(problem, arguments);
-    require_token_alignment(params, problem.token_dtype, 16);
-    if (params.pool.read || params.pool.write) {
-      require_pointer(params.pool.data, 16, "the state pool");
-    }
+    require_tile_alignment(params, problem);
     const Launch launch = launch_of(problem);
-    const std::int64_t tiles =
-        (problem.value_head_dim + launch.block_values - 1) / launch.block_values;
+    const DecodeOptions options = {problem.token_dtype, tile_grid(problem, launch.block_values),
+                                   outgrows_l2(problem)};
     const unsigned int blocks =
-        grid_blocks(problem.num_sequences() * problem.num_value_heads * tiles, description().name);
-    const bool evict_last = outgrows_l2(problem);
-    const Grid grid = {evict_last, Divisor(tiles), Divisor(problem.num_value_heads),
-                       Divisor(params.value_heads_per_key_head)};
+        grid_blocks(tile_blocks(problem, launch.block_values), description().name);
     PlanInfo info;
     info.launches = blocks > 0 ? 1 : 0;
-    info.choice = "columns=" + std::to_string(launch.block_values) +
+    info.choice = "values=" + std::to_string(launch.block_values) +
                   " threads=" + std::to_string(launch.threads) +
-                  " loads=" + (evict_last ? "evict_last" : "plain");
-    return std::make_unique<LaunchPlan>(
-        device, info, std::vector<DeviceBuffer>{},
-        [params, launch, blocks, grid, dtype = problem.token_dtype](cudaStream_t stream) {
-          if (blocks == 0) return;
-          launch_kernel(launch.kernel, blocks, static_cast<unsigned int>(launch.threads), 0, stream,
-                        params, dtype, grid);
-        });
+                  " loads=" + (options.evict_last ? "evict_last" : "plain");
+    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
+                                        [params, launch, blocks, options](cudaStream_t stream) {
+                                          if (blocks == 0) return;
+                                          launch_kernel(launch.kernel, blocks,
+                                                        static_cast<unsigned int>(launch.threads),
+                                                        0, stream, params, options);
+                                        });
   }
 };
 

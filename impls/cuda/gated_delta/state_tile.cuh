@@ -67,9 +67,10 @@ struct TileShape {
   static constexpr int kBlockValues = kByKeys ? kLanes * kVector : kWarps * kGroups * kValues;
   static_assert(kWords * kVector == kKeys * kValues);
   /// Blocks that a multiprocessor has registers for, where a step keeps the elements, its keys and
-  /// its queries in them, and some forty more.
-  static constexpr int kBlocks =
-      65536 / (kThreads * (kKeys * kValues + 2 * kKeys + (kByKeys ? 44 : 36)));
+  /// its queries in them, and some forty more; of a kernel that keeps `others` beside.
+  static constexpr int blocks(int others = 0) {
+    return 65536 / (kThreads * (kKeys * kValues + 2 * kKeys + (kByKeys ? 44 : 36) + others));
+  }
   /// A thread's keys come in runs of this many.
   static constexpr int kRun = kByKeys ? kKeys : kVector;
   static_assert(8 % kValues == 0);
@@ -164,6 +165,36 @@ class StateTile {
   __device__ __forceinline__ void unpack() {
 #pragma unroll
     for (int i = 0; i < Shape::kWords; ++i) words_[i].unpack(elements_[i]);
+  }
+
+  /// S <- diag(alpha) S, by a decay of each of the Dk keys or, where there are none (null), by `of_all`.
+  /// A decay of 0 leaves zeros, whatever was there: infinities too.
+  __device__ __forceinline__ void decay(const float* of_keys, float of_all) {
+    if (of_keys == nullptr && of_all != 0.0f) {
+#pragma unroll
+      for (int j = 0; j < Shape::kKeys; ++j) {
+#pragma unroll
+        for (int i = 0; i < Shape::kValues; ++i) at(j, i) *= of_all;
+      }
+      return;
+    }
+#pragma unroll
+    for (int j = 0; j < Shape::kKeys; ++j) {
+      const float alpha = of_keys == nullptr ? 0.0f : of_keys[key(j)];
+#pragma unroll
+      for (int i = 0; i < Shape::kValues; ++i) {
+        at(j, i) = alpha == 0.0f ? 0.0f : alpha * at(j, i);
+      }
+    }
+  }
+  /// S <- S + k u^T, of the thread's keys and values.
+  __device__ __forceinline__ void add_product(const float (&key)[Shape::kKeys],
+                                              const float (&u)[Shape::kValues]) {
+#pragma unroll
+    for (int j = 0; j < Shape::kKeys; ++j) {
+#pragma unroll
+      for (int i = 0; i < Shape::kValues; ++i) at(j, i) = fmaf(key[j], u[i], at(j, i));
+    }
   }
 
   /// Rounded once. Nothing where the problem wants no final state.

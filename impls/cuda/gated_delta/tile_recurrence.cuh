@@ -17,58 +17,14 @@
 
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/state_tile.cuh"
+#include "cuda/gated_delta/step_records.cuh"
+#include "cuda/gated_delta/tile_launch.cuh"
+#include "cuda/raw_run.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
 #ifdef __CUDACC__
-
-/// `kCount` consecutive elements as they lie in memory: loading ahead of use must not wait for a
-/// conversion. The first is aligned to what kCount 16-bit elements take, 16 bytes at most.
-template <int kCount>
-struct RawRun {
-  std::uint32_t words[kCount];  ///< two elements a word where they have 16 bits
-
-  __device__ __forceinline__ void load(const void* array, std::int64_t index, DType dtype) {
-    if (dtype == DType::float32) {
-      load_words<kCount>(static_cast<const float*>(array) + index);
-    } else {
-      load_words<kCount / 2>(static_cast<const std::uint16_t*>(array) + index);
-    }
-  }
-  __device__ __forceinline__ void unpack(DType dtype, float (&values)[kCount]) const {
-    switch (dtype) {
-      case DType::bfloat16:
-        return unpack_16_bits<__nv_bfloat16>(values);
-      case DType::float16:
-        return unpack_16_bits<__half>(values);
-      case DType::float32:
-        break;
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = __uint_as_float(words[i]);
-  }
-
- private:
-  template <typename T>
-  __device__ __forceinline__ void unpack_16_bits(float (&values)[kCount]) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = widen_half_word<T>(words[i / 2], i % 2);
-  }
-  template <int kWords>
-  __device__ __forceinline__ void load_words(const void* from) {
-    constexpr int kAtOnce = kWords % 4 == 0 ? 4 : kWords % 2 == 0 ? 2 : 1;
-    struct alignas(4 * kAtOnce) Words {
-      std::uint32_t words[kAtOnce];
-    };
-#pragma unroll
-    for (int i = 0; i < kWords; i += kAtOnce) {
-      const Words loaded = static_cast<const Words*>(from)[i / kAtOnce];
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) words[i + j] = loaded.words[j];
-    }
-  }
-};
 
 template <typename State, StateLayout kLayout, int kKeyDim>
 class TileRecurrence {
@@ -84,19 +40,20 @@ class TileRecurrence {
     float u[Shape::kByKeys ? Shape::kBlockValues : 1];
   };
 
-  /// `first_value`: of the block.
-  __device__ TileRecurrence(const GatedDeltaParams& params, DType token_dtype, int head,
-                            int key_head, int first_value, Shared& shared, Tile& tile)
+  __device__ TileRecurrence(const GatedDeltaParams& params, DType token_dtype,
+                            const TilePlace& place, Shared& shared, Tile& tile)
       : p_(params),
         token_dtype_(token_dtype),
-        head_(head),
-        key_head_(key_head),
+        head_(place.head),
+        key_head_(place.key_head),
         thread_(static_cast<int>(threadIdx.x)),
+        is_first_tile_(place.first_value == 0),
         shared_(shared),
         tile_(tile) {
     // vk: the lanes of a group share out its values, kCopies of them one each. kv: thread t has the
     // block's value t.
-    owned_ = Shape::kByKeys ? first_value + thread_ : tile.value(thread_ % Shape::kLanes / kCopies);
+    owned_ = Shape::kByKeys ? place.first_value + thread_
+                            : tile.value(thread_ % Shape::kLanes / kCopies);
     const bool owner = Shape::kByKeys ? thread_ < Shape::kBlockValues : thread_ % kCopies == 0;
     const bool in_head = owned_ < params.value_head_dim;
     loads_value_ = in_head && (owner || !Shape::kByKeys);
@@ -113,10 +70,11 @@ class TileRecurrence {
     const float* channel_decay;  ///< [Dk], or null: `decay` is that of every key
   };
 
-  /// Runs `length` > 0 tokens from `first` on, over a tile whose loads have been issued. `keep(number,
-  /// step, key_factor, u)` is called in every step, numbered through all tokens, before its update.
-  template <typename Keep>
-  __device__ __forceinline__ void run(std::int64_t first, std::int64_t length, Keep keep) {
+  /// Runs `length` > 0 tokens from `first` on, over a tile whose loads have been issued. With kKeeps
+  /// `records` are written.
+  template <bool kKeeps>
+  __device__ __forceinline__ void run(std::int64_t first, std::int64_t length,
+                                      const StepRecords& records) {
     const std::int64_t end = first + length;
     std::int64_t token = first;
     int number = 0;  // of the token's step
@@ -126,17 +84,18 @@ class TileRecurrence {
     while (true) {
       const bool last = number + 1 == p_.steps;
       const Step step = unpack(raw, token, number, buffer);
-      decay(step);
+      tile_.decay(step.channel_decay, step.decay);
       const Sums sums = sweep(step);
       const float own_u = step.beta * (p_.additive_update ? step.value : step.value - sums.key);
       if (last && stores_output_) {
         store_element(p_.output, output_index(p_, token, head_, owned_), p_.output_dtype,
                       fmaf(sums.key_query, own_u, sums.query));
       }
+      const float factored_u = sums.key_factor * own_u;  // which S takes with the key as it came
+      if (kKeeps) keep(records, token, number, raw, step, factored_u);
       float u[Shape::kValues];
-      spread(own_u, u);
-      keep((token - first) * p_.steps + number, step, sums.key_factor, u);
-      update(step, sums.key_factor, u);
+      spread(factored_u, u);
+      tile_.add_product(step.key, u);
 
       number = last ? 0 : number + 1;
       token += last;
@@ -225,23 +184,26 @@ class TileRecurrence {
     __syncthreads();
   }
 
-  /// A decay of 0 leaves zeros, whatever was there: infinities too.
-  __device__ __forceinline__ void decay(const Step& step) {
-    if (step.channel_decay == nullptr && step.decay != 0.0f) {
+  /// One block of a key head writes its key, the first one of a value head the decay, every one its u.
+  __device__ __forceinline__ void keep(const StepRecords& records, std::int64_t token, int number,
+                                       const RawStep& raw, const Step& step, float u) const {
+    if (stores_output_) records.u[u_record(p_, token, number, head_) + owned_] = u;
+    if (!is_first_tile_) return;
+    const int lane = thread_ % 32;
+    const bool has_own_keys = Shape::kByKeys ? lane % Shape::kLanes == 0 : thread_ < Shape::kLanes;
+    if (has_own_keys && head_ == key_head_ * p_.value_heads_per_key_head) {
+      const std::int64_t at = key_record(p_, token, number, key_head_);
 #pragma unroll
-      for (int j = 0; j < Shape::kKeys; ++j) {
-#pragma unroll
-        for (int i = 0; i < Shape::kValues; ++i) tile_.at(j, i) *= step.decay;
+      for (int r = 0; r < kRuns; ++r) {
+        raw.key[r].store(records.key, at + tile_.key(r * Shape::kRun), records.key_dtype);
       }
-      return;
     }
-#pragma unroll
-    for (int j = 0; j < Shape::kKeys; ++j) {
-      const float alpha = step.channel_decay == nullptr ? 0.0f : step.channel_decay[tile_.key(j)];
-#pragma unroll
-      for (int i = 0; i < Shape::kValues; ++i) {
-        tile_.at(j, i) = alpha == 0.0f ? 0.0f : alpha * tile_.at(j, i);
-      }
+    if (number != 0) return;
+    float* const decay = records.decay + decay_record(p_, token, head_);
+    if (step.channel_decay == nullptr) {
+      if (thread_ == 0) decay[0] = step.decay;
+    } else {
+      for (int i = thread_; i < kKeyDim; i += Shape::kThreads) decay[i] = step.channel_decay[i];
     }
   }
 
@@ -369,25 +331,12 @@ class TileRecurrence {
     }
   }
 
-  __device__ __forceinline__ void update(const Step& step, float key_factor,
-                                         const float (&u)[Shape::kValues]) {
-    float scaled[Shape::kValues];
-#pragma unroll
-    for (int i = 0; i < Shape::kValues; ++i) scaled[i] = key_factor * u[i];
-#pragma unroll
-    for (int j = 0; j < Shape::kKeys; ++j) {
-#pragma unroll
-      for (int i = 0; i < Shape::kValues; ++i) {
-        tile_.at(j, i) = fmaf(step.key[j], scaled[i], tile_.at(j, i));
-      }
-    }
-  }
-
   const GatedDeltaParams& p_;
   DType token_dtype_;
   int head_;
   int key_head_;
   int thread_;
+  bool is_first_tile_;  ///< of the head
   int owned_;           ///< head dim index of the value that the thread owns, or has a copy of
   bool loads_value_;    ///< needs the value
   bool stores_output_;  ///< is its owner

@@ -1,0 +1,95 @@
+// Launching kernels of state tiles (state_tile.cuh): which problems they are for, and which tile of which
+// head of which sequence a block has.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "cuda/divisor.h"
+#include "cuda/element.cuh"
+#include "cuda/gated_delta/params.cuh"
+#include "cuda/gated_delta/state_tile.cuh"
+#include "cuda/target.h"
+#include "interface/implementation.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+/// Dk that kernels are compiled for.
+using TileKeyDims = std::integer_sequence<int, 64, 96, 128, 192, 256>;
+
+/// Where a block is.
+struct TilePlace {
+  int sequence;
+  int head;
+  int key_head;
+  int first_value;
+};
+
+/// Block b has tile b % tiles of value head (b / tiles) % Hv of sequence b / tiles / Hv.
+struct TileGrid {
+  Divisor tiles;                     ///< of a head
+  Divisor value_heads;               ///< Hv
+  Divisor value_heads_per_key_head;  ///< Hv / Hk
+
+#ifdef __CUDACC__
+  __device__ __forceinline__ TilePlace place(int block_values) const {
+    const std::uint32_t heads = tiles.divide(blockIdx.x);
+    const std::uint32_t head = value_heads.remainder(heads);
+    return {static_cast<int>(value_heads.divide(heads)), static_cast<int>(head),
+            static_cast<int>(value_heads_per_key_head.divide(head)),
+            static_cast<int>(tiles.remainder(blockIdx.x)) * block_values};
+  }
+#endif  // __CUDACC__
+};
+
+#ifdef __CUDACC__
+
+/// The state dtype, layout and Dk that a kernel is compiled for.
+template <typename State_, StateLayout kLayout_, int kKeyDim_>
+struct TileCase {
+  using State = State_;
+  using Shape = TileShape<State_, kLayout_, kKeyDim_>;
+  static constexpr StateLayout kLayout = kLayout_;
+  static constexpr int kKeyDim = kKeyDim_;
+};
+
+/// function(TileCase) of the problem, which supports_tiles().
+template <typename Result, typename Function>
+Result with_tile_case(const Problem& problem, Function function) {
+  const auto with_layout = [&]<int... kDims>(auto state, auto layout,
+                                             std::integer_sequence<int, kDims...>) {
+    Result result{};
+    ((problem.key_head_dim == kDims
+          ? void(result = function(TileCase<decltype(state), decltype(layout)::value, kDims>{}))
+          : void()),
+     ...);
+    return result;
+  };
+  return with_element_type(problem.state_dtype, [&](auto state) {
+    return problem.state_layout == StateLayout::kv
+               ? with_layout(state, std::integral_constant<StateLayout, StateLayout::kv>{},
+                             TileKeyDims{})
+               : with_layout(state, std::integral_constant<StateLayout, StateLayout::vk>{},
+                             TileKeyDims{});
+  });
+}
+
+#endif  // __CUDACC__
+
+/// Of a problem, for tiles of `block_values` values; its blocks are checked by grid_blocks().
+inline TileGrid tile_grid(const Problem& problem, int block_values) {
+  return {Divisor((problem.value_head_dim + block_values - 1) / block_values),
+          Divisor(problem.num_value_heads), Divisor(problem.value_heads_per_key_head())};
+}
+inline std::int64_t tile_blocks(const Problem& problem, int block_values) {
+  return problem.num_sequences() * problem.num_value_heads *
+         ((problem.value_head_dim + block_values - 1) / block_values);
+}
+
+Support supports_tiles(const Problem& problem);
+
+/// Throws Error(bad_input) unless tokens and pool are aligned to the 16 bytes that threads move.
+void require_tile_alignment(const GatedDeltaParams& params, const Problem& problem);
+
+}  // namespace gdn::GDN_CUDA_TARGET
