@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) {
         const std::int64_t t = tile.length - (Width - 1) + j;
-        float values[Count] = {};
+        float values[Count];
         if (t >= 0) {
           load_channels<Token, Count>(input + t * stride, values);
         } else {
