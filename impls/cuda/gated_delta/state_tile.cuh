@@ -168,23 +168,12 @@ class StateTile {
   }
 
   /// S <- diag(alpha) S, by a decay of each of the Dk keys or, where there are none (null), by `of_all`.
-  /// A decay of 0 leaves zeros, whatever was there: infinities too.
   __device__ __forceinline__ void decay(const float* of_keys, float of_all) {
-    if (of_keys == nullptr && of_all != 0.0f) {
-#pragma unroll
-      for (int j = 0; j < Shape::kKeys; ++j) {
-#pragma unroll
-        for (int i = 0; i < Shape::kValues; ++i) at(j, i) *= of_all;
-      }
-      return;
-    }
 #pragma unroll
     for (int j = 0; j < Shape::kKeys; ++j) {
-      const float alpha = of_keys == nullptr ? 0.0f : of_keys[key(j)];
+      const float alpha = of_keys == nullptr ? of_all : of_keys[key(j)];
 #pragma unroll
-      for (int i = 0; i < Shape::kValues; ++i) {
-        at(j, i) = alpha == 0.0f ? 0.0f : alpha * at(j, i);
-      }
+      for (int i = 0; i < Shape::kValues; ++i) at(j, i) *= alpha;
     }
   }
   /// S <- S + k u^T, of the thread's keys and values.
