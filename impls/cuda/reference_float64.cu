@@ -6,6 +6,7 @@
 #include "cuda/element.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/reference_float64.h"
+#include "interface/honoured_fields.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
 
@@ -280,15 +281,17 @@ void run_on_device(const Problem& problem, const GatedDeltaArguments& arguments,
 
 void evaluate_gated_delta_float64_on_device(const Problem& problem, const Arguments& arguments,
                                             Device& device) {
-  if (problem.operation != gated_delta_operation() || problem.steps != 1 ||
-      problem.update != UpdateRule::delta || problem.decay != DecayPer::head ||
-      problem.gate_encoding != GateEncoding::log_decay ||
-      problem.beta_encoding != BetaEncoding::beta || problem.state_dtype != DType::float32 ||
-      problem.slots != SlotMap::identity) {
+  if (problem.operation != gated_delta_operation()) {
     throw Error(ErrorKind::unsupported,
-                "float64 reference on device arrays: does gated_delta with gate=log_decay, "
-                "beta=beta, state=f32, without slots and variants, not " +
-                    problem.to_string());
+                "float64 reference on device arrays: does gated_delta, not " +
+                    to_string(problem.operation));
+  }
+  // Outputs are float64 whatever `out` says.
+  const std::string field = first_not_honoured(
+      problem, {"out", "layout", "h0", "ht", "pool_pad", "pool_rows", "norm", "scale"});
+  if (!field.empty()) {
+    throw Error(ErrorKind::unsupported,
+                "float64 reference on device arrays: does not honour " + field);
   }
   auto* const output = static_cast<double*>(arguments.output("output"));
   auto* const final_states = static_cast<double*>(arguments.output("initial_state"));

@@ -259,6 +259,20 @@ TEST_F(OnCuda, Float64RecurrenceAgreesWithEigen) {
   }
 }
 
+// What it does not honour it refuses, before it looks at arrays or device.
+TEST(CudaFloat64, OfDeviceArraysRefusesEveryOtherField) {
+  const auto device = open_device("cpu");
+  for (const char* field : {"slots=permuted", "state=bf16", "gate=logits", "beta=logit", "steps=2",
+                            "decay=channel", "update=additive"}) {
+    const Problem problem =
+        Problem::parse("gated_delta:heads=1,dim=64,seq=3,h0=normal," + std::string(field));
+    const std::string message = message_of(
+        [&] { cuda::evaluate_gated_delta_float64_on_device(problem, Arguments{}, *device); },
+        ErrorKind::unsupported);
+    EXPECT_NE(message.find(field), std::string::npos) << message;
+  }
+}
+
 // The same of arrays on the device, in the element type they have there.
 TEST_F(OnCuda, Float64RecurrenceOfDeviceArraysAgreesWithEigen) {
   for (const char* text :
