@@ -34,7 +34,7 @@ KernelLauncher& launcher_of(const Device& device);
 void register_launcher(void* native_stream, KernelLauncher* launcher);
 void unregister_launcher(void* native_stream);
 
-/// The Plan of every HIP implementation: its workspaces and a function that enqueues its kernels.
+/// The Plan of every HIP implementation whose operation has no phases: its workspaces and a function that enqueues its kernels.
 class LaunchPlan final : public Plan {
  public:
   using Enqueue = std::function<void(KernelLauncher&)>;
@@ -48,6 +48,24 @@ class LaunchPlan final : public Plan {
   PlanInfo info_;
   std::vector<DeviceBuffer> workspaces_;
   Enqueue enqueue_;
+};
+
+/// The same where the operation has phases (OperationSchema::phases): one function for each, in order.
+class LaunchPhasesPlan final : public Plan {
+ public:
+  LaunchPhasesPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces,
+                   std::vector<LaunchPlan::Enqueue> phases);
+  const PlanInfo& info() const override { return info_; }
+  void run() override {
+    for (const LaunchPlan::Enqueue& enqueue : phases_) enqueue(launcher_);
+  }
+  void run_phase(int phase) override { phases_.at(static_cast<std::size_t>(phase))(launcher_); }
+
+ private:
+  KernelLauncher& launcher_;
+  PlanInfo info_;
+  std::vector<DeviceBuffer> workspaces_;
+  std::vector<LaunchPlan::Enqueue> phases_;
 };
 
 /// Throws Error(unsupported) unless the implementation does the problem and runs on the device.

@@ -61,6 +61,14 @@ __device__ __forceinline__ float log_decay_of(const GatedDeltaParams& p, std::in
 __device__ __forceinline__ float decay_of(const GatedDeltaParams& p, std::int64_t token, int head) {
   return decay_from(p, head_gates(p, head), p.gate[token * p.gate_token_stride + head]);
 }
+/// With one decay for each key channel: gates [T, Hv, Dk], dt_bias [Hv, Dk].
+__device__ __forceinline__ float channel_decay_of(const GatedDeltaParams& p, std::int64_t token,
+                                                  int head, int k) {
+  const int channel = head * p.key_head_dim + k;
+  HeadGates gates;
+  if (p.gate_encoding == GateEncoding::logits) gates = {p.A_log[head], p.dt_bias[channel]};
+  return decay_from(p, gates, p.gate[token * p.gate_token_stride + channel]);
+}
 __device__ __forceinline__ float beta_of(const GatedDeltaParams& p, std::int64_t token, int head) {
   return beta_from(p, p.beta[token * p.beta_token_stride + head]);
 }

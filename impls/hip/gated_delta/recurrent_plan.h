@@ -1,5 +1,5 @@
 // The planner the three versions of the recurrent form share (recurrent.hip): they differ in how
-// the lanes of a wave share the state.
+// the lanes of a wave share the state. What is launched for a problem also serves gated_delta_verify.
 #pragma once
 
 #include <algorithm>
@@ -24,6 +24,36 @@ class Recurrent final : public Implementation {
   static Version dpp_version() { return {"dpp", 4, 1}; }
   static Version columns_version() { return {"columns", 1, 32}; }
 
+  /// What runs a problem.
+  struct Launch {
+    Version version;
+    int rows;  ///< of the state that a wave holds, part of the kernel names
+    Extent grid;
+    Extent block;
+  };
+  static Launch launch_of(const Version& asked, const Problem& problem,
+                          const GatedDeltaParams& params) {
+    const int rows = problem.key_head_dim <= 64 ? 64 : problem.key_head_dim <= 128 ? 128 : 256;
+    // "columns" moves elements in packets and its state takes a register for two of its rows; where
+    // it cannot, "dpp" takes its place.
+    const bool possible = params.packets != 0 && rows <= 128;
+    const Version version = asked.columns_per_wave == 1 || possible ? asked : dpp_version();
+    const auto tile = static_cast<std::int64_t>(version.columns_per_wave) * version.waves;
+    return {version,
+            rows,
+            {static_cast<std::uint32_t>((problem.value_head_dim + tile - 1) / tile),
+             static_cast<std::uint32_t>(problem.num_value_heads),
+             static_cast<std::uint32_t>(problem.num_sequences())},
+            {static_cast<std::uint32_t>(64 * version.waves), 1, 1}};
+  }
+  static Support rows_fit(const Problem& problem) {
+    if (problem.key_head_dim > 256) {
+      return Support::no("Dk=" + std::to_string(problem.key_head_dim) +
+                         " is more than the 256 rows a wave holds");
+    }
+    return Support::yes();
+  }
+
   Recurrent(std::string name, Version version, std::string summary, int rank)
       : version_(std::move(version)) {
     description_.name = std::move(name);
@@ -39,13 +69,7 @@ class Recurrent final : public Implementation {
 
   const Description& description() const override { return description_; }
 
-  Support supports(const Problem& problem) const override {
-    if (problem.key_head_dim > 256) {
-      return Support::no("Dk=" + std::to_string(problem.key_head_dim) +
-                         " is more than the 256 rows a wave holds");
-    }
-    return Support::yes();
-  }
+  Support supports(const Problem& problem) const override { return rows_fit(problem); }
 
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
@@ -53,25 +77,17 @@ class Recurrent final : public Implementation {
                              Device& device) const override {
     require_runnable(*this, problem, device);
     const GatedDeltaParams params = make_params(problem, arguments);
-    const int rows = problem.key_head_dim <= 64 ? 64 : problem.key_head_dim <= 128 ? 128 : 256;
-    // "columns" moves elements in packets and its state takes a register for two of its rows; where
-    // it cannot, "dpp" takes its place.
-    const bool possible = params.packets != 0 && rows <= 128;
-    const Version version = version_.columns_per_wave == 1 || possible ? version_ : dpp_version();
-    const Extent block{static_cast<std::uint32_t>(64 * version.waves), 1, 1};
-    const auto tile = static_cast<std::int64_t>(version.columns_per_wave) * version.waves;
-    const Extent grid{static_cast<std::uint32_t>((problem.value_head_dim + tile - 1) / tile),
-                      static_cast<std::uint32_t>(problem.num_value_heads),
-                      static_cast<std::uint32_t>(problem.num_sequences())};
-    const std::string kernel = "recurrent_" + version.name + "_" + std::to_string(rows) + "_" +
+    const Launch launch = launch_of(version_, problem, params);
+    const std::string kernel = "recurrent_" + launch.version.name + "_" +
+                               std::to_string(launch.rows) + "_" +
                                kernel_suffix(problem.token_dtype);
     PlanInfo info;
     info.launches = 1;
-    info.choice = "columns_per_wave=" + std::to_string(version.columns_per_wave);
+    info.choice = "columns_per_wave=" + std::to_string(launch.version.columns_per_wave);
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        [params, grid, block, kernel](KernelLauncher& launcher) {
-                                          launcher.launch(kernel, grid, block, &params,
-                                                          sizeof(params));
+                                        [params, launch, kernel](KernelLauncher& launcher) {
+                                          launcher.launch(kernel, launch.grid, launch.block,
+                                                          &params, sizeof(params));
                                         });
   }
 

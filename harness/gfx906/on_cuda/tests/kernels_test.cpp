@@ -17,11 +17,13 @@
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
 #include "hip/gated_delta/params.h"
+#include "hip/gated_delta_verify/params.h"
 #include "hip/gated_rms_norm/params.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/gated_rms_norm.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
@@ -66,6 +68,9 @@ class OnHostDevice final : public DeviceAsHip {
     } else if (name.starts_with("chunkwise_")) {
       ASSERT_EQ(argument_bytes, sizeof(ChunkwiseParams));
       run_kernel<ChunkwiseParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("verify_") || name.starts_with("commit_")) {
+      ASSERT_EQ(argument_bytes, sizeof(DraftParams));
+      run_kernel<DraftParams>(kernel, grid, block, arguments, lds);
     } else {
       ASSERT_EQ(argument_bytes, sizeof(GatedDeltaParams));
       run_kernel<GatedDeltaParams>(kernel, grid, block, arguments, lds);
@@ -109,6 +114,12 @@ TEST(KernelsOnCuda, TheConvolutionAgreesWithTheReference) {
 TEST(KernelsOnCuda, TheNormAgreesWithTheReference) {
   expect_agree(gated_rms_norm_operation(),
                {"heads=1/4,dim=8x64,seq=5+0+2,dtype=f16", "heads=1/3,dim=33,seq=3,dtype=f32"});
+}
+
+TEST(KernelsOnCuda, DraftsAgreeWithTheReference) {
+  expect_agree(gated_delta_verify_operation(),
+               {"heads=1/2,dim=40x24,seq=5+0+3,h0=normal,dtype=f32",
+                "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,steps=2,decay=channel"});
 }
 
 // Every form of gated_delta that a layer has.
