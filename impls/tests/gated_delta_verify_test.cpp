@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/batches.h"
@@ -134,6 +136,7 @@ TEST_P(GatedDeltaVerify, AcceptingKTokensIsACallOnKTokensBitForBit) {
   const auto name = same_arithmetic.find(implementation().description().name);
   if (name == same_arithmetic.end()) GTEST_SKIP() << "declares no arithmetic it shares";
   const Implementation& whole = find_implementation(gated_delta_operation(), name->second);
+  std::vector<std::string> calls;
   for (const char* more :
        {"h0=normal,dtype=f32", "h0=normal,dtype=bf16,state=bf16",
         "h0=normal,dtype=f16,layout=vk,slots=padding,pool_pad=8",
@@ -141,10 +144,19 @@ TEST_P(GatedDeltaVerify, AcceptingKTokensIsACallOnKTokensBitForBit) {
         "h0=normal,dtype=f32,update=additive,slots=permuted",
         "h0=normal,dtype=f32,gates=reset,state=f16", "dtype=bf16,gate=logits,beta=logit,h0=absent",
         "h0=normal,dtype=f32,decay=channel,gates=mid"}) {
-    const Case inputs = draft("heads=2/4," + dims() + ",seq=5+0+16+1+8+3," + more);
+    calls.push_back(dims() + ",seq=5+0+16+1+8+3," + more);
+  }
+  // For other head dims there may be other kernels.
+  for (const char* other : {"dim=20x9", "dim=128x72", "dim=200x24"}) {
+    calls.push_back(std::string(other) + ",seq=3+0+4,h0=normal,dtype=f16,norm=1,gates=mid");
+  }
+  for (const std::string& call : calls) {
+    const Case inputs = draft("heads=2/4," + call);
     SCOPED_TRACE(inputs.problem.to_string());
     // That form may be without the variants.
-    if (!whole.supports(cut_to(inputs, all_of(inputs)).problem)) continue;
+    if (!supported(inputs.problem) || !whole.supports(cut_to(inputs, all_of(inputs)).problem)) {
+      continue;
+    }
     const Outputs all = execute(whole, cut_to(inputs, all_of(inputs)), device());
     for (std::int64_t k = 0; k <= inputs.problem.sequences.longest(); ++k) {
       Counts accepted = all_of(inputs);
