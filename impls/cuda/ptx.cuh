@@ -57,11 +57,6 @@ __device__ __forceinline__ uint4 load_evict_last(const void* source) {
   return word;
 }
 
-/// Asks for the line of global memory at an address and waits for nothing.
-__device__ __forceinline__ void prefetch_line_to_l1(const void* address) {
-  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
-}
-
 // ---- barriers for warps of different roles, which pass them from different places in the code
 
 /// Of the whole block: the threads of a warp pass it at one place, warps at several (PTX ISA,

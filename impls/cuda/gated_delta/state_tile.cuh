@@ -67,9 +67,9 @@ struct TileShape {
   static constexpr int kBlockValues = kByKeys ? kLanes * kVector : kWarps * kGroups * kValues;
   static_assert(kWords * kVector == kKeys * kValues);
   /// Blocks that a multiprocessor has registers for, where a step keeps the elements, its keys and
-  /// its queries in them, and forty or fifty more; of a kernel that keeps `others` beside.
+  /// its queries in them, and some forty more; of a kernel that keeps `others` beside.
   static constexpr int blocks(int others = 0) {
-    return 65536 / (kThreads * (kKeys * kValues + 2 * kKeys + (kByKeys ? 48 : 36) + others));
+    return 65536 / (kThreads * (kKeys * kValues + 2 * kKeys + (kByKeys ? 44 : 36) + others));
   }
   /// A thread's keys come in runs of this many.
   static constexpr int kRun = kByKeys ? kKeys : kVector;

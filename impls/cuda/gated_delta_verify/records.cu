@@ -3,7 +3,11 @@
 // (step_records.cuh), and commit does that again to the states of sequences that accepted something.
 //
 // Bound by: device memory, which verify reads the states from, and commit reads and writes them. Records
-// are 4 % of a float32 state of 128 x 128 for 4 tokens, written once and read once.
+// are 4 % of a float32 state of 128 x 128 for 4 tokens, written once and read once. From 4 tokens on the
+// instructions of a token cost as much (tile_recurrence.cuh).
+//
+// Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
+// tokens in ms: float32 states .204 / .294 / .483 (vk), bfloat16 .145 / .225 / .388.
 #include <cuda_runtime.h>
 
 #include <string>

@@ -30,11 +30,6 @@ void wait_copies() {
 
 inline uint4 load_evict_last(const void* source) { return *static_cast<const uint4*>(source); }
 
-// Only looks whether there is such an address.
-inline void prefetch_line_to_l1(const void* address) {
-  static_cast<void>(*static_cast<const volatile char*>(address));
-}
-
 inline void block_barrier() { cuda_grid::barrier(0, 0); }
 template <int name>
 void named_barrier(int num_threads) {
