@@ -71,7 +71,7 @@ TEST_P(GatedDeltaVerify, LayoutsStateTypesAndPools) {
             ",slots=padding,pool_pad=16", ",slots=permuted,pool_rows=5",
             ",slots=padding,pool_rows=40", ",pool_rows=9"}) {
         expect_all_patterns_agree("heads=1/3," + dims() +
-                                  ",seq=4+9+0+2+5,dtype=bf16,h0=normal,layout=" + layout +
+                                  ",seq=4+9+3+0+5,dtype=bf16,h0=normal,layout=" + layout +
                                   ",state=" + state + pool);
       }
     }
@@ -173,10 +173,10 @@ TEST_P(GatedDeltaVerify, AcceptingKTokensIsACallOnKTokensBitForBit) {
 // pool is written by the commit alone (PlannedCase::run_in_phases sees to both).
 TEST_P(GatedDeltaVerify, PhasesOneByOneAreTheWholeCallWhateverIsAccepted) {
   const Case inputs =
-      draft("heads=2/4," + dims() + ",seq=4+9+0+1+6,dtype=bf16,h0=normal,slots=padding,pool_pad=8");
+      draft("heads=2/4," + dims() + ",seq=4+9+2+0+6,dtype=bf16,h0=normal,slots=padding,pool_pad=8");
   PlannedCase one_plan(implementation(), inputs, device());
   for (const Counts& accepted :
-       {accepted_of(inputs), all_of(inputs), none_of(inputs), Counts{1, 8, 0, 1, 5}}) {
+       {accepted_of(inputs), all_of(inputs), none_of(inputs), Counts{1, 8, 1, 0, 5}}) {
     const Case accepting_these = accepting(inputs, accepted);
     const Outputs at_once = run(accepting_these);
     for (const HiddenIndices indices : {HiddenIndices::below, HiddenIndices::above}) {

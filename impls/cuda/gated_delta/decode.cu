@@ -9,9 +9,9 @@
 // heads and sequences; from some ten tokens on by the chain of steps, which long sequences leave to
 // other forms.
 //
-// Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, in ms, 1 / 16 / 128 / 512 sequences of one
-// token: float32 states .0061 / .022 / .132 / .511 in vk, .0065 / .023 / .134 / .510 in kv; bfloat16 states
-// .0057 / .015 / .073 / .270 in vk, .0067 / .016 / .080 / .295 in kv. 128 sequences of 4 tokens: .19 and .14.
+// Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, 1 / 16 / 128 / 512 sequences of one token:
+// float32 states in vk .0063 / .0226 / .1307 / .5095 ms, bfloat16 ones .0060 / .0157 / .0726 / .2711, of
+// kv up to a tenth more; 128 sequences of 4 tokens .194 and .146 (data/measured/h200-2026-11-25).
 #include <cuda_runtime.h>
 
 #include <string>

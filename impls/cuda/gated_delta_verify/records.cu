@@ -7,7 +7,8 @@
 // instructions of a token cost as much (tile_recurrence.cuh).
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
-// tokens in ms: float32 states .204 / .294 / .483 (vk), bfloat16 .145 / .225 / .388.
+// tokens: float32 states in vk .207 / .302 / .502 ms, bfloat16 ones .147 / .227 / .391
+// (data/measured/h200-2026-11-25).
 #include <cuda_runtime.h>
 
 #include <string>
