@@ -34,7 +34,8 @@ KernelLauncher& launcher_of(const Device& device);
 void register_launcher(void* native_stream, KernelLauncher* launcher);
 void unregister_launcher(void* native_stream);
 
-/// The Plan of every HIP implementation whose operation has no phases: its workspaces and a function that enqueues its kernels.
+/// The Plan of every HIP implementation whose operation has no phases: its workspaces and a function
+/// that enqueues its kernels.
 class LaunchPlan final : public Plan {
  public:
   using Enqueue = std::function<void(KernelLauncher&)>;

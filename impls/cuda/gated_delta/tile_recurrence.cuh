@@ -5,13 +5,13 @@
 // a and b are taken together, before the update, so that a step has one reduction and the output needs
 // no second sweep; k . q and the lengths of q and k are summed with them, and normalisation is a factor
 // of the sums. A thread loads what it needs of the query, the key and the value, which neighbours find in
-// the cache: staging them in shared memory, by one warp or by all, put a barrier and a chain of dependent
-// instructions before the first product, and took 1.6 times as long where the state has 16 bits. Decays
-// of key channels alone are decoded together and shared.
+// the cache. Staging them in shared memory, by one warp or by all, put a barrier and a chain of dependent
+// instructions before the first product; in an earlier form of this code that took 1.3 to 1.4 times as long
+// where the state has 16 bits. Decays of key channels alone are decoded together and shared.
 //
-// Bound, beyond the first token, by instructions: some 400 a warp and token, of which 32 elements a thread
-// take 128, the sums 60, gates 100. Loading the next token early, into registers or into the L1 cache,
-// therefore cost 2 to 30 % with 4 tokens (H200).
+// Bound, beyond the first token, by instructions: of a warp and token, by estimate, some 400, of which 32
+// elements a thread take 128, the sums 60, gates 100. Asking for the next token early, in registers or in
+// the L1 cache, made 4 tokens 2 to 33 % slower (H200), but for float32 decode in vk, 3 % faster by L1.
 //
 // Of each value of the block one thread, its owner, has the value itself and takes u and o; u then goes
 // to all threads that hold elements of the value.

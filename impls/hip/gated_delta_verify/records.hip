@@ -9,7 +9,7 @@
 // Keys are kept once for the value heads that share them, by the first of these.
 //
 // Bound by: memory traffic of the state at the few tokens of a draft, twice in and once out where
-// gated_delta moves it once each way; a record is 1 + Dk Hk / Hv + Dv floats a value head, a 171st of a
+// gated_delta moves it once each way; a record is 1 + Dk Hk / Hv + Dv floats a value head, an 85th of a
 // state at Dk = Dv = 128 and two value heads a key head. In dpp, by the latency of the sums of a token,
 // and with key-major states by cache lines of which a wave uses one element.
 // Modelled, not measured (gdnbench bench --op gated_delta_verify --device gfx906-emulator --heads 16/32
