@@ -17,13 +17,15 @@ import os
 import sys
 
 SETTING = ["operation", "num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim",
-           "token_dtype", "output_dtype", "state_dtype", "state_layout", "initial_state", "gates",
+           "channels", "token_dtype", "output_dtype", "state_dtype", "state_layout", "initial_state", "gates",
            "betas", "keys", "update", "steps", "decay", "normalize_qk", "seed", "case_file", "mode", "device"]
+# A convolution says its channels by these or by a number of its own, else 0.
+OF_HEADS = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
 NEEDED = [*SETTING, "case_bytes", "chunk", "chunkwise_tflops", "implementation", "longest_sequence", "num_sequences",
           "problem", "requested_chunk", "status", "tb_per_s", "time_first_quartile_ms",
           "time_ms", "time_third_quartile_ms", "tokens_per_s", "total_tokens", "workspace_bytes"]
 # Columns that files of earlier versions lack, and what they stand for there.
-LATER = {"update": "delta", "steps": 1, "decay": "head", "case_bytes": 0}
+LATER = {"channels": 0, "update": "delta", "steps": 1, "decay": "head", "case_bytes": 0}
 # Errors were columns in files of gdn-rows/1, of these outputs, named so there.
 FIRST_OUTPUTS = {"output": "output", "state": "final_state", "conv_output": "conv_output", "conv_state": "conv_state"}
 METRICS = ("relative_l2", "floor_ratio")
@@ -144,7 +146,8 @@ class Figures:
                              {row["implementation"] for row in rows})
 
     def setting(self, row, without=()):
-        return ", ".join(f"{name} {row[name]}" for name in self.varying if name not in without)
+        unsaid = (*without, *(OF_HEADS if row["channels"] else ["channels"]))
+        return ", ".join(f"{name} {row[name]}" for name in self.varying if name not in unsaid)
 
     def groups(self, rows, keys):
         """Rows by setting; `keys` gives the settings a row belongs to."""

@@ -163,10 +163,12 @@ class Exporter {
   }
 
   void write_convolution(const Case& c) {
-    file_.attribute("num_key_heads", p_.num_key_heads);
-    file_.attribute("num_value_heads", p_.num_value_heads);
-    file_.attribute("key_head_dim", p_.key_head_dim);
-    file_.attribute("value_head_dim", p_.value_head_dim);
+    if (p_.channels == 0) {
+      file_.attribute("num_key_heads", p_.num_key_heads);
+      file_.attribute("num_value_heads", p_.num_value_heads);
+      file_.attribute("key_head_dim", p_.key_head_dim);
+      file_.attribute("value_head_dim", p_.value_head_dim);
+    }
     if (conv().activation == ActivationRule::argument) {
       file_.attribute("activation", p_.activation == Activation::silu ? "silu" : "none");
     }

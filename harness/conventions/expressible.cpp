@@ -35,7 +35,7 @@ class Requirements {
       check_slots(conv.slots);
       check_dtypes(conv.token_dtypes, conv.state_dtypes);
       check_convolution(conv);
-      check_fields(convolution_options());
+      check_fields(convolution_options() + HonouredFields{"channels"});
     } else {
       fail("describes gated_delta and causal_conv1d; the case is one of " +
            to_string(p_.operation) + " (--op gated_delta takes the recurrence out of a layer)");

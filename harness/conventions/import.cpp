@@ -300,11 +300,9 @@ class CaseImporter : FileOfConvention {
       p_.key_head_dim = file_.integer_attribute("key_head_dim", 1);
       p_.value_head_dim = file_.integer_attribute("value_head_dim", 1);
     } else {
-      // Channels of a convolution alone belong to no head: any division serves.
-      p_.num_key_heads = p_.key_head_dim = p_.value_head_dim = 1;
-      p_.num_value_heads = channels - 2;
+      p_.channels = channels;
     }
-    if (p_.num_value_heads < 1 || p_.conv_channels() != channels) {
+    if (p_.conv_channels() != channels) {
       file_.fail("dataset '" + conv().weight.name + "' has " + std::to_string(channels) +
                  " channels, expected 2 Hk Dk + Hv Dv = " + std::to_string(p_.conv_channels()));
     }

@@ -13,6 +13,16 @@ void write_attribute(GroupWriter& file, const std::string& name, const FieldValu
   std::visit([&](const auto& held) { file.attribute(name, held); }, value);
 }
 
+// Whether the file says the field that may replace this one.
+bool is_replaced_in(const GroupReader& file, const OperationSchema& schema,
+                    const ProblemField& field) {
+  if (!schema.has_field(field.replaced_by)) return false;
+  const auto& attributes = problem_field(field.replaced_by).attributes;
+  return std::any_of(attributes.begin(), attributes.end(), [&](const FieldAttribute& attribute) {
+    return file.has_attribute(attribute.name);
+  });
+}
+
 bool is_required(const OperationSchema& schema, const ProblemField& field,
                  const FieldAttribute& attribute) {
   const auto& stated = schema.stated_fields;
@@ -40,7 +50,7 @@ void write_problem_attributes(GroupWriter& file, const Case& c) {
   file.attribute("schema", kCaseSchema);
   file.attribute("op", p.operation->name);
   for (const ProblemField& field : problem_fields()) {
-    if (!p.operation->has_field(field.key)) continue;
+    if (!p.operation->has_field(field.key) || is_replaced(field, p)) continue;
     const bool at_default = field.get(p) == field.get(defaults);
     for (const FieldAttribute& attribute : field.attributes) {
       if (attribute.written == FieldAttribute::Written::unless_default && at_default) continue;
@@ -68,8 +78,10 @@ Problem read_problem_attributes(const GroupReader& file) {
   if (!found) file.fail("attribute 'op' is '" + op + "', expected " + known);
   for (const ProblemField& field : problem_fields()) {
     if (!p.operation->has_field(field.key)) continue;
+    const bool replaced = is_replaced_in(file, *p.operation, field);
     for (const FieldAttribute& attribute : field.attributes) {
-      if (!is_required(*p.operation, field, attribute) && !file.has_attribute(attribute.name)) {
+      const bool required = is_required(*p.operation, field, attribute) && !replaced;
+      if (!required && !file.has_attribute(attribute.name)) {
         continue;
       }
       const FieldValue value = read_attribute(file, attribute);

@@ -53,6 +53,15 @@ std::vector<Problem> product_of(const Problem& base,
   return product;
 }
 
+// A preset says heads, and an axis channels that belong to none.
+void drop_replaced(Problem& problem, const GridSpec& spec) {
+  static const Problem defaults;
+  for (const ProblemField& field : problem_fields()) {
+    if (!is_replaced(field, problem) || spec.axes.count(field.key) > 0) continue;
+    field.set(problem, field.get(defaults));
+  }
+}
+
 std::vector<Problem> problems_of_case(const std::string& path, const GridSpec& spec) {
   if (spec.operation_given) return {case_problem(path, spec.operation)};
   std::vector<Problem> problems;
@@ -107,7 +116,8 @@ std::vector<Problem> expand(const GridSpec& spec) {
   if (axes.empty() && !spec.problems.empty()) return problems;
   Problem base;
   base.operation = spec.operation;
-  for (const Problem& problem : product_of(base, axes)) {
+  for (Problem problem : product_of(base, axes)) {
+    drop_replaced(problem, spec);
     problem.validate();
     require_row_for_each(problem);
     add(problem);

@@ -35,8 +35,11 @@ function csv(header, lines) {
 }
 
 // ---- what rows are told apart by
-const heads = (row) => `${row.num_key_heads}/${row.num_value_heads}`;
-const dims = (row) => `${row.key_head_dim}x${row.value_head_dim}`;
+// A convolution's own channels belong to no heads; 0 are those of heads.
+const pair = (first, separator, second) => first === null ? null : `${first}${separator}${second}`;
+const heads = (row) => pair(row.num_key_heads, "/", row.num_value_heads);
+const dims = (row) => pair(row.key_head_dim, "x", row.value_head_dim);
+const channels = (row) => row.channels ? String(row.channels) : null;
 const uniform = (row) => row.num_sequences * row.longest_sequence === row.total_tokens;
 const shape = (row) =>
   uniform(row) ? `${binaryKilo(row.longest_sequence)}x${row.num_sequences}` : row.sequences;
@@ -49,7 +52,7 @@ const isTimed = (row) => row.status === "ok" && row.time_ms !== null;
 // A field that the row's operation does not look at is null: nothing is said of it.
 const textOf = (value) => value === null ? null : String(value);
 const labels = {
-  operation: (row) => row.operation, heads, dims, shape,
+  operation: (row) => row.operation, heads, dims, channels, shape,
   tokens: (row) => row.token_dtype, output: (row) => row.output_dtype,
   state: (row) => row.state_dtype, layout: (row) => row.state_layout,
   "initial state": (row) => row.initial_state, gates: (row) => row.gates,
@@ -106,7 +109,7 @@ function showSummary() {
 
 // ---- filter
 const filterColumns = {
-  operation: labels.operation, implementation: (row) => row.implementation, heads, dims,
+  operation: labels.operation, implementation: (row) => row.implementation, heads, dims, channels,
   shape, tokens: labels.tokens, gates: labels.gates, update: labels.update,
   steps: labels.steps, decay: labels.decay, mode: labels.mode,
   status: (row) => row.status, device: deviceName };
@@ -143,7 +146,8 @@ const scaled = (column, factor) => (row) => row[column] === null ? null : row[co
 const known = (column) => (row) => row[column] > 0 ? row[column] * 100 : null;
 const usualColumns = [
   ["implementation", (row) => row.implementation], ["operation", (row) => row.operation],
-  ["shape", shape], ["heads", heads], ["dims", dims], ["tokens", (row) => row.token_dtype],
+  ["shape", shape], ["heads", heads], ["dims", dims],
+  ...(rows.some(channels) ? [["channels", channels]] : []), ["tokens", (row) => row.token_dtype],
   ["gates", (row) => row.gates], ["mode", (row) => row.mode],
   ["chunk", (row) => row.chunk || null], ["us", scaled("time_ms", 1e3)],
   ["spread %", scaled("time_relative_spread", 100)], ["Kt/s", scaled("tokens_per_s", 1e-3)],

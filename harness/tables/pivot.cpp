@@ -126,10 +126,22 @@ std::string variant_name(const Row& row) {
   return decays && name != "KDA" ? "Gated " + name : name;
 }
 
+// Whether the row's problem says the field that may replace this one.
+bool is_replaced_in(const Row& row, const ProblemField& field) {
+  if (field.replaced_by.empty()) return false;
+  static const Problem defaults;
+  const auto& columns = problem_field(field.replaced_by).columns;
+  return std::any_of(columns.begin(), columns.end(), [&](const FieldColumn& column) {
+    const auto found = row.fields.find(column.name);
+    return found != row.fields.end() && found->second != column.get(defaults);
+  });
+}
+
 // Two numbers as one label, sorted by the second, then the first.
 Label pair_label(const char* name, const char* first, const char* second, char separator) {
   return {name,
           [=](const Row& row) {
+            if (!looks_at(row, first)) return std::string();
             return fmt::format("{}{}{}", row.integer(first), separator, row.integer(second));
           },
           [=](const Row& row) {
@@ -148,6 +160,13 @@ const std::vector<Label>& derived_labels() {
                 static_cast<double>(row.integer("value_head_dim"));
        },
        "key x value"},
+      // Channels that heads say are told by the heads.
+      {"channels",
+       [](const Row& row) {
+         const std::int64_t channels = row.integer("channels");
+         return channels == 0 ? std::string() : std::to_string(channels);
+       },
+       [](const Row& row) { return static_cast<double>(row.integer("channels")); }},
       {"variant",
        [](const Row& row) { return looks_at(row, "update") ? variant_name(row) : std::string(); },
        first_appearance},
@@ -283,7 +302,8 @@ bool looks_at(const Row& row, const std::string& column) {
   if (operation == all.end()) return true;
   for (const ProblemField& field : problem_fields()) {
     for (const FieldColumn& of_field : field.columns) {
-      if (of_field.name == column) return (*operation)->has_field(field.key);
+      if (of_field.name != column) continue;
+      return (*operation)->has_field(field.key) && !is_replaced_in(row, field);
     }
   }
   return true;
@@ -502,7 +522,8 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
     for (const Label& label : constants) {
       const std::string text = label.text(*members.front());
       const bool says_something = label.name == "operation" || label.name == "heads" ||
-                                  label.name == "dims" || label.name == "token_dtype" ||
+                                  label.name == "dims" || label.name == "channels" ||
+                                  label.name == "token_dtype" ||
                                   label.name == "shape" || label.name == "gates";
       if (says_something) add_setting(table.title, label, text);
     }

@@ -8,12 +8,18 @@
 #include "interface/parse_number.h"
 
 namespace gdn {
+namespace {
+
+constexpr std::int64_t kMostChannels = std::int64_t{1} << 28;  // about as many as heads can have
+
+}  // namespace
 
 double Problem::effective_scale() const {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(key_head_dim)));
 }
 
 std::int64_t Problem::conv_channels() const {
+  if (channels != 0) return channels;
   return 2 * num_key_heads * key_head_dim + num_value_heads * value_head_dim;
 }
 
@@ -41,6 +47,7 @@ std::string Problem::to_string() const {
   std::string text = operation->name;
   char separator = ':';
   for (const ProblemField& field : problem_fields()) {
+    if (is_replaced(field, *this)) continue;
     const std::string value = field.get(*this);
     if (!field.always_printed && value == field.get(defaults)) continue;
     text += separator + field.key + "=" + value;
@@ -83,6 +90,9 @@ void Problem::validate() const {
   require(key_head_dim >= 1 && value_head_dim >= 1, "dim: Dk and Dv must be at least 1");
   require(key_head_dim <= 4096 && value_head_dim <= 4096, "dim: Dk and Dv must be at most 4096");
   require(num_value_heads <= 65536, "heads: at most 65536 value heads");
+  require(channels >= 0 && channels <= kMostChannels,
+          "channels=" + std::to_string(channels) + ": expected auto or 1.." +
+              std::to_string(kMostChannels));
   require(!sequences.lengths.empty(), "seq: at least one sequence is needed");
   require(steps >= 1 && steps <= 16, "steps=" + std::to_string(steps) + ": expected 1..16");
   require(conv_width >= 2 && conv_width <= 15,
@@ -104,9 +114,14 @@ void Problem::validate() const {
   require(case_file.find(',') == std::string::npos, "case: a comma in the file name");
   static const Problem defaults;
   for (const ProblemField& field : problem_fields()) {
-    if (operation->has_field(field.key) || field.get(*this) == field.get(defaults)) continue;
-    throw_bad_input("problem: " + field.key + "=" + field.get(*this) + ": " + operation->name +
-                    " does not look at " + field.key);
+    const std::string value = field.get(*this);
+    if (value == field.get(defaults)) continue;
+    require(operation->has_field(field.key), field.key + "=" + value + ": " + operation->name +
+                                                 " does not look at " + field.key);
+    if (!is_replaced(field, *this)) continue;
+    const std::string& other = field.replaced_by;
+    throw_bad_input("problem: " + field.key + "=" + value + " stands beside " + other + "=" +
+                    problem_field(other).get(*this) + "; expected one of the two");
   }
   if (operation->validate != nullptr) operation->validate(*this);
 }

@@ -131,6 +131,8 @@ struct Problem {
   std::int64_t num_value_heads = 1;   ///< Hv, a multiple of Hk; key head of h is h / (Hv/Hk)
   std::int64_t key_head_dim = 128;    ///< Dk
   std::int64_t value_head_dim = 128;  ///< Dv
+  /// causal_conv1d: channels that belong to no heads; 0: those that heads and dims say.
+  std::int64_t channels = 0;
   SequenceLengths sequences;
 
   // ---- variants of the recurrence; the defaults are the gated delta rule
@@ -192,7 +194,7 @@ struct Problem {
   std::int64_t betas_per_token() const { return steps * num_value_heads; }
   std::int64_t gates_per_token() const { return num_value_heads * gates_per_head(); }
   std::int64_t gates_per_head() const { return decay == DecayPer::channel ? key_head_dim : 1; }
-  /// Channels of qkv for gated_delta_layer and causal_conv1d: 2 * Hk * Dk + Hv * Dv.
+  /// Channels of qkv for gated_delta_layer and causal_conv1d: `channels`, or 2 * Hk * Dk + Hv * Dv.
   std::int64_t conv_channels() const;
   /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.
   std::int64_t state_row_stride() const;
@@ -245,6 +247,9 @@ struct ProblemField {
   bool always_printed = false;
   /// It says how inputs are drawn and nothing of what is computed from them.
   bool of_inputs = false;
+  /// Key of a field that, off its default, leaves this one nothing to say; empty: none. This one is
+  /// then refused off its default, and neither printed nor written.
+  std::string replaced_by = {};
   std::function<void(Problem&, std::string_view)> set;  ///< throws Error(bad_input)
   std::function<std::string(const Problem&)> get;
   std::vector<FieldColumn> columns = {};
@@ -253,5 +258,7 @@ struct ProblemField {
 const std::vector<ProblemField>& problem_fields();
 /// Throws Error(bad_input) with the nearest key.
 const ProblemField& problem_field(std::string_view key);
+/// Whether the field that may replace this one does so in the problem.
+bool is_replaced(const ProblemField& field, const Problem& problem);
 
 }  // namespace gdn

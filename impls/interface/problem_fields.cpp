@@ -189,6 +189,7 @@ ProblemField heads_field() {
   field.key = "heads";
   field.help = "key/value heads Hk/Hv, as 16/32 (one number: equal)";
   field.always_printed = true;
+  field.replaced_by = "channels";
   field.set = [](Problem& p, std::string_view text) {
     if (text.find('/') == std::string_view::npos) {
       p.num_key_heads = p.num_value_heads = parse_integer(text, "heads", 1);
@@ -212,6 +213,7 @@ ProblemField dim_field() {
   field.key = "dim";
   field.help = "key x value head dim DkxDv, as 96x192 (one number: equal)";
   field.always_printed = true;
+  field.replaced_by = "channels";
   field.set = [](Problem& p, std::string_view text) {
     if (text.find('x') == std::string_view::npos) {
       p.key_head_dim = p.value_head_dim = parse_integer(text, "dim", 1);
@@ -227,6 +229,24 @@ ProblemField dim_field() {
   field.attributes = {
       integer_attribute("key_head_dim", 1, &Problem::key_head_dim, Written::always, true),
       integer_attribute("value_head_dim", 1, &Problem::value_head_dim, Written::always, true)};
+  return field;
+}
+
+ProblemField channels_field() {
+  ProblemField field;
+  field.key = "channels";
+  field.help = "channels of a convolution by itself, or auto: 2 Hk Dk + Hv Dv";
+  field.set = [](Problem& p, std::string_view text) {
+    p.channels = text == "auto" ? 0 : parse_integer(text, "channels", 1);
+  };
+  field.get = [](const Problem& p) {
+    return p.channels == 0 ? std::string("auto") : std::to_string(p.channels);
+  };
+  field.columns = {integer_column("channels",
+                                  "channels of a convolution by itself; 0: those of its heads",
+                                  &Problem::channels)};
+  field.attributes = {
+      integer_attribute("channels", 1, &Problem::channels, Written::unless_default, false)};
   return field;
 }
 
@@ -421,6 +441,7 @@ std::vector<ProblemField> make_fields() {
   return {
       heads_field(),
       dim_field(),
+      channels_field(),
       seq_field(),
       token_dtype_field(),
       output_dtype_field(),
@@ -500,6 +521,13 @@ const ProblemField& problem_field(std::string_view key) {
   }
   throw_bad_input("problem: unknown field '" + std::string(key) + "' (did you mean '" +
                   nearest_name(key, keys) + "'?)");
+}
+
+bool is_replaced(const ProblemField& field, const Problem& problem) {
+  if (field.replaced_by.empty()) return false;
+  static const Problem defaults;
+  const ProblemField& other = problem_field(field.replaced_by);
+  return other.get(problem) != other.get(defaults);
 }
 
 }  // namespace gdn

@@ -22,7 +22,7 @@ Arrays<Scalar> evaluate_convolution(const Case& inputs, const EvaluationOptions&
 const ReferenceOperation& causal_conv1d_reference() {
   static const ReferenceOperation operation = {
       .operation = causal_conv1d_operation(),
-      .honours = convolution_options(),
+      .honours = convolution_options() + HonouredFields{"channels"},
       .evaluate_float = evaluate_convolution<float>,
       .evaluate_double = evaluate_convolution<double>,
       .evaluate_long_double = evaluate_convolution<long double>,

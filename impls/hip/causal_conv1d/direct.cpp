@@ -55,14 +55,15 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
-        .honours = convolution_options(),
+        .honours = convolution_options() + HonouredFields{"channels"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
         .resources = "gfx906",
         .rank = 10,
         .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1",
+                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

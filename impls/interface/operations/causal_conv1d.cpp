@@ -31,6 +31,7 @@ OperationSchema make_schema() {
        .hand_over = {.between_steps = true}});
   schema.operands.push_back(convolution_window_operand());
   schema.fields = convolution_fields();
+  schema.fields.emplace_back("channels");  // those of a layer belong to its heads
   schema.stated_fields = {"act"};
   return schema;
 }
