@@ -29,6 +29,7 @@ Texts suite(std::string_view name) {
       texts.push_back("causal_conv1d:heads=1/2,dim=32x64,seq=9+40+30+1,magnitudes=edges,dtype=" +
                       std::string(dtype));
     }
+    texts.push_back("causal_conv1d:channels=131,seq=70+2+0+1,dtype=bf16");
     return texts;
   }
   if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");

@@ -137,6 +137,9 @@ bool is_replaced_in(const Row& row, const ProblemField& field) {
   });
 }
 
+// Channels of a convolution that its heads say.
+constexpr const char* kOfHeads = "auto";
+
 // Two numbers as one label, sorted by the second, then the first.
 Label pair_label(const char* name, const char* first, const char* second, char separator) {
   return {name,
@@ -160,11 +163,12 @@ const std::vector<Label>& derived_labels() {
                 static_cast<double>(row.integer("value_head_dim"));
        },
        "key x value"},
-      // Channels that heads say are told by the heads.
+      // As problem strings have it: those of heads and those of none are not one table.
       {"channels",
        [](const Row& row) {
+         if (!looks_at(row, "channels")) return std::string();
          const std::int64_t channels = row.integer("channels");
-         return channels == 0 ? std::string() : std::to_string(channels);
+         return channels == 0 ? std::string(kOfHeads) : std::to_string(channels);
        },
        [](const Row& row) { return static_cast<double>(row.integer("channels")); }},
       {"variant",
@@ -522,7 +526,8 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
     for (const Label& label : constants) {
       const std::string text = label.text(*members.front());
       const bool says_something = label.name == "operation" || label.name == "heads" ||
-                                  label.name == "dims" || label.name == "channels" ||
+                                  label.name == "dims" ||
+                                  (label.name == "channels" && text != kOfHeads) ||
                                   label.name == "token_dtype" ||
                                   label.name == "shape" || label.name == "gates";
       if (says_something) add_setting(table.title, label, text);

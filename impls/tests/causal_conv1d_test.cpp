@@ -55,6 +55,34 @@ TEST_P(CausalConv1d, ManyChannels) {
   expect_all_agree({"causal_conv1d:heads=16/32,dim=128,seq=33+5,dtype=bf16"});
 }
 
+// Channels that belong to no heads: one alone, fewer than a vector, no multiple of a vector, a tile or
+// a block, and one more than published models have.
+TEST_P(CausalConv1d, AnyNumberOfChannels) {
+  for (const char* channels : {"1", "3", "5", "130", "6145"}) {
+    for (const char* layout : {"channels", "time"}) {
+      for (const char* options :
+           {",dtype=f32,width=9,act=none", ",dtype=bf16,bias=1,slots=padding,state=f16",
+            ",dtype=f16,width=2,slots=permuted,conv_in_place=0"}) {
+        expect_all_agree({"causal_conv1d:channels=" + std::string(channels) +
+                          ",seq=70+0+1+2,conv_layout=" + layout + options});
+      }
+    }
+  }
+}
+
+// What channels are of changes nothing of what becomes of them.
+TEST_P(CausalConv1d, ChannelsOfHeadsAndOfNoneGiveTheSameBits) {
+  const Case of_heads = generate_case(
+      Problem::parse("causal_conv1d:heads=1/2,dim=24x41,seq=70+1,dtype=bf16,bias=1"));
+  Case of_none = of_heads;
+  of_none.problem = Problem::parse("causal_conv1d:channels=130,seq=70+1,dtype=bf16,bias=1");
+  const Outputs expected = execute(implementation(), of_heads, device());
+  const Outputs outputs = execute(implementation(), of_none, device());
+  for (const char* name : {"conv_output", "conv_state"}) {
+    EXPECT_TRUE(same_bits(outputs[name], expected[name])) << name;
+  }
+}
+
 // Two calls joined by the window give the bits of one: windows hold raw inputs.
 TEST_P(CausalConv1d, TwoCallsJoinedByTheWindowAreEqualToOne) {
   const Case whole =

@@ -94,6 +94,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"decay", "channel"},
                                                           {"gate", "logits"},
                                                           {"beta", "logit"},
+                                                          {"channels", "5"},
                                                           {"width", "3"},
                                                           {"bias", "1"},
                                                           {"act", "none"},

@@ -77,6 +77,33 @@ TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
   EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10, 1, 10, 1, 10}));
 }
 
+TEST(CausalConv1d, OneChannelOfNoHeads) {
+  // Weights (1, 2, 4), window (5, 7), x = (1, 10), as above.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:channels=1,seq=1x2,width=3,act=none");
+  c.sequence_offsets = {0, 2};
+  c["qkv"] = {1, 10};
+  c["conv_weight"] = {1, 2, 4};
+  c["conv_state"] = {5, 7};
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{23, 49}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10}));
+}
+
+TEST(CausalConv1d, AnyNumberOfChannels) {
+  for (const std::size_t channels : {1u, 3u, 5u, 130u, 6145u}) {
+    for (const char* layout : {"channels", "time"}) {
+      const Case c = generate("causal_conv1d:channels=" + std::to_string(channels) +
+                              ",seq=1x9+1x0+1x2,bias=1,slots=permuted,conv_layout=" + layout);
+      ASSERT_EQ(c["qkv"].size(), 11 * channels);
+      ASSERT_EQ(c["conv_weight"].size(), 4 * channels);
+      ASSERT_EQ(c["conv_bias"].size(), channels);
+      ASSERT_EQ(c["conv_state"].size(), 6 * 3 * channels);
+      expect_defined_values(c);
+    }
+  }
+}
+
 TEST(CausalConv1d, WindowsOfEveryLengthAndWidth) {
   for (int width : {2, 3, 4, 5}) {
     for (int length : {0, 1, 2, 3, 4, 5}) {

@@ -156,6 +156,28 @@ TEST(SweepCommand, MergingTakesNoFlagsOfMeasuring) {
   }
 }
 
+// A preset's heads give way to channels that belong to none; heads asked for beside them do not.
+TEST(SweepCommand, ChannelsAreAnAxis) {
+  const TemporaryFolder folder;
+  const std::string out = folder.file("rows.h5");
+  const std::string sweep = kBinary + " sweep --impl cpu/direct --device cpu --op causal_conv1d" +
+                            " --hot --min-samples 3 --max-samples 3 --min-time 0 --seq 4 --out " +
+                            out;
+  EXPECT_EQ(shell(sweep + " --preset heads --channels 1,5,130").code, 0);
+  std::set<std::string> problems;
+  for (const Row& row : read_rows(out).rows) {
+    problems.insert(row.problem);
+    EXPECT_EQ(row.integer("channels"), Problem::parse(row.problem).channels);
+  }
+  const std::string rest = ",seq=1x4,dtype=f32";
+  EXPECT_EQ(problems, (std::set<std::string>{"causal_conv1d:channels=1" + rest,
+                                             "causal_conv1d:channels=130" + rest,
+                                             "causal_conv1d:channels=5" + rest}));
+  const Finished both = shell(sweep + " --heads 2/4 --channels 5");
+  EXPECT_EQ(both.code, 2) << both.text;
+  EXPECT_NE(both.text.find("heads=2/4 stands beside channels=5"), std::string::npos) << both.text;
+}
+
 TEST(SweepCommand, NothingToDoIsNoSuccess) {
   const TemporaryFolder folder;
   const std::string out = folder.file("rows.h5");

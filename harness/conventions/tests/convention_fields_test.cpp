@@ -160,6 +160,8 @@ const char* const kMoreProblems[] = {
     "causal_conv1d:heads=1/2,dim=8,seq=2x5,dtype=f32,act=none",
     "causal_conv1d:heads=1/2,dim=8,seq=9x2,dtype=f32,act=none,slots=permuted",
     "causal_conv1d:heads=1/2,dim=8,seq=9x2,dtype=f32,slots=permuted",
+    "causal_conv1d:channels=5,seq=2x4,dtype=f32,act=none",
+    "causal_conv1d:channels=5,seq=2x4,dtype=bf16",
 };
 
 class EachField : public ::testing::TestWithParam<Example> {

@@ -40,6 +40,7 @@ void expect_same_case(const Case& a, const Case& b) {
   EXPECT_EQ(a.slot_index, b.slot_index);
   EXPECT_EQ(a.problem.num_key_heads, b.problem.num_key_heads);
   EXPECT_EQ(a.problem.num_value_heads, b.problem.num_value_heads);
+  EXPECT_EQ(a.problem.channels, b.problem.channels);
   EXPECT_EQ(a.problem.token_dtype, b.problem.token_dtype);
   EXPECT_EQ(a.problem.state_dtype, b.problem.state_dtype);
   EXPECT_EQ(a.problem.state_layout, b.problem.state_layout);
@@ -87,6 +88,27 @@ TEST_P(EachConvention, RoundTripsOfCasesAndOutputsAreBitwise) {
     const Outputs second = import_outputs(convention(), ours, folder_.file("again.h5")).outputs;
     expect_same_arrays(first, second);
     EXPECT_TRUE(first.has("output") || first.has("conv_output")) << problem;
+    std::filesystem::remove(in);
+  }
+}
+
+// Channels that are not known as q, k and v are those of no heads, however few.
+TEST_P(EachConvention, ChannelsOfAConvolutionNeedNoHeads) {
+  if (!GetParam().has_convolution()) GTEST_SKIP() << "has no convolution";
+  const std::string of_heads = "heads=1/2,dim=8";
+  for (const char* channels : {"1", "2", "5"}) {
+    std::string problem = GetParam().convolution;
+    ASSERT_NE(problem.find(of_heads), std::string::npos) << problem;
+    problem.replace(problem.find(of_heads), of_heads.size(), "channels=" + std::string(channels));
+    const Case ours = example_case(GetParam(), problem.c_str());
+    const std::string in = folder_.file("in.h5");
+    export_case(convention(), ours, in);
+    EXPECT_FALSE(GroupReader(in, "/").has_attribute("num_key_heads")) << problem;
+    expect_same_case(import_case(convention(), in), ours);
+    run_foreign_kernel(GetParam(), ours, in, folder_.file("out.h5"));
+    const auto imported = import_outputs(convention(), ours, folder_.file("out.h5"));
+    const VerifyResult result = judge(ours, imported.outputs);
+    EXPECT_TRUE(result.passed()) << problem << ": " << result.reason;
     std::filesystem::remove(in);
   }
 }

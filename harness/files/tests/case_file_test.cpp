@@ -173,6 +173,70 @@ TEST(CaseFile, ArraysOfAVariantMustHaveItsShape) {
   expect_words(error_of([&] { read_case(none); }), {none, "steps=17", "1..16"});
 }
 
+// A file says heads and dims, or channels, never both; those of heads are as they were before channels
+// could be said.
+TEST(CaseFile, ChannelsOfNoHeadsAreAnAttributeInThePlaceOfHeadsAndDims) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> of_heads = {"num_key_heads", "num_value_heads", "key_head_dim",
+                                             "value_head_dim"};
+  for (const char* channels : {"1", "3", "5", "130", "6145"}) {
+    const std::string path = folder.file(std::string(channels) + ".h5");
+    const Case c = generate_case(Problem::parse("causal_conv1d:channels=" + std::string(channels) +
+                                                ",seq=3+0+1,dtype=bf16,bias=1,slots=permuted"));
+    write_case(c, path);
+    const Case again = read_case(path);
+    EXPECT_EQ(again.problem.channels, c.problem.channels);
+    for (const char* name : {"qkv", "conv_weight", "conv_bias", "conv_state"}) {
+      expect_same_bits(again[name], c[name], name);
+    }
+    EXPECT_EQ(resolve_problem(again.problem.to_string()), again.problem);
+    const GroupReader file(path, "/");
+    for (const std::string& name : of_heads) EXPECT_FALSE(file.has_attribute(name)) << name;
+    expect_words(error_of([&] { resolve_problem("causal_conv1d:channels=4,case=" + path); }),
+                 {"channels=4", "channels=" + std::string(channels)});
+  }
+  const std::string path = folder.file("heads.h5");
+  write_case(generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=4x3,seq=6")), path);
+  const GroupReader file(path, "/");
+  for (const std::string& name : of_heads) EXPECT_TRUE(file.has_attribute(name)) << name;
+  EXPECT_FALSE(file.has_attribute("channels"));
+  EXPECT_EQ(read_case(path).problem.conv_channels(), 14);
+}
+
+TEST(CaseFile, ChannelsMustBeThoseOfTheArraysAndStandAlone) {
+  const TemporaryFolder folder;
+  const auto written = [&](const char* name, const std::string& problem) {
+    const std::string path = folder.file(name);
+    write_case(generate_case(Problem::parse("causal_conv1d:" + problem + ",seq=6")), path);
+    return path;
+  };
+  const auto with = [](const std::string& path, const char* attribute, std::int64_t value) {
+    const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    if (H5Aexists(file.id(), attribute) > 0) H5Adelete(file.id(), attribute);
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const Hdf5Handle made(
+        H5Acreate2(file.id(), attribute, H5T_NATIVE_INT64, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+        H5Aclose);
+    H5Awrite(made.id(), H5T_NATIVE_INT64, &value);
+    return path;
+  };
+  const auto refusal = [](const std::string& path) {
+    return error_of([&] { read_case(path); });
+  };
+  expect_words(refusal(with(written("six.h5", "channels=5"), "channels", 6)),
+               {"six.h5", "'qkv'", "[6, 5]", "[*, 6]"});
+  expect_words(refusal(with(written("none.h5", "channels=5"), "channels", 0)),
+               {"none.h5", "'channels'", "0"});
+  expect_words(refusal(with(written("both.h5", "heads=1/2,dim=4x3"), "channels", 14)),
+               {"both.h5", "heads=1/2", "channels=14", "one of the two"});
+  const std::string neither = written("neither.h5", "channels=5");
+  {
+    const Hdf5Handle file(H5Fopen(neither.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    H5Adelete(file.id(), "channels");
+  }
+  expect_words(refusal(neither), {"neither.h5", "num_key_heads", "missing"});
+}
+
 TEST(CaseFile, RealTraceReads) {
   for (const char* layer : {"/layer0", "/layer1", "/layer2", "/layer3"}) {
     const Case c = read_case(std::string(kTrace) + ":" + layer);

@@ -416,6 +416,33 @@ TEST(Names, NothingIsSaidOfFieldsTheOperationDoesNotLookAt) {
   EXPECT_EQ(find_label("variant").text(rows[1]), "Gated DeltaNet");
 }
 
+TEST(Names, ChannelsOfNoHeadsStandInThePlaceOfHeadsAndDims) {
+  const Row of_none = timed_row("causal_conv1d:channels=6145,seq=1x64,dtype=bf16", "cpu/direct", 1);
+  const Row of_heads = convolution_row("1x64");
+  EXPECT_EQ(find_label("heads").text(of_none), "");
+  EXPECT_EQ(find_label("dims").text(of_none), "");
+  EXPECT_EQ(find_label("num_key_heads").text(of_none), "");
+  EXPECT_EQ(find_label("channels").text(of_none), "6145");
+  EXPECT_EQ(find_label("heads").text(of_heads), "1/2");
+  EXPECT_EQ(find_label("dims").text(of_heads), "32x32");
+  EXPECT_EQ(find_label("channels").text(of_heads), "auto");
+  EXPECT_EQ(find_label("channels").text(timed_row(problem_of("1x64"), "cpu/naive", 1)), "");
+  const PivotOptions options = {"", {"implementation"}, {"shape"}, "kilo_tokens_per_s"};
+  const std::string alone = pivot({of_none}, options).at(0).title;
+  EXPECT_NE(alone.find("; channels 6145"), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("heads"), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("dims"), std::string::npos) << alone;
+  const std::string without = pivot({of_heads}, options).at(0).title;
+  EXPECT_EQ(without.find("channels"), std::string::npos) << without;
+  const auto both = pivot({of_none, of_heads}, options);
+  ASSERT_EQ(both.size(), 2u) << "channels tell tables apart";
+  for (const Table& table : both) {
+    const bool heads = table.title.find("heads 1/2") != std::string::npos;
+    const bool channels = table.title.find("channels 6145") != std::string::npos;
+    EXPECT_NE(heads, channels) << table.title;
+  }
+}
+
 TEST(Errors, AreOfEachOutputInOrderInFloorsElseOfTheLimit) {
   const auto text_of = [](const std::vector<RowError>& errors) {
     Row row;

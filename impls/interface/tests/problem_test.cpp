@@ -79,11 +79,14 @@ Problem random_problem(std::uint64_t seed) {
   }
   p.keys = draw.one_of({KeyDistribution::unit, KeyDistribution::equal});
   p.seed = static_cast<std::uint64_t>(draw.below(1 << 30));
+  if (draw.below(2) == 0) p.channels = 1 + draw.below(9000);
   const Problem plain;
+  if (!p.operation->has_field("channels")) p.channels = 0;
   for (const ProblemField& field : problem_fields()) {  // what it does not look at stays
     const bool of_the_norm = field.key == "norm_gate" || field.key == "norm_eps";
     const bool without_norm = p.operation->has_field("gated_norm") && !p.gated_norm && of_the_norm;
-    if (!p.operation->has_field(field.key) || without_norm) field.set(p, field.get(plain));
+    const bool unsaid = without_norm || is_replaced(field, p);
+    if (!p.operation->has_field(field.key) || unsaid) field.set(p, field.get(plain));
   }
   return p;
 }
@@ -131,6 +134,17 @@ TEST(Problem, FieldOrderAndSpellingDoNotChangeTheCanonicalString) {
 TEST(Problem, DefaultsAreLeftOutOfTheCanonicalString) {
   EXPECT_EQ(Problem::parse("gated_delta:gates=real,seed=1,ht=1,scale=auto").to_string(),
             "gated_delta:heads=1/1,dim=128x128,seq=1x64,dtype=f32");
+}
+
+TEST(Problem, ChannelsOfNoHeadsStandInThePlaceOfHeadsAndDims) {
+  const std::string text = "causal_conv1d:channels=5,seq=1x9,dtype=f32";
+  const Problem problem = Problem::parse("causal_conv1d:seq=9,channels=5");
+  EXPECT_EQ(problem.to_string(), text);
+  EXPECT_EQ(Problem::parse(text), problem);
+  EXPECT_EQ(problem.conv_channels(), 5);
+  const Problem of_heads = Problem::parse("causal_conv1d:heads=2/4,dim=3x7,seq=9,channels=auto");
+  EXPECT_EQ(of_heads.to_string(), "causal_conv1d:heads=2/4,dim=3x7,seq=1x9,dtype=f32");
+  EXPECT_EQ(of_heads.conv_channels(), 2 * 2 * 3 + 4 * 7);
 }
 
 TEST(Problem, VariantsArePartOfTheCanonicalStringOnlyWhereTheyDifferFromTheGatedDeltaRule) {
@@ -186,6 +200,15 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta_layer:steps=2", "one key and value per token"},
       {"causal_conv1d:update=additive", "does not look at update"},
       {"causal_conv1d:decay=channel", "does not look at decay"},
+      {"causal_conv1d:channels=0", "channels: '0'"},
+      {"causal_conv1d:channels=-5", "channels"},
+      {"causal_conv1d:channels=many", "channels"},
+      {"causal_conv1d:channels=268435457", "channels=268435457: expected auto or 1..268435456"},
+      {"causal_conv1d:channels=5,heads=2/4", "heads=2/4 stands beside channels=5; expected one"},
+      {"causal_conv1d:dim=64,channels=5", "dim=64x64 stands beside channels=5; expected one"},
+      {"gated_delta:channels=5", "channels=5: gated_delta does not look at channels"},
+      {"gated_delta_layer:channels=5", "gated_delta_layer does not look at channels"},
+      {"gated_rms_norm:channels=5", "gated_rms_norm does not look at channels"},
       {"gated_rms_norm:slots=permuted", "does not look at slots"},
       {"gated_delta:norm_eps=1e-5", "does not look at norm_eps"},
       {"gated_delta_layer:norm_eps=1e-5", "need gated_norm=1"},
