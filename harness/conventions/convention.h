@@ -24,7 +24,7 @@ enum class Axis {
   value_heads,  ///< Hv
   key_dim,      ///< Dk
   value_dim,    ///< Dv
-  channels,     ///< 2 Hk Dk + Hv Dv, in the order [q | k | v]
+  channels,     ///< 2 Hk Dk + Hv Dv, in the order [q | k | v]; of a convolution any
   row,          ///< rows of a state pool (N where there are no slot indices)
   window,       ///< inputs a convolution remembers, oldest first
   tap,          ///< width of a convolution, oldest input first

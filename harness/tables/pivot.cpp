@@ -525,11 +525,10 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
     if (!shown.parts.empty()) table.title += "; each cell: " + shown.parts;
     for (const Label& label : constants) {
       const std::string text = label.text(*members.front());
-      const bool says_something = label.name == "operation" || label.name == "heads" ||
-                                  label.name == "dims" ||
-                                  (label.name == "channels" && text != kOfHeads) ||
-                                  label.name == "token_dtype" ||
-                                  label.name == "shape" || label.name == "gates";
+      const bool says_something =
+          label.name == "operation" || label.name == "heads" || label.name == "dims" ||
+          (label.name == "channels" && text != kOfHeads) || label.name == "token_dtype" ||
+          label.name == "shape" || label.name == "gates";
       if (says_something) add_setting(table.title, label, text);
     }
     for (std::size_t i = 0; i < sections.size(); ++i) {

@@ -90,9 +90,9 @@ void Problem::validate() const {
   require(key_head_dim >= 1 && value_head_dim >= 1, "dim: Dk and Dv must be at least 1");
   require(key_head_dim <= 4096 && value_head_dim <= 4096, "dim: Dk and Dv must be at most 4096");
   require(num_value_heads <= 65536, "heads: at most 65536 value heads");
-  require(channels >= 0 && channels <= kMostChannels,
-          "channels=" + std::to_string(channels) + ": expected auto or 1.." +
-              std::to_string(kMostChannels));
+  require(channels >= 0 && channels <= kMostChannels, "channels=" + std::to_string(channels) +
+                                                          ": expected auto or 1.." +
+                                                          std::to_string(kMostChannels));
   require(!sequences.lengths.empty(), "seq: at least one sequence is needed");
   require(steps >= 1 && steps <= 16, "steps=" + std::to_string(steps) + ": expected 1..16");
   require(conv_width >= 2 && conv_width <= 15,
@@ -116,8 +116,8 @@ void Problem::validate() const {
   for (const ProblemField& field : problem_fields()) {
     const std::string value = field.get(*this);
     if (value == field.get(defaults)) continue;
-    require(operation->has_field(field.key), field.key + "=" + value + ": " + operation->name +
-                                                 " does not look at " + field.key);
+    require(operation->has_field(field.key),
+            field.key + "=" + value + ": " + operation->name + " does not look at " + field.key);
     if (!is_replaced(field, *this)) continue;
     const std::string& other = field.replaced_by;
     throw_bad_input("problem: " + field.key + "=" + value + " stands beside " + other + "=" +

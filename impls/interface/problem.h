@@ -5,7 +5,8 @@
 //   gated_delta:heads=16/32,dim=128x128,seq=4x8192,dtype=bf16,gates=real,seed=1
 //
 // Fields at their defaults are left out of the canonical string, except heads, dim, seq and dtype,
-// which are always printed. Fields may be given in any order; each at most once.
+// which are always printed; channels=N stands in the place of heads and dim. Fields may be given in
+// any order; each at most once.
 #pragma once
 
 #include <cstdint>

@@ -72,8 +72,8 @@ TEST_P(CausalConv1d, AnyNumberOfChannels) {
 
 // What channels are of changes nothing of what becomes of them.
 TEST_P(CausalConv1d, ChannelsOfHeadsAndOfNoneGiveTheSameBits) {
-  const Case of_heads = generate_case(
-      Problem::parse("causal_conv1d:heads=1/2,dim=24x41,seq=70+1,dtype=bf16,bias=1"));
+  const Case of_heads =
+      generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=24x41,seq=70+1,dtype=bf16,bias=1"));
   Case of_none = of_heads;
   of_none.problem = Problem::parse("causal_conv1d:channels=130,seq=70+1,dtype=bf16,bias=1");
   const Outputs expected = execute(implementation(), of_heads, device());

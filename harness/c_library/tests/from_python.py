@@ -133,8 +133,10 @@ class CLibrary(unittest.TestCase):
         is compared with the float64 reference."""
         draw = random.Random(11)
         self.assertGreaterEqual(len(library.operations()), 3)
-        for operation in library.operations():
-            problem = f"{operation}:heads=1/2,dim=16,seq=5+3,dtype=f32"
+        problems = [f"{operation}:heads=1/2,dim=16,seq=5+3,dtype=f32" for operation in library.operations()]
+        of_no_heads = "causal_conv1d:channels=5,seq=5+3,dtype=f32"
+        self.assertIn((8, 5), [tuple(x.extents) for x in library.operands(of_no_heads) if x.name == "qkv"])
+        for problem in [*problems, of_no_heads]:
             name, reason = library.select(problem, "cpu")
             with self.subTest(problem=problem, implementation=name, reason=reason):
                 arrays, kept, exact = {}, {}, {}

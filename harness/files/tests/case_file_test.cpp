@@ -220,9 +220,7 @@ TEST(CaseFile, ChannelsMustBeThoseOfTheArraysAndStandAlone) {
     H5Awrite(made.id(), H5T_NATIVE_INT64, &value);
     return path;
   };
-  const auto refusal = [](const std::string& path) {
-    return error_of([&] { read_case(path); });
-  };
+  const auto refusal = [](const std::string& path) { return error_of([&] { read_case(path); }); };
   expect_words(refusal(with(written("six.h5", "channels=5"), "channels", 6)),
                {"six.h5", "'qkv'", "[6, 5]", "[*, 6]"});
   expect_words(refusal(with(written("none.h5", "channels=5"), "channels", 0)),

@@ -107,6 +107,8 @@ const std::vector<Option> kConvolution = {
     {"window_f16", "heads=1,dim=16,seq=70+2,state=f16"},
     {"time_fastest", "heads=1,dim=16,seq=33+0+70,conv_layout=time"},
     {"out_of_place", "heads=1,dim=16,seq=33+0+2,conv_in_place=0,slots=permuted"},
+    {"channels_of_no_heads", "channels=131,seq=70+1"},
+    {"one_channel", "channels=1,seq=70+1,conv_layout=time"},
 };
 
 const std::vector<Option> kLayer = {
