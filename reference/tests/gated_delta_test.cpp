@@ -246,7 +246,7 @@ TEST(GatedDelta, ABoundedGateOfZeroIsHalfItsBound) {
 
 TEST(GatedDelta, BetaLogits) {
   expect_agrees_with_dense_form("gated_delta:heads=1/2,dim=8x4,seq=1x20,gates=mid,beta=logit");
-  for (const char* betas : {"sigmoid", "wide", "two", "zero"}) {
+  for (const char* betas : {"sigmoid", "wide", "two", "mixture"}) {
     expect_agrees_with_dense_form(
         "gated_delta:heads=1/2,dim=8x4,seq=1x20,gates=mid,beta=logit2,betas=" + std::string(betas));
   }

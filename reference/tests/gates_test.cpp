@@ -96,7 +96,8 @@ TYPED_TEST(Gates, BoundedLogDecayStaysWithinItsBound) {
     EXPECT_EQ(g(A_log, 3e38, 5), TypeParam(-5)) << A_log;
     EXPECT_EQ(g(A_log, -3e38, 5), TypeParam(0)) << A_log;
   }
-  EXPECT_LE(relative(g(-20, 300, 5), -2.5L), this->tolerance());  // 300 e^-20 = 6e-7
+  const long double small = 300 * std::exp(-20.0L);
+  EXPECT_LE(relative(g(-20, 300, 5), -5 / (1 + std::exp(-small))), this->tolerance());
   // ln 3 / 2 twice: sigmoid(ln 3) = 3/4; and of its negative 1/4.
   EXPECT_LE(relative(g(std::log(2.0), std::log(3.0) / 2, 4), -3.0L), 1e-6);
   EXPECT_LE(relative(g(std::log(2.0), -std::log(3.0) / 2, 4), -1.0L), 1e-6);
