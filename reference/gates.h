@@ -8,11 +8,15 @@
 //     softplus(x)), so that infinity * 0 is never formed: A_log = 100, x = -200 is g = -exp(-100),
 //     a decay of 1. A product that itself overflows is g = -infinity, a full reset.
 //   * sigmoid(x) underflows to 0 and saturates at 1 without forming infinity / infinity.
+//   * g = -bound * sigmoid(y), y = exp(A_log) * x, x = bounded_decay_logit + dt_bias, is within
+//     -bound..0 for every A_log and x. exp(A_log) is held where the scalar has it (it saturates there
+//     for any x but zero), so that infinity * 0 is never formed: x = 0 is g = -bound / 2.
 //   * decay = 0 is g = -infinity, neg_log_decay = +infinity likewise.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "interface/gate_encoding.h"
 
@@ -45,9 +49,22 @@ Scalar log_decay_from_logit(Scalar A_log, Scalar x) {
   return -std::exp(A_log + log_softplus(x));
 }
 
-/// g from what the array of an encoding holds; A_log and dt_bias are read where it has them.
+/// exp(A_log), held within the range of the scalar: at most 2^(0.99 max_exponent), ln 2 being 0.693.
 template <typename Scalar>
-Scalar decode_log_decay(GateEncoding encoding, Scalar x, Scalar A_log, Scalar dt_bias) {
+Scalar finite_rate(Scalar A_log) {
+  constexpr Scalar kMost = Scalar(std::numeric_limits<Scalar>::max_exponent) * Scalar(0.6875);
+  return std::exp(std::min(A_log, kMost));
+}
+
+template <typename Scalar>
+Scalar log_decay_from_bounded_logit(Scalar A_log, Scalar x, Scalar bound) {
+  return -bound * sigmoid(finite_rate(A_log) * x);
+}
+
+/// g from what the array of an encoding holds; A_log, dt_bias and the bound are read where it has them.
+template <typename Scalar>
+Scalar decode_log_decay(GateEncoding encoding, Scalar x, Scalar A_log, Scalar dt_bias,
+                        Scalar bound) {
   switch (encoding) {
     case GateEncoding::log_decay:
       return x;
@@ -57,13 +74,23 @@ Scalar decode_log_decay(GateEncoding encoding, Scalar x, Scalar A_log, Scalar dt
       return -x;
     case GateEncoding::logits:
       return log_decay_from_logit(A_log, x + dt_bias);
+    case GateEncoding::bounded:
+      return log_decay_from_bounded_logit(A_log, x + dt_bias, bound);
   }
   return x;
 }
 
 template <typename Scalar>
 Scalar decode_beta(BetaEncoding encoding, Scalar x) {
-  return encoding == BetaEncoding::beta ? x : sigmoid(x);
+  switch (encoding) {
+    case BetaEncoding::beta:
+      return x;
+    case BetaEncoding::logit:
+      return sigmoid(x);
+    case BetaEncoding::logit2:
+      return 2 * sigmoid(x);
+  }
+  return x;
 }
 
 }  // namespace gdn::reference

@@ -51,7 +51,8 @@ Gates<Scalar> decode_gates(const Case& inputs) {
     const std::size_t of_token = i % static_cast<std::size_t>(p.gates_per_token());
     const Scalar rate = has_rate_and_bias ? Scalar(A_log[of_token / p.gates_per_head()]) : Scalar();
     const Scalar bias = has_rate_and_bias ? Scalar(dt_bias[of_token]) : Scalar();
-    gates.log_decay[i] = decode_log_decay(p.gate_encoding, Scalar(gate[i]), rate, bias);
+    gates.log_decay[i] =
+        decode_log_decay(p.gate_encoding, Scalar(gate[i]), rate, bias, Scalar(p.decay_bound));
   }
   for (std::size_t i = 0; i < beta.size(); ++i) {
     gates.beta[i] = decode_beta(p.beta_encoding, Scalar(beta[i]));

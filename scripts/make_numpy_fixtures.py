@@ -31,7 +31,7 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
-def gates_of(case):
+def gates_of(case, attributes):
     """log decay and beta in float64."""
     if "log_decay" in case:
         log_decay = case["log_decay"].astype(np.float64)
@@ -40,12 +40,19 @@ def gates_of(case):
     elif "decay" in case:
         with np.errstate(divide="ignore"):
             log_decay = np.log(case["decay"].astype(np.float64))
+    elif "bounded_decay_logit" in case:
+        x = case["bounded_decay_logit"].astype(np.float64) + case["dt_bias"].astype(np.float64)
+        rate = np.exp(case["A_log"].astype(np.float64))
+        rate = rate.reshape(rate.shape + (1,) * (x.ndim - 2))
+        log_decay = -attributes.get("decay_bound", 5.0) / (1 + np.exp(-rate * x))
     else:
         x = case["decay_logit"].astype(np.float64) + case["dt_bias"].astype(np.float64)
         rate = np.exp(case["A_log"].astype(np.float64))
         log_decay = -rate.reshape(rate.shape + (1,) * (x.ndim - 2)) * np.logaddexp(0, x)
     if "beta" in case:
         return log_decay, case["beta"].astype(np.float64)
+    if "beta_logit2" in case:
+        return log_decay, 2 / (1 + np.exp(-case["beta_logit2"].astype(np.float64)))
     return log_decay, 1 / (1 + np.exp(-case["beta_logit"].astype(np.float64)))
 
 
@@ -80,7 +87,7 @@ def recurrence(q, k, v, case, attributes, normalise):
     k, v and beta have a row per step, [T, n, heads, dim] and [T, n, heads]; log_decay is [T, heads]
     or, one per key channel, [T, heads, Dk].
     """
-    log_decay, beta = gates_of(case)
+    log_decay, beta = gates_of(case, attributes)
     if log_decay.ndim == 2:
         log_decay = log_decay[:, :, None]
     beta = beta.reshape(len(beta), -1, v.shape[-2])
@@ -151,7 +158,7 @@ def evaluate(case, attributes):
 def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32", layout="kv",
           norm=0, scale=None, gate="log_decay", beta="beta", initial=False, slots=None, rows=None,
           reset=(), final=1, width=4, bias=False, activation="silu", conv_layout="channels",
-          update="delta", steps=1, decay="head"):
+          update="delta", steps=1, decay="head", bound=5.0):
     """One case: attributes and inputs, rounded to their element types."""
     rng = np.random.default_rng(seed)
     T, channels = sum(lengths), 2 * Hk * Dk + Hv * Dv
@@ -167,7 +174,7 @@ def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32"
     if conv_layout != "channels":
         attributes["conv_layout"] = conv_layout
     for name, value, usual in (("update", update, "delta"), ("steps", steps, 1),
-                               ("decay", decay, "head")):
+                               ("decay", decay, "head"), ("decay_bound", bound, 5.0)):
         if value != usual:
             attributes[name] = value
     per_step = (T,) if steps == 1 else (T, steps)
@@ -193,8 +200,8 @@ def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32"
     if op != "causal_conv1d":
         log_decay = np.log(rng.uniform(0.8, 1, (T,) + per_gate))
         log_decay[list(reset)] = -np.inf
-        if gate == "decay_logit":
-            case["decay_logit"] = rng.standard_normal((T,) + per_gate).astype(np.float32)
+        if gate in ("decay_logit", "bounded_decay_logit"):
+            case[gate] = rng.standard_normal((T,) + per_gate).astype(np.float32)
             case["A_log"] = np.log(rng.uniform(0.1, 4, Hv)).astype(np.float32)
             case["dt_bias"] = rng.uniform(-5, -1, per_gate).astype(np.float32)
         else:
@@ -202,7 +209,7 @@ def build(op, lengths, Hk, Hv, Dk, Dv, *, seed, token="float32", state="float32"
                        "decay": np.exp(log_decay)}[gate]
             case[gate] = encoded.astype(np.float32)
         shape = per_step + (Hv,)
-        b = rng.standard_normal(shape) if beta == "beta_logit" else rng.uniform(0, 2, shape)
+        b = rng.standard_normal(shape) if beta.startswith("beta_logit") else rng.uniform(0, 2, shape)
         case[beta] = b.astype(np.float32)
         if initial:
             shape = (Hv, Dk, Dv) if layout == "kv" else (Hv, Dv, Dk)
@@ -246,6 +253,10 @@ CASES = {
                            gate="decay_logit", beta="beta_logit", initial=True),
     "layer_additive": build("gated_delta_layer", [11], 2, 2, 4, 6, seed=18, update="additive",
                             gate="decay_logit", beta="beta_logit"),
+    "bounded": build("gated_delta", [30, 7], 1, 3, 12, 4, seed=19, gate="bounded_decay_logit",
+                     bound=1.75, beta="beta_logit2", initial=True),
+    "channel_bounded": build("gated_delta", [40], 2, 4, 8, 6, seed=20, decay="channel",
+                             gate="bounded_decay_logit", beta="beta_logit2", norm=1),
 }
 
 

@@ -164,9 +164,10 @@ void prepare_query_and_key(const Convention& convention, const ConvertOptions& o
 
 // ---- gates
 
-float encode_gate(const Convention& convention, double log_decay, std::size_t at) {
+float encode_gate(const Convention& convention, const Problem& p, double log_decay,
+                  std::size_t at) {
   const GateEncodingEntry& encoding = entry_of(convention.gate_encoding);
-  const double value = encoding.encode(log_decay);
+  const double value = encoding.encode(log_decay, p.decay_bound);
   if (std::isnan(value)) {
     fail(convention, "takes " + std::string(encoding.name) +
                          ", which reach neither a decay of 1 nor of 0: " +
@@ -212,11 +213,11 @@ void encode_gates(const Convention& convention, const ConvertOptions& options, C
     const auto heads = static_cast<std::size_t>(p.num_value_heads);
     if (gate_differs) {
       const std::string before = gate_name(p);
-      p.gate_encoding = convention.gate_encoding;
+      p.set_gate_encoding(convention.gate_encoding);
       rename_array(c, before, gate_name(p));
       std::vector<float>& gate = c[gate_name(p)];
       for (std::size_t i = 0; i < gate.size(); ++i) {
-        gate[i] = encode_gate(convention, gates.log_decay[i], i);
+        gate[i] = encode_gate(convention, p, gates.log_decay[i], i);
       }
       for (const char* name : {"A_log", "dt_bias"}) {
         c.arrays.erase(name);

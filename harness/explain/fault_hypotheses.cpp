@@ -42,7 +42,7 @@ Case with_split_tokens(const Case& inputs, bool decay_first) {
   Case c = inputs;
   for (std::int64_t& length : c.problem.sequences.lengths) length *= 2;
   c.sequence_offsets = c.problem.sequences.offsets();
-  c.problem.gate_encoding = GateEncoding::log_decay;
+  c.problem.set_gate_encoding(GateEncoding::log_decay);
   c.problem.beta_encoding = BetaEncoding::beta;
   for (const char* name : {"q", "k", "v", gate_name(p), beta_name(p), "A_log", "dt_bias"}) {
     c.arrays.erase(name);

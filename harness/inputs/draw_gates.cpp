@@ -26,6 +26,18 @@ double inverse_softplus(double x) {
   return std::clamp(logit, -kSaturatedLogit, kSaturatedLogit);
 }
 
+// The logit b with sigmoid(b) = x, saturated at 0 and 1.
+double inverse_sigmoid(double x) {
+  if (x <= 0) return -kSaturatedLogit;
+  if (x >= 1) return kSaturatedLogit;
+  return portable_ln(x) - portable_log1p(-x);
+}
+
+double sigmoid(double x) {
+  const double e = portable_exp(-std::fabs(x));
+  return (x >= 0 ? 1 : e) / (1 + e);
+}
+
 // Token and head a gate belongs to: the token counted from its sequence's start.
 struct GatePlace {
   std::int64_t token = 0;
@@ -46,7 +58,8 @@ double draw_log_decay(const Problem& p, GateDistribution gates, const GatePlace&
   };
   const double mid = portable_ln(0.8 + 0.2 * stream.uniform(2 * i));
   switch (gates) {
-    case GateDistribution::real:  // made from logits in make_gate
+    case GateDistribution::real:  // made from logits in draw_gates
+    case GateDistribution::bounded:
     case GateDistribution::far:
     case GateDistribution::none:
       return 0;
@@ -116,9 +129,10 @@ void draw_gates(Case& c) {
   std::vector<float> A_log(static_cast<std::size_t>(heads), 0.0f);
   std::vector<float> dt_bias(static_cast<std::size_t>(per_token), 0.0f);
   const bool far = p.gates == GateDistribution::far;
-  const bool from_logits = far || p.gates == GateDistribution::real;
+  const bool bounded = p.gates == GateDistribution::bounded;
+  const bool from_logits = far || bounded || p.gates == GateDistribution::real;
   for (std::int64_t h = 0; far && h < heads; ++h) A_log[h] = kFarRates[h % 5];
-  if (p.gates == GateDistribution::real) {
+  if (from_logits && !far) {
     const CounterStream head_stream(p.seed, "gate head");
     const CounterStream channel_stream(p.seed, "gate channel");
     const bool per_head = p.decay == DecayPer::head;
@@ -137,6 +151,9 @@ void draw_gates(Case& c) {
     }
   }
   gate.resize(static_cast<std::size_t>(p.total_tokens() * per_token));
+  // Whether the logits that were drawn are those of the problem's encoding.
+  const bool as_drawn =
+      from_logits && p.gate_encoding == (bounded ? GateEncoding::bounded : GateEncoding::logits);
   const CounterStream stream(p.seed, "gate");
   const std::vector<std::int64_t> token_in_sequence = tokens_in_sequence(p.sequences);
   parallel_ranges(p.total_tokens(), 16 * per_token, [&](std::int64_t begin, std::int64_t end) {
@@ -147,15 +164,16 @@ void draw_gates(Case& c) {
       double log_decay = 0;
       float logit = 0;
       if (from_logits) {
+        const double spread = bounded ? 1 : 0.1;
         logit = far ? kFarLogits[stream.below(2 * counter, 10)]
-                    : static_cast<float>(0.1 * standard_normal(stream, 2 * counter));
-        log_decay = -portable_exp(static_cast<double>(A_log[h])) *
-                    softplus(static_cast<double>(logit) + static_cast<double>(dt_bias[of_token]));
+                    : static_cast<float>(spread * standard_normal(stream, 2 * counter));
+        const double rate = portable_exp(static_cast<double>(A_log[h]));
+        const double x = static_cast<double>(logit) + static_cast<double>(dt_bias[of_token]);
+        log_decay = bounded ? -p.decay_bound * sigmoid(rate * x) : -rate * softplus(x);
       } else {
         const GatePlace at{token_in_sequence[static_cast<std::size_t>(i / per_token)],
                            static_cast<std::int64_t>(h)};
         log_decay = draw_log_decay(p, p.gates, at, stream, counter);
-        logit = static_cast<float>(inverse_softplus(-log_decay));
       }
       float& out = gate[static_cast<std::size_t>(i)];
       switch (p.gate_encoding) {
@@ -169,31 +187,38 @@ void draw_gates(Case& c) {
           out = log_decay == 0 ? 0.0f : to_float(-log_decay);
           break;
         case GateEncoding::logits:
-          out = logit;
+          out = as_drawn ? logit : static_cast<float>(inverse_softplus(-log_decay));
+          break;
+        case GateEncoding::bounded:
+          out = as_drawn ? logit : static_cast<float>(inverse_sigmoid(-log_decay / p.decay_bound));
           break;
       }
     }
   });
   if (entry_of(p.gate_encoding).has_rate_and_bias) {
+    if (!as_drawn) {
+      std::fill(A_log.begin(), A_log.end(), 0.0f);
+      std::fill(dt_bias.begin(), dt_bias.end(), 0.0f);
+    }
     c["A_log"] = std::move(A_log);
     c["dt_bias"] = std::move(dt_bias);
   }
 }
 
-namespace {
-
-// The logit b with sigmoid(b) = x, saturated at 0 and 1.
-float inverse_sigmoid(double x) {
-  if (x <= 0) return -static_cast<float>(kSaturatedLogit);
-  if (x >= 1) return static_cast<float>(kSaturatedLogit);
-  return static_cast<float>(portable_ln(x) - portable_log1p(-x));
-}
-
-}  // namespace
-
 void draw_betas(Case& c) {
   const Problem& p = c.problem;
   const bool logit = p.beta_encoding == BetaEncoding::logit;
+  const auto encoded = [&](double x) {
+    switch (p.beta_encoding) {
+      case BetaEncoding::beta:
+        break;
+      case BetaEncoding::logit:
+        return static_cast<float>(inverse_sigmoid(x));
+      case BetaEncoding::logit2:
+        return static_cast<float>(inverse_sigmoid(x / 2));
+    }
+    return static_cast<float>(x);
+  };
   std::vector<float>& beta = c[beta_name(p)];
   beta.resize(static_cast<std::size_t>(p.total_tokens() * p.betas_per_token()));
   const CounterStream stream(p.seed, "beta");
@@ -202,29 +227,27 @@ void draw_betas(Case& c) {
     switch (p.betas) {
       case BetaDistribution::sigmoid: {
         const float b = static_cast<float>(standard_normal(stream, i));
-        out = logit ? b : static_cast<float>(1 / (1 + portable_exp(-static_cast<double>(b))));
+        out = logit ? b : encoded(1 / (1 + portable_exp(-static_cast<double>(b))));
         break;
       }
       case BetaDistribution::zero:
-        out = logit ? -static_cast<float>(kSaturatedLogit) : 0.0f;
+        out = encoded(0);
         break;
       case BetaDistribution::one:
-        out = logit ? static_cast<float>(kSaturatedLogit) : 1.0f;
+        out = encoded(1);
         break;
       case BetaDistribution::two:
-        out = 2.0f;
+        out = encoded(2);
         break;
       case BetaDistribution::wide:
-        out = static_cast<float>(2 * stream.uniform(i));
+        out = encoded(2 * stream.uniform(i));
         break;
       case BetaDistribution::mixture:
-        out = static_cast<float>(stream.below(i, 3));
+        out = encoded(static_cast<double>(stream.below(i, 3)));
         break;
-      case BetaDistribution::uniform: {
-        const double x = draw_uniform(p.beta_range, stream.uniform(i));
-        out = logit ? inverse_sigmoid(x) : static_cast<float>(x);
+      case BetaDistribution::uniform:
+        out = encoded(draw_uniform(p.beta_range, stream.uniform(i)));
         break;
-      }
     }
   }
 }

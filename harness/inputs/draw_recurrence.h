@@ -7,8 +7,10 @@
 //                the logits come first (A ~ U(0, 16) and dt ~ logU(1e-3, 0.1), at least 1e-4, per
 //                head; with decay=channel dt per channel; dt_bias = ln(exp(dt) - 1); decay_logit ~
 //                N(0, 1) * 0.1) and are rounded to float32 before the other encodings are computed
-//                from them. Otherwise the logits are made from log_decay with A_log = 0, dt_bias =
-//                0. Every gate (with decay=channel every channel's) and every step's beta is drawn
+//                from them. With "bounded" they come first too, those of gate=bounded: A_log and
+//                dt_bias of the same, f ~ N(0, 1). Otherwise, and where the encoding is another one,
+//                the logits are made from log_decay with A_log = 0, dt_bias = 0; gate=bounded holds
+//                a log decay beyond its bound at the bound. Every gate (with decay=channel every channel's) and every step's beta is drawn
 //                by itself.
 //   state        InitialState; rows are NaN where the initial state is absent, and the padding
 //                after each row is NaN always: neither may be read
@@ -23,7 +25,7 @@ namespace gdn {
 std::vector<float> draw_query(const Problem& problem);
 std::vector<float> draw_key(const Problem& problem);
 std::vector<float> draw_value(const Problem& problem);
-/// The gates in the problem's encoding, with A_log and dt_bias where it is logits; and the betas.
+/// The gates in the problem's encoding, with A_log and dt_bias where it has them; and the betas.
 void draw_gates(Case& c);
 void draw_betas(Case& c);
 std::vector<float> draw_state_pool(const Problem& problem);

@@ -38,7 +38,7 @@ Problem layer_to_delta(const Problem& layer) {
   Problem p = step_of(layer, gated_delta_operation());
   p.case_file = layer.case_file;
   p.normalize_qk = false;
-  p.gate_encoding = GateEncoding::log_decay;
+  p.set_gate_encoding(GateEncoding::log_decay);
   p.beta_encoding = BetaEncoding::beta;
   return p;
 }

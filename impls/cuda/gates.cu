@@ -33,6 +33,7 @@ GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& a
   GateParams params;
   params.gate_encoding = problem.gate_encoding;
   params.beta_encoding = problem.beta_encoding;
+  params.decay_bound = static_cast<float>(problem.decay_bound);
   params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
   params.gates_per_head = static_cast<std::int32_t>(problem.gates_per_head());
   params.gate_token_stride = arguments.gate_token_stride;

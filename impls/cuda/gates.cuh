@@ -21,13 +21,14 @@ namespace gdn::GDN_CUDA_TARGET {
 struct GateParams {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
+  float decay_bound = 0;               ///< bounded only
   std::int32_t num_value_heads = 0;    ///< Hv
   std::int32_t gates_per_head = 1;     ///< G: 1, or Dk with one decay per key channel
   std::int64_t gate_token_stride = 0;  ///< elements, never 0 here
   std::int64_t beta_token_stride = 0;
   const float* gate = nullptr;     ///< [T, Hv, G]
-  const float* A_log = nullptr;    ///< [Hv], logits only
-  const float* dt_bias = nullptr;  ///< [Hv, G], logits only
+  const float* A_log = nullptr;    ///< [Hv], logits and bounded only
+  const float* dt_bias = nullptr;  ///< [Hv, G], likewise
   const float* beta = nullptr;     ///< [T, Hv]; with n steps per token [T, n, Hv]
 };
 
@@ -58,6 +59,12 @@ __device__ __forceinline__ float log_decay_from_logit(float x, float A_log) {
   return x < -17.0f ? -expf(A_log + x) : -expf(A_log) * softplus(x);
 }
 
+/// -bound * sigmoid(exp(A_log) * x). exp(A_log) is held within float32: where it would leave it the
+/// sigmoid has saturated for every x but zero, and inf * 0 is never formed.
+__device__ __forceinline__ float log_decay_from_bounded_logit(float x, float A_log, float bound) {
+  return -bound * sigmoid(expf(fminf(A_log, 88.0f)) * x);
+}
+
 /// g = ln(decay) <= 0 from the array's value x at a value head, whose bias is dt_bias[bias]; -inf
 /// for a reset.
 __device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head,
@@ -69,6 +76,8 @@ __device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, 
       return -x;
     case GateEncoding::logits:
       return log_decay_from_logit(x + p.dt_bias[bias], p.A_log[head]);
+    case GateEncoding::bounded:
+      return log_decay_from_bounded_logit(x + p.dt_bias[bias], p.A_log[head], p.decay_bound);
     case GateEncoding::log_decay:
       break;
   }
@@ -98,7 +107,15 @@ __device__ __forceinline__ float decode_decay(const GateParams& p, float x, int 
 }
 
 __device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
-  return p.beta_encoding == BetaEncoding::logit ? sigmoid(x) : x;
+  switch (p.beta_encoding) {
+    case BetaEncoding::logit:
+      return sigmoid(x);
+    case BetaEncoding::logit2:
+      return 2.0f * sigmoid(x);
+    case BetaEncoding::beta:
+      break;
+  }
+  return x;
 }
 
 /// The same of a token, counted over all sequences. Kernels that load ahead of use read the arrays

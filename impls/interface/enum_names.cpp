@@ -51,13 +51,14 @@ const EnumNames<BetaEncoding>& names_of() {
 template <>
 const EnumNames<GateDistribution>& names_of() {
   static const EnumNames<GateDistribution> names = {
-      {"real", GateDistribution::real},     {"none", GateDistribution::none},
-      {"weak", GateDistribution::weak},     {"near_one", GateDistribution::near_one},
-      {"strong", GateDistribution::strong}, {"mid", GateDistribution::mid},
-      {"reset", GateDistribution::reset},   {"tiny", GateDistribution::tiny},
-      {"masked", GateDistribution::masked}, {"decay_uniform", GateDistribution::decay_uniform},
-      {"edges", GateDistribution::edges},   {"step", GateDistribution::step},
-      {"far", GateDistribution::far},       {"mixture", GateDistribution::mixture}};
+      {"real", GateDistribution::real},       {"none", GateDistribution::none},
+      {"weak", GateDistribution::weak},       {"near_one", GateDistribution::near_one},
+      {"strong", GateDistribution::strong},   {"mid", GateDistribution::mid},
+      {"reset", GateDistribution::reset},     {"tiny", GateDistribution::tiny},
+      {"masked", GateDistribution::masked},   {"decay_uniform", GateDistribution::decay_uniform},
+      {"edges", GateDistribution::edges},     {"step", GateDistribution::step},
+      {"bounded", GateDistribution::bounded}, {"far", GateDistribution::far},
+      {"mixture", GateDistribution::mixture}};
   return names;
 }
 

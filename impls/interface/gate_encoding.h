@@ -17,9 +17,14 @@ enum class GateEncoding : std::int32_t {
   decay,          ///< exp(g)
   neg_log_decay,  ///< -g
   logits,         ///< g = -exp(A_log) * softplus(decay_logit + dt_bias)
+  bounded,        ///< g = -bound * sigmoid(exp(A_log) * (bounded_decay_logit + dt_bias))
 };
 
-/// Whether the beta array holds beta itself or its logit (beta = sigmoid(beta_logit)).
-enum class BetaEncoding : std::int32_t { beta, logit };
+/// What the array of betas holds.
+enum class BetaEncoding : std::int32_t {
+  beta,    ///< beta itself
+  logit,   ///< beta = sigmoid(beta_logit)
+  logit2,  ///< beta = 2 sigmoid(beta_logit2): the transition may have negative eigenvalues
+};
 
 }  // namespace gdn

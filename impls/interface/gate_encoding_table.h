@@ -21,13 +21,13 @@ struct GateEncodingEntry {
   ValueRule rule;
   /// Whether A_log and dt_bias stand beside it.
   bool has_rate_and_bias;
-  /// The value that means g = 0, whatever A_log and dt_bias are.
+  /// The value that means g = 0, whatever A_log and dt_bias are (bounded: for every A_log above -80).
   float no_decay;
-  /// The value that means g, with A_log = dt_bias = 0; NaN where none does.
-  double (*encode)(double log_decay);
+  /// The value that means g, with A_log = dt_bias = 0 and Problem::decay_bound; NaN where none does.
+  double (*encode)(double log_decay, double bound);
 };
 
-inline constexpr std::array<GateEncodingEntry, 4> kGateEncodings = {{
+inline constexpr std::array<GateEncodingEntry, 5> kGateEncodings = {{
     {.encoding = GateEncoding::log_decay,
      .name = "log_decay",
      .operand = "log_decay",
@@ -35,7 +35,7 @@ inline constexpr std::array<GateEncodingEntry, 4> kGateEncodings = {{
      .rule = {[](float x) { return x <= 0.0f; }, "a log decay of at most 0 (-inf allowed)"},
      .has_rate_and_bias = false,
      .no_decay = 0.0f,
-     .encode = [](double log_decay) { return log_decay; }},
+     .encode = [](double log_decay, double) { return log_decay; }},
     {.encoding = GateEncoding::decay,
      .name = "decay",
      .operand = "decay",
@@ -43,7 +43,7 @@ inline constexpr std::array<GateEncodingEntry, 4> kGateEncodings = {{
      .rule = {[](float x) { return x >= 0.0f && x <= 1.0f; }, "a decay in 0..1"},
      .has_rate_and_bias = false,
      .no_decay = 1.0f,
-     .encode = [](double log_decay) { return std::exp(log_decay); }},
+     .encode = [](double log_decay, double) { return std::exp(log_decay); }},
     {.encoding = GateEncoding::neg_log_decay,
      .name = "neg_log_decay",
      .operand = "neg_log_decay",
@@ -51,7 +51,7 @@ inline constexpr std::array<GateEncodingEntry, 4> kGateEncodings = {{
      .rule = {[](float x) { return x >= 0.0f; }, "a negated log decay of at least 0 (inf allowed)"},
      .has_rate_and_bias = false,
      .no_decay = 0.0f,
-     .encode = [](double log_decay) { return -log_decay; }},
+     .encode = [](double log_decay, double) { return -log_decay; }},
     {.encoding = GateEncoding::logits,
      .name = "logits",
      .operand = "decay_logit",
@@ -61,11 +61,26 @@ inline constexpr std::array<GateEncodingEntry, 4> kGateEncodings = {{
      .no_decay = -1e30f,  // softplus is exactly zero there, whatever the bias
      // -g = softplus(a), a = ln(expm1(-g)): neither no decay nor a reset has a finite a.
      .encode =
-         [](double log_decay) {
+         [](double log_decay, double) {
            if (!(log_decay < 0) || std::isinf(log_decay)) {
              return std::numeric_limits<double>::quiet_NaN();
            }
            return -log_decay + std::log(-std::expm1(log_decay));
+         }},
+    {.encoding = GateEncoding::bounded,
+     .name = "bounded",
+     .operand = "bounded_decay_logit",
+     .meaning = "f, of -bound sigmoid(exp(A_log) (f + dt_bias)) = ln alpha",
+     .rule = {[](float x) { return std::isfinite(x); }, "a finite logit"},
+     .has_rate_and_bias = true,
+     .no_decay = std::numeric_limits<float>::lowest(),
+     // -g / bound = sigmoid(f): neither no decay nor the bound itself has a finite f.
+     .encode =
+         [](double log_decay, double bound) {
+           if (!(log_decay < 0 && log_decay > -bound)) {
+             return std::numeric_limits<double>::quiet_NaN();
+           }
+           return std::log(-log_decay) - std::log(bound + log_decay);
          }},
 }};
 
@@ -79,7 +94,7 @@ struct BetaEncodingEntry {
   double (*encode)(double beta);  ///< NaN where no value means it
 };
 
-inline constexpr std::array<BetaEncodingEntry, 2> kBetaEncodings = {{
+inline constexpr std::array<BetaEncodingEntry, 3> kBetaEncodings = {{
     {.encoding = BetaEncoding::beta,
      .name = "beta",
      .operand = "beta",
@@ -97,6 +112,17 @@ inline constexpr std::array<BetaEncodingEntry, 2> kBetaEncodings = {{
          [](double beta) {
            if (!(beta > 0 && beta < 1)) return std::numeric_limits<double>::quiet_NaN();
            return std::log(beta) - std::log1p(-beta);
+         }},
+    {.encoding = BetaEncoding::logit2,
+     .name = "logit2",
+     .operand = "beta_logit2",
+     .meaning = "logit of beta / 2",
+     .rule = {},
+     .most = 2,
+     .encode =
+         [](double beta) {
+           if (!(beta > 0 && beta < 2)) return std::numeric_limits<double>::quiet_NaN();
+           return std::log(beta) - std::log(2 - beta);
          }},
 }};
 

@@ -14,6 +14,11 @@ constexpr std::int64_t kMostChannels = std::int64_t{1} << 28;  // about as many 
 
 }  // namespace
 
+void Problem::set_gate_encoding(GateEncoding encoding) {
+  gate_encoding = encoding;
+  if (encoding != GateEncoding::bounded) decay_bound = Problem().decay_bound;
+}
+
 double Problem::effective_scale() const {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(key_head_dim)));
 }
@@ -104,6 +109,8 @@ void Problem::validate() const {
               std::to_string(num_sequences()) + " sequences, or slots");
   require(chunk >= 0, "chunk: must not be negative");
   require(!scale || std::isfinite(*scale), "scale: must be finite");
+  require(decay_bound > 0 && decay_bound <= 5,
+          "bound=" + shortest_text(decay_bound) + ": expected a number above 0, at most 5");
   // Kernels add it in float32: there it must neither vanish nor be infinite.
   require(norm_eps >= 1.17549435e-38 && norm_eps <= 1e30,
           "norm_eps=" + shortest_text(norm_eps) + ": expected 1.2e-38..1e30");

@@ -59,6 +59,7 @@ enum class GateDistribution {
   edges,          ///< mid, with -inf at tokens 0, 63, 128 (even heads) or 37, 64, 127 (odd heads)
   step,           ///< 0 for 9 tokens, then -5 for 23, and so on: steps inside blocks of 16
   mixture,        ///< heads in turn: none, mid, strong, tiny, near_one, reset, -20
+  bounded,  ///< A_log and dt_bias as real, f ~ N(0,1), log_decay = -bound sigmoid(exp(A_log) (f + dt_bias))
   far,      ///< A_log up to 100, decay_logit up to +-300: where exp and softplus overflow alone
   uniform,  ///< U(low, high) of Problem::gate_range, written gates=-20..-1e-4, or gates=-5
 };
@@ -158,6 +159,7 @@ struct Problem {
   bool normalize_qk = false;
   std::optional<double> scale;  ///< absent: 1/sqrt(Dk)
   GateEncoding gate_encoding = GateEncoding::log_decay;
+  double decay_bound = 5;  ///< with GateEncoding::bounded: log decays lie in -decay_bound..0
   BetaEncoding beta_encoding = BetaEncoding::beta;
 
   /// Tokens per chunk for chunkwise forms; Householder steps where a token has several (forms may
@@ -184,6 +186,8 @@ struct Problem {
   /// Inputs read from a case file "FILE.h5:/group" instead of generated; empty = generated.
   std::string case_file;
 
+  /// Gates of another encoding; a bound that it does not have goes back to its default.
+  void set_gate_encoding(GateEncoding encoding);
   double effective_scale() const;
   DType effective_output_dtype() const { return output_dtype.value_or(token_dtype); }
   std::int64_t value_heads_per_key_head() const { return num_value_heads / num_key_heads; }

@@ -365,24 +365,25 @@ ProblemField scale_field() {
   return field;
 }
 
-ProblemField norm_eps_field() {
-  ProblemField field;
-  field.key = "norm_eps";
-  field.help = "epsilon of the gated norm, added to the mean of the squares: a positive number";
-  field.set = [](Problem& p, std::string_view text) {
-    p.norm_eps = parse_number(text, text, "norm_eps=NUMBER, as 1e-6");
-  };
-  field.get = [](const Problem& p) { return shortest_text(p.norm_eps); };
-  field.columns = {text_column("norm_eps", "epsilon of the gated norm",
-                               [](const Problem& p) { return shortest_text(p.norm_eps); })};
-  field.attributes = {{.name = "norm_eps",
-                       .get = [](const Problem& p) { return p.norm_eps; },
-                       .set =
-                           [](Problem& p, const FieldValue& value) {
-                             p.norm_eps = std::get<double>(value);
-                             return true;
-                           }}};
-  return field;
+// `column`: what rows and case files call it; `wanted`: "norm_eps=NUMBER, as 1e-6".
+ProblemField number_field(std::string key, std::string help, double Problem::*member,
+                          const std::string& column, const std::string& column_help,
+                          const std::string& wanted) {
+  const auto text = [member](const Problem& p) { return shortest_text(p.*member); };
+  return {.key = std::move(key),
+          .help = std::move(help),
+          .set = [member, wanted](
+                     Problem& p,
+                     std::string_view given) { p.*member = parse_number(given, given, wanted); },
+          .get = text,
+          .columns = {{column, column_help, text}},
+          .attributes = {{.name = column,
+                          .get = [member](const Problem& p) { return p.*member; },
+                          .set =
+                              [member](Problem& p, const FieldValue& value) {
+                                p.*member = std::get<double>(value);
+                                return true;
+                              }}}};
 }
 
 ProblemField chunk_field() {
@@ -473,8 +474,11 @@ std::vector<ProblemField> make_fields() {
       with(named_field("decay", "one decay per value head, or per key channel too (KDA)", &P::decay,
                        "decay"),
            named_attribute("decay", &P::decay, kUnlessDefault)),
-      // In case files the names of the datasets say these two.
+      // In case files the names of the datasets say gate and beta.
       named_field("gate", "gate encoding", &P::gate_encoding, "gate_encoding"),
+      number_field("bound", "of gate=bounded, log decays in -bound..0: a number above 0, at most 5",
+                   &P::decay_bound, "decay_bound", "bound of the log decays of gate=bounded",
+                   "bound=NUMBER, as 5"),
       named_field("beta", "beta encoding", &P::beta_encoding, "beta_encoding"),
       chunk_field(),
       // In case files the extents of conv_weight say it.
@@ -492,7 +496,10 @@ std::vector<ProblemField> make_fields() {
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),
            named_attribute("norm_gate", &P::norm_gate, kAlways)),
-      norm_eps_field(),
+      number_field("norm_eps",
+                   "epsilon of the gated norm, added to the mean of the squares: a positive number",
+                   &P::norm_eps, "norm_eps", "epsilon of the gated norm",
+                   "norm_eps=NUMBER, as 1e-6"),
       of_inputs(distribution_field("gates", "distribution of log_decay (none: DeltaNet)",
                                    GateDistribution::uniform, &P::gates, &P::gate_range)),
       of_inputs(distribution_field("betas",

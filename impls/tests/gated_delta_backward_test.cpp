@@ -25,6 +25,29 @@ TEST_P(GatedDeltaBackward, EncodingsAndDistributions) {
   }
 }
 
+TEST_P(GatedDeltaBackward, BoundedGatesAndBetasUpToTwo) {
+  for (const char* gates : {"bounded", "bounded,bound=0.5", "none", "near_one", "mid", "real"}) {
+    for (const char* beta : {"beta", "logit2,betas=wide", "logit2,betas=two"}) {
+      expect_all_agree(
+          {problem("heads=1/2,dim=16x24,seq=70,dtype=f32,h0=normal,gate=bounded,gates=" +
+                   std::string(gates) + ",beta=" + beta)});
+    }
+  }
+}
+
+// Rates from exp(-20) to beyond float32, and arguments of exactly zero: gradients of gates that have
+// saturated are zeros.
+TEST_P(GatedDeltaBackward, BoundedGatesFarOut) {
+  Case inputs = generate_case(
+      Problem::parse(problem("heads=1/4,dim=16,seq=60,dtype=f32,h0=normal,gate=bounded")));
+  inputs["A_log"] = {-20, 20, 80, -100};
+  inputs["dt_bias"].assign(4, 0.0f);
+  const float far[] = {0, 1, -0.5f, 300, -300, 20, -20};
+  std::vector<float>& logits = inputs["bounded_decay_logit"];
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = far[i / 4 % 7];
+  expect_agrees(inputs);
+}
+
 TEST_P(GatedDeltaBackward, DtypesStatesLayoutsAndSlots) {
   for (const char* dtype : {"f32", "bf16", "f16"}) {
     for (const char* state : {"f32", "bf16", "f16"}) {

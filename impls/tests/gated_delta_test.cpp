@@ -133,6 +133,32 @@ TEST_P(GatedDelta, GateAndBetaEncodings) {
                              {"log_decay", "decay", "neg_log_decay"}));
 }
 
+TEST_P(GatedDelta, BoundedGatesAndBetasUpToTwo) {
+  for (const char* more : {"gates=bounded", "gates=bounded,bound=0.5", "gates=mid", "gates=real",
+                           "gates=none", "gates=-5..-0.5"}) {
+    for (const char* beta : {"beta", "logit2,betas=wide"}) {
+      expect_all_agree({"gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,h0=normal,gate=bounded," +
+                        std::string(more) + ",beta=" + beta});
+    }
+  }
+  expect_all_agree(with_each("gated_delta:heads=1/2,dim=64,seq=150,dtype=f32,gates=mid,beta=logit2",
+                             "betas", {"sigmoid", "zero", "one", "two", "mixture"}));
+}
+
+// Rates from exp(-20) to beyond float32, arguments of exactly zero and far from it: the sigmoid
+// saturates, and infinity times zero is never formed.
+TEST_P(GatedDelta, BoundedGatesFarOut) {
+  Case inputs = generate_case(Problem::parse(
+      "gated_delta:heads=1/6,dim=64,seq=120,dtype=f32,gate=bounded,bound=0.125,h0=normal"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  inputs["A_log"] = {-20, 20, 100, 130, -100, 0};
+  inputs["dt_bias"] = {0, 0.5f, -1, 0, 3, 0};
+  const float far[] = {0, 1, -0.5f, 300, -300, 100, -100, 1e30f, -1e30f, 20, -20};
+  std::vector<float>& logits = inputs["bounded_decay_logit"];
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = far[i / 6 % 11];
+  expect_agrees(inputs);
+}
+
 // softplus(x) is x for large x and exp(x) for very negative x; neither may overflow or vanish.
 TEST_P(GatedDelta, LogitsFarOut) {
   Case inputs = generate_case(Problem::parse(

@@ -83,7 +83,9 @@ TEST_P(GatedDeltaVerify, InitialStatesGatesAndVariants) {
        {"h0=absent", "h0=large", "h0=normal,ht=0", "h0=normal,gates=reset", "h0=normal,gates=none",
         "h0=normal,norm=1,keys=unnormalised", "h0=normal,scale=0.25,out=f32",
         "h0=normal,betas=wide", "h0=normal,update=additive", "h0=normal,decay=channel",
-        "h0=normal,steps=2", "h0=normal,steps=3,decay=channel,norm=1,gate=logits",
+        "h0=normal,gate=bounded,gates=bounded,bound=2,beta=logit2",
+        "h0=normal,gate=bounded,gates=bounded,decay=channel", "h0=normal,steps=2",
+        "h0=normal,steps=3,decay=channel,norm=1,gate=logits",
         "h0=absent,slots=padding,steps=2,update=additive"}) {
     for (const char* dtype : {"f32", "bf16"}) {
       expect_all_patterns_agree("heads=2/2," + dims() + ",seq=6+1+0+16+3,dtype=" + dtype + "," +

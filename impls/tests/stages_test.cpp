@@ -40,7 +40,8 @@ TEST_P(GatedDeltaStages, DecayAlone) {
   bool any = false;
   for (const char* gates :
        {"gates=far,gate=logits", "gates=far", "gates=real,gate=logits", "gates=strong,gate=decay",
-        "gates=-20..0,gate=neg_log_decay", "gates=tiny", "gates=reset", "gates=near_one"}) {
+        "gates=-20..0,gate=neg_log_decay", "gates=tiny", "gates=reset", "gates=near_one",
+        "gates=bounded,gate=bounded", "gates=near_one,gate=bounded,bound=0.1"}) {
     const Case inputs = make("gated_delta:heads=5/5,dim=64,dtype=f32,betas=zero,h0=normal," +
                              single_token_sequences() + "," + gates);
     const Problem& p = inputs.problem;
@@ -69,7 +70,8 @@ TEST_P(GatedDeltaStages, DecayAlone) {
 TEST_P(GatedDeltaStages, BetaAndKeyNormAlone) {
   bool any = false;
   for (const char* options :
-       {"beta=logit", "betas=mixture", "betas=0.1..0.9,beta=logit", "betas=one,norm=1,keys=lengths",
+       {"beta=logit", "beta=logit2", "betas=wide,beta=logit2", "betas=mixture",
+        "betas=0.1..0.9,beta=logit", "betas=one,norm=1,keys=lengths",
         "betas=one,norm=1,keys=unnormalised", "betas=one,norm=1,keys=zero"}) {
     Case inputs = make("gated_delta:heads=2/2,dim=64,dtype=f32,gates=none," +
                        single_token_sequences() + "," + options);

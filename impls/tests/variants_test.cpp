@@ -93,6 +93,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"steps", "2"},
                                                           {"decay", "channel"},
                                                           {"gate", "logits"},
+                                                          {"bound", "2"},
                                                           {"beta", "logit"},
                                                           {"channels", "5"},
                                                           {"width", "3"},
@@ -260,6 +261,14 @@ TEST_P(RecurrenceVariants, AgreeInEveryEncodingAndWithNormAndScale) {
         "gated_delta:heads=1/"
         "2,dim=64x32,seq=70,norm=1,keys=unnormalised,scale=-0.5,beta=logit,gate=" +
         std::string(gate)));
+  }
+}
+
+TEST_P(RecurrenceVariants, AgreeWithBoundedGatesAndBetasUpToTwo) {
+  for (const char* gates : {"bounded", "bounded,bound=0.5", "none", "mid"}) {
+    expect_all_agree(with_each_variant(
+        "gated_delta:heads=1/2,dim=64x32,seq=70,gate=bounded,beta=logit2,betas=wide,gates=" +
+        std::string(gates)));
   }
 }
 

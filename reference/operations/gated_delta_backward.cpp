@@ -31,6 +31,7 @@
 #include <set>
 #include <utility>
 
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/gated_delta.h"
 #include "reference/gates.h"
@@ -58,6 +59,21 @@ struct Sum {
 template <typename Scalar>
 Scalar decay_per_logit(Scalar A_log, Scalar x) {
   return -std::exp(A_log - softplus(-x));
+}
+
+// d log_decay / d its logit, and / d A_log.
+template <typename Scalar>
+struct GateSlopes {
+  Scalar of_logit;
+  Scalar of_A_log;
+};
+// Of y = exp(A_log) x.
+template <typename Scalar>
+GateSlopes<Scalar> bounded_slopes(Scalar A_log, Scalar x, Scalar bound) {
+  const Scalar rate = finite_rate(A_log), y = rate * x;
+  const Scalar slope = -bound * sigmoid(y) * sigmoid(-y);
+  // Where it has saturated nothing is left, however large the other factor is.
+  return slope == 0 ? GateSlopes<Scalar>{0, 0} : GateSlopes<Scalar>{slope * rate, slope * y};
 }
 
 template <typename Scalar>
@@ -294,9 +310,10 @@ class Backward {
 
   void store_beta(std::int64_t token, std::int64_t head, Sum<Scalar> sum) {
     const std::size_t at = at_head(token, head);
-    if (p_.beta_encoding == BetaEncoding::logit) {
-      const Scalar x = inputs_["beta_logit"][at];
-      sum = sum.scaled(sigmoid(x) * sigmoid(-x));
+    if (p_.beta_encoding != BetaEncoding::beta) {
+      const Scalar x = inputs_[beta_name(p_)][at];
+      const Scalar most = p_.beta_encoding == BetaEncoding::logit2 ? 2 : 1;
+      sum = sum.scaled(most * sigmoid(x) * sigmoid(-x));
     }
     d_beta_[at] = sum.value;
     d_beta_terms_[at] = sum.terms();
@@ -315,15 +332,20 @@ class Backward {
       case GateEncoding::neg_log_decay:
         sum = of_log_decay.scaled(Scalar(-1));
         break;
-      case GateEncoding::logits: {
+      case GateEncoding::logits:
+      case GateEncoding::bounded: {
         const auto h = static_cast<std::size_t>(head);
         const Scalar A_log = inputs_["A_log"][h];
         const Scalar x = Scalar(inputs_[gate_name(p_)][at]) + Scalar(inputs_["dt_bias"][h]);
         // After a full reset nothing depends on the gate, whatever its own derivative is.
         const bool forgotten = !(of_log_decay.squares > 0);
-        sum = forgotten ? Sum<Scalar>{} : sum.scaled(decay_per_logit(A_log, x));
+        const bool bounded = p_.gate_encoding == GateEncoding::bounded;
+        const auto slopes =
+            bounded ? bounded_slopes(A_log, x, Scalar(p_.decay_bound))
+                    : GateSlopes<Scalar>{decay_per_logit(A_log, x), gates_.log_decay[at]};
+        sum = forgotten ? Sum<Scalar>{} : sum.scaled(slopes.of_logit);
         const Sum<Scalar> of_rate =
-            forgotten ? Sum<Scalar>{} : of_log_decay.scaled(gates_.log_decay[at]);
+            forgotten ? Sum<Scalar>{} : of_log_decay.scaled(slopes.of_A_log);
         const auto pair = static_cast<std::size_t>(sequence * p_.num_value_heads + head);
         d_A_log_[pair].value += of_rate.value;
         d_A_log_[pair].squares += of_rate.value * of_rate.value + of_rate.squares;
@@ -349,7 +371,7 @@ class Backward {
     put(gate_gradient_name(p_), d_gate_, d_gate_terms_);
     put(beta_gradient_name(p_), d_beta_, d_beta_terms_);
     result["d_initial_state"] = std::move(d_initial_);
-    if (p_.gate_encoding != GateEncoding::logits) return result;
+    if (!entry_of(p_.gate_encoding).has_rate_and_bias) return result;
     const auto over_batch = [&](const char* name, const std::vector<Sum<Scalar>>& sums) {
       std::vector<Scalar> values, terms;
       for (std::int64_t h = 0; h < p_.num_value_heads; ++h) {
@@ -424,7 +446,7 @@ const ReferenceOperation& gated_delta_backward_reference() {
   static const ReferenceOperation operation = {
       .operation = gated_delta_backward_operation(),
       .honours = {"slots", "state", "layout", "h0", "ht", "pool_pad", "pool_rows", "norm", "scale",
-                  "gate", "beta"},
+                  "gate", "bound", "beta"},
       .evaluate_float = evaluate_backward<float>,
       .evaluate_double = evaluate_backward<double>,
       .evaluate_long_double = evaluate_backward<long double>,

@@ -36,6 +36,12 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h, std::in
       // (1 + e^a) ^ -exp(A_log): exp(-exp(A_log) softplus(a)) with the logarithm taken away.
       return std::pow(1 + std::exp(a), -std::exp(static_cast<double>(c["A_log"][head])));
     }
+    case GateEncoding::bounded: {
+      const auto head = static_cast<std::size_t>(h);
+      const double f = x + static_cast<double>(c["dt_bias"][static_cast<std::size_t>(of_token)]);
+      const double y = std::exp(static_cast<double>(c["A_log"][head])) * f;
+      return std::exp(-c.problem.decay_bound / 2 * (1 + std::tanh(y / 2)));
+    }
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -44,7 +50,15 @@ inline double dense_alpha(const Case& c, std::int64_t t, std::int64_t h, std::in
 inline double dense_beta(const Case& c, std::int64_t row, std::int64_t h) {
   const double x = static_cast<double>(
       c[beta_name(c.problem)][static_cast<std::size_t>(row * c.problem.num_value_heads + h)]);
-  return c.problem.beta_encoding == BetaEncoding::beta ? x : 0.5 * (1 + std::tanh(x / 2));
+  switch (c.problem.beta_encoding) {
+    case BetaEncoding::beta:
+      return x;
+    case BetaEncoding::logit:
+      return 0.5 * (1 + std::tanh(x / 2));
+    case BetaEncoding::logit2:
+      return 1 + std::tanh(x / 2);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 /// gated_delta alone (values for every token, and the state pool after the call).

@@ -34,6 +34,7 @@ Case drawn_backward(const std::string& rest) {
         x = std::fmax(x, 0x1p-4f);
         break;
       case GateEncoding::logits:
+      case GateEncoding::bounded:
         break;
     }
   }
@@ -114,8 +115,8 @@ void expect_gradients(const std::string& rest) {
 }
 
 TEST(GatedDeltaBackward, EncodingsAgainstDifferences) {
-  for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits"}) {
-    for (const char* beta : {"beta", "logit"}) {
+  for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits", "bounded,bound=2"}) {
+    for (const char* beta : {"beta", "logit", "logit2"}) {
       expect_gradients("heads=1/2,dim=3x4,seq=5+3,gates=mid,h0=normal,gate=" + std::string(gate) +
                        ",beta=" + beta);
     }
@@ -166,6 +167,28 @@ TEST(GatedDeltaBackward, AFullResetHasGradientsOfExactlyZero) {
     EXPECT_EQ(d["d_initial_state"], std::vector<double>(16, 0.0));
     for (const auto& [name, values] : d) {
       for (const double x : values) EXPECT_TRUE(std::isfinite(x)) << name;
+    }
+  }
+}
+
+// Gates whose sigmoid has saturated have a gradient of zero, beside an argument of exactly zero, whose
+// gradient has the rate as a factor; where the rate leaves float64 it may be infinite, but no NaN.
+TEST(GatedDeltaBackward, SaturatedBoundedGatesHaveGradientsOfZero) {
+  for (const float A_log : {-20.0f, 20.0f, 100.0f, 300.0f, 800.0f, 3e38f}) {
+    SCOPED_TRACE(A_log);
+    Case c = drawn_backward("heads=1/1,dim=4,seq=6,gates=mid,h0=normal,gate=bounded");
+    c["A_log"] = {A_log};
+    c["bounded_decay_logit"] = {0, 1, -1, 300, -300, 0x1p-10f};
+    const Arrays<double> d = evaluate<double>(c);
+    for (const auto& [name, values] : d) {
+      for (const double x : values) {
+        EXPECT_TRUE(A_log > 300 ? !std::isnan(x) : std::isfinite(x)) << name;
+      }
+    }
+    EXPECT_NE(d["d_bounded_decay_logit"][0], 0.0);
+    if (A_log < 0) continue;
+    for (const std::size_t saturated : {1, 2, 3, 4}) {
+      EXPECT_EQ(d["d_bounded_decay_logit"][saturated], 0.0) << saturated;
     }
   }
 }

@@ -220,8 +220,36 @@ TEST(GatedDelta, EveryGateEncoding) {
   }
 }
 
+TEST(GatedDelta, BoundedGates) {
+  for (const char* gates : {"bounded", "real", "mid", "none", "-5..0"}) {
+    for (const char* more : {"", ",decay=channel"}) {
+      expect_agrees_with_dense_form(
+          "gated_delta:heads=1/2,dim=8x4,seq=1x20,gate=bounded,gates=" + std::string(gates) + more);
+    }
+  }
+  expect_agrees_with_dense_form(
+      "gated_delta:heads=1/2,dim=8x4,seq=1x20,gate=bounded,gates=bounded,bound=0.25,beta=logit2");
+}
+
+// f + dt_bias = 0: sigmoid is 1/2 whatever A_log, and the state decays by exp(-bound / 2).
+TEST(GatedDelta, ABoundedGateOfZeroIsHalfItsBound) {
+  Case c = generate("gated_delta:heads=1/1,dim=2,seq=1,gate=bounded,bound=3,betas=zero,h0=normal");
+  c["bounded_decay_logit"] = {0.75f};
+  c["dt_bias"] = {-0.75f};
+  c["A_log"] = {20.0f};
+  const auto made = evaluate<double>(c);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(made["final_state"][i], std::exp(-1.5) * static_cast<double>(c["initial_state"][i]),
+                1e-15);
+  }
+}
+
 TEST(GatedDelta, BetaLogits) {
   expect_agrees_with_dense_form("gated_delta:heads=1/2,dim=8x4,seq=1x20,gates=mid,beta=logit");
+  for (const char* betas : {"sigmoid", "wide", "two", "mixture"}) {
+    expect_agrees_with_dense_form(
+        "gated_delta:heads=1/2,dim=8x4,seq=1x20,gates=mid,beta=logit2,betas=" + std::string(betas));
+  }
 }
 
 TEST(GatedDelta, InitialStateInSixteenBits) {

@@ -80,6 +80,40 @@ TYPED_TEST(Gates, OverflowingProductIsAFullReset) {
             -std::numeric_limits<TypeParam>::infinity());
 }
 
+// -bound / 2 where the product is zero, 0 and -bound where it is far from it; exp(A_log) may leave every
+// type, and meets arguments of zero.
+TYPED_TEST(Gates, BoundedLogDecayStaysWithinItsBound) {
+  const auto g = [](double A_log, double x, double bound) {
+    return log_decay_from_bounded_logit(TypeParam(A_log), TypeParam(x), TypeParam(bound));
+  };
+  EXPECT_EQ(g(0, 0, 5), TypeParam(-2.5));
+  for (const double A_log : {-20.0, 20.0, 100.0, 800.0, 3e4, 3e38}) {
+    EXPECT_EQ(g(A_log, 0, 3), TypeParam(-1.5)) << A_log;
+  }
+  for (const double A_log : {20.0, 100.0, 800.0, 3e4, 3e38}) {
+    EXPECT_EQ(g(A_log, 1, 5), TypeParam(-5)) << A_log;
+    EXPECT_EQ(g(A_log, -1, 5), TypeParam(0)) << A_log;
+    EXPECT_EQ(g(A_log, 3e38, 5), TypeParam(-5)) << A_log;
+    EXPECT_EQ(g(A_log, -3e38, 5), TypeParam(0)) << A_log;
+  }
+  const long double small = 300 * std::exp(-20.0L);
+  EXPECT_LE(relative(g(-20, 300, 5), -5 / (1 + std::exp(-small))), this->tolerance());
+  // ln 3 / 2 twice: sigmoid(ln 3) = 3/4; and of its negative 1/4.
+  EXPECT_LE(relative(g(std::log(2.0), std::log(3.0) / 2, 4), -3.0L), 1e-6);
+  EXPECT_LE(relative(g(std::log(2.0), -std::log(3.0) / 2, 4), -1.0L), 1e-6);
+  // Near zero it keeps its relative accuracy.
+  EXPECT_LE(relative(g(0, -60, 2), -2 / (1 + std::exp(60.0L))), this->tolerance(60));
+}
+
+TYPED_TEST(Gates, BetasOfBothLogits) {
+  EXPECT_EQ(decode_beta(BetaEncoding::beta, TypeParam(1.5)), TypeParam(1.5));
+  EXPECT_EQ(decode_beta(BetaEncoding::logit, TypeParam(0)), TypeParam(0.5));
+  EXPECT_EQ(decode_beta(BetaEncoding::logit2, TypeParam(0)), TypeParam(1));
+  EXPECT_EQ(decode_beta(BetaEncoding::logit2, TypeParam(1e30)), TypeParam(2));
+  EXPECT_EQ(decode_beta(BetaEncoding::logit2, TypeParam(-1e30)), TypeParam(0));
+  EXPECT_LE(relative(decode_beta(BetaEncoding::logit2, TypeParam(std::log(3.0))), 1.5L), 1e-6);
+}
+
 TYPED_TEST(Gates, OrdinaryArguments) {
   for (double A_log : {-3.0, 0.0, 2.7}) {
     for (double x : {-9.0, -0.1, 4.0}) {

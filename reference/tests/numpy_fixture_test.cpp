@@ -1,5 +1,5 @@
 // The reference against an independent recurrence in numpy (scripts/make_numpy_fixtures.py), frozen
-// in data/fixtures/numpy_reference.h5: eighteen small cases over all operations, variants and
+// in data/fixtures/numpy_reference.h5: twenty small cases over all operations, variants and
 // options.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, NumpyFixture,
                                            "layer_by_time", "additive", "additive_channel",
                                            "channel", "channel_logits", "steps_2",
                                            "steps_3_channel", "steps_2_additive", "layer_channel",
-                                           "layer_additive"),
+                                           "layer_additive", "bounded", "channel_bounded"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace

@@ -119,7 +119,7 @@ TEST(Variants, EqualChannelDecaysAreOneDecayPerHead) {
 TEST(Variants, StepsAreTokensWithoutDecayOrReading) {
   for (const char* variant :
        {"steps=2", "steps=5", "steps=3,decay=channel", "steps=2,update=additive"}) {
-    for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits"}) {
+    for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits", "bounded"}) {
       SCOPED_TRACE(std::string(variant) + " " + gate);
       const Case product = generate(
           "gated_delta:heads=1/2,dim=8x4,seq=1x12+1x0+1x7,h0=normal,gate=" + std::string(gate) +

@@ -84,6 +84,9 @@ Case telling_case(const Convention& convention) {
       break;
     case GateEncoding::logits:
       problem += ",gate=logits,beta=logit";
+      break;
+    case GateEncoding::bounded:
+      problem += ",gate=bounded,beta=logit2";
   }
   if (convention.scale == ScaleRule::by_caller) problem += ",scale=1";
   const NormPlace place = convention.norm.place;

@@ -9,12 +9,14 @@
 #include <string>
 
 #include "harness/conventions/convert.h"
+#include "harness/conventions/semantics.h"
 #include "harness/conventions/tests/convention_examples.h"
 #include "harness/files/hdf5_group.h"
 #include "harness/operations/generate_case.h"
 #include "harness/tests/temporary_folder.h"
 #include "harness/verify/verify.h"
 #include "interface/error.h"
+#include "reference/reference.h"
 
 namespace gdn::conventions {
 namespace {
@@ -119,6 +121,22 @@ INSTANTIATE_TEST_SUITE_P(Conventions, EachConvention, ::testing::ValuesIn(exampl
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// An encoding that no convention has is decoded, and its bound is not handed on with it.
+TEST(Conventions, BoundedGatesAndBetasUpToTwoAreDecoded) {
+  const Case ours = generate_case(Problem::parse(
+      "gated_delta:heads=2/4,dim=8,seq=20,dtype=f32,h0=normal,gates=bounded,gate=bounded,bound=2,"
+      "betas=wide,beta=logit2"));
+  const auto expected = reference::decode_gates<double>(ours);
+  const Case theirs = to_foreign(find_convention("fla"), ours);
+  theirs.problem.validate();
+  ASSERT_EQ(theirs["log_decay"].size(), expected.log_decay.size());
+  for (std::size_t i = 0; i < expected.log_decay.size(); ++i) {
+    EXPECT_EQ(theirs["log_decay"][i], static_cast<float>(expected.log_decay[i])) << i;
+    EXPECT_EQ(theirs["beta"][i], static_cast<float>(expected.beta[i])) << i;
+  }
+  EXPECT_FALSE(theirs.arrays.has("A_log"));
+}
 
 TEST(Conventions, EveryConventionHasAnExample) {
   ASSERT_EQ(examples().size(), all_conventions().size());

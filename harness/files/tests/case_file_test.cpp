@@ -100,6 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
         "gated_delta:heads=2/4,dim=8x6,seq=5+0+3,dtype=f32,decay=channel,gates=reset,layout=vk",
         "gated_delta:heads=1/2,dim=8x6,seq=5,steps=2,decay=channel,gate=logits,update=additive",
         "gated_delta_layer:heads=1/2,dim=8,seq=5,gate=logits,beta=logit,decay=channel",
+        "gated_delta:heads=1/2,dim=8,seq=5,gate=bounded,bound=0.3,beta=logit2,gates=bounded",
+        "gated_delta:heads=1/2,dim=8,seq=5,gate=bounded,decay=channel,gates=bounded",
         "gated_delta:heads=1/2,dim=8,seq=3x5,dtype=f32,gate=logits,beta=logit,slots=permuted",
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=bf16,width=3,bias=1,act=none,"
         "slots=permuted",
@@ -264,22 +266,27 @@ TEST(CaseFile, CaseProblemsMayOverrideTypesButNotShapes) {
 // The recurrence inside the layer, judged by itself: outputs agree with the layer's up to the
 // rounding of q, k and v (none in float32 but float32's own).
 TEST(LayerToDelta, ReferenceOutputsAgreeWithTheLayer) {
-  const Case layer = generate_case(Problem::parse(
-      "gated_delta_layer:heads=2/4,dim=16x8,seq=1x40+1x0+1x9,dtype=f32,gate=logits,beta=logit,"
-      "norm=1,h0=normal,slots=permuted,bias=1"));
-  const Arrays<double> of_layer = reference::evaluate<double>(layer);
-  const Arrays<double> of_step = reference::evaluate<double>(layer_to_delta(layer));
-  const std::vector<double>& expected = of_layer["output"];
-  const std::vector<double>& actual = of_step["output"];
-  ASSERT_EQ(actual.size(), expected.size());
-  ASSERT_EQ(actual.size(), 49u * 4 * 8);
-  double error = 0;
-  double size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(actual[i] - expected[i], 2);
-    size += std::pow(expected[i], 2);
+  for (const char* encodings :
+       {"gate=logits,beta=logit", "gates=bounded,gate=bounded,bound=2,beta=logit2"}) {
+    SCOPED_TRACE(encodings);
+    const Case layer = generate_case(
+        Problem::parse("gated_delta_layer:heads=2/4,dim=16x8,seq=1x40+1x0+1x9,dtype=f32,"
+                       "norm=1,h0=normal,slots=permuted,bias=1," +
+                       std::string(encodings)));
+    const Arrays<double> of_layer = reference::evaluate<double>(layer);
+    const Arrays<double> of_step = reference::evaluate<double>(layer_to_delta(layer));
+    const std::vector<double>& expected = of_layer["output"];
+    const std::vector<double>& actual = of_step["output"];
+    ASSERT_EQ(actual.size(), expected.size());
+    ASSERT_EQ(actual.size(), 49u * 4 * 8);
+    double error = 0;
+    double size = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      error += std::pow(actual[i] - expected[i], 2);
+      size += std::pow(expected[i], 2);
+    }
+    EXPECT_TRUE(std::sqrt(error / size) <= 3e-7) << std::sqrt(error / size);
   }
-  EXPECT_TRUE(std::sqrt(error / size) <= 3e-7) << std::sqrt(error / size);
 }
 
 TEST(Outputs, ReadBackAndNameTheirMaker) {
@@ -517,7 +524,8 @@ TEST_F(MalformedCase, DatasetOfTheWrongType) {
 
 TEST_F(MalformedCase, NoGate) {
   remove_dataset("log_decay");
-  expect_words(message(), {"log_decay | decay | neg_log_decay | decay_logit"});
+  expect_words(message(),
+               {"log_decay | decay | neg_log_decay | decay_logit | bounded_decay_logit"});
 }
 
 TEST_F(MalformedCase, TwoGateEncodings) {

@@ -162,6 +162,52 @@ INSTANTIATE_TEST_SUITE_P(All, GateDistributions,
                                            "reset", "tiny", "masked", "decay_uniform", "step",
                                            "-20..-0.0001", "-5"));
 
+// Of log decays within its bound gate=bounded says the same as log_decay; at its bound and at zero it
+// saturates. `bounded` draws its own operands, which the other encodings follow.
+TEST(Inputs, BoundedLogitsDescribeTheSameDecay) {
+  for (const char* gates :
+       {"real", "none", "weak", "near_one", "mid", "masked", "bounded", "-5", "-4.5..-0.0001"}) {
+    for (const char* decay : {"head", "channel"}) {
+      const std::string base =
+          "gated_delta:heads=2/4,dim=4,seq=500,seed=3,decay=" + std::string(decay) +
+          ",gates=" + gates;
+      const auto direct = reference::decode_gates<double>(generated(base)).log_decay;
+      for (const char* encoding : {"bounded", "logits", "decay"}) {
+        const std::string text = base + ",gate=" + encoding;
+        const auto decoded = reference::decode_gates<double>(generated(text)).log_decay;
+        ASSERT_EQ(decoded.size(), direct.size());
+        for (std::size_t i = 0; i < direct.size(); ++i) {
+          ASSERT_TRUE(std::fabs(std::exp(decoded[i]) - std::exp(direct[i])) <= 1e-6)
+              << text << " at " << i << ": " << decoded[i] << " and " << direct[i];
+        }
+      }
+    }
+  }
+  // Beyond the bound it is the bound.
+  for (const double g : reference::decode_gates<double>(
+                            generated("gated_delta:dim=4,seq=200,gates=mid,gate=bounded,bound=0.1"))
+                            .log_decay) {
+    EXPECT_GE(g, -0.1);
+  }
+}
+
+// f ~ N(0, 1) beside the rates and biases of gates=real.
+TEST(Inputs, BoundedGatesHaveTheLogitsOfPublishedModels) {
+  const Case bounded =
+      generated("gated_delta:heads=1/64,dim=1,seq=100,gates=bounded,gate=bounded,seed=9");
+  const Case real = generated("gated_delta:heads=1/64,dim=1,seq=100,gate=logits,seed=9");
+  EXPECT_EQ(bounded.problem.decay_bound, 5);
+  EXPECT_EQ(bounded["A_log"], real["A_log"]);
+  EXPECT_EQ(bounded["dt_bias"], real["dt_bias"]);
+  double mean = 0, square = 0;
+  for (const float f : bounded["bounded_decay_logit"]) {
+    mean += static_cast<double>(f) / 6400;
+    square += static_cast<double>(f) * static_cast<double>(f) / 6400;
+  }
+  EXPECT_NEAR(mean, 0, 0.05);  // four standard deviations
+  EXPECT_NEAR(square, 1, 0.08);
+}
+
 TEST(Inputs, OnlyResetGivesInfiniteLogDecay) {
   for (const char* gates : {"real", "none", "weak", "near_one", "strong", "mid", "tiny", "reset"}) {
     const Case c = generated("gated_delta:heads=2/4,dim=4,seq=1000,gates=" + std::string(gates));
@@ -254,6 +300,15 @@ TEST(Inputs, BetaLogitAndBetaAgree) {
     for (std::size_t i = 0; i < direct.size(); ++i) ASSERT_NEAR(direct[i], logit[i], 1e-7) << base;
   }
   EXPECT_THROW(generated("gated_delta:dim=4,betas=wide,beta=logit"), Error);
+}
+
+TEST(Inputs, BetaLogit2ReachesTwo) {
+  for (const char* betas : {"sigmoid", "zero", "one", "two", "wide", "mixture", "0.1..1.9"}) {
+    const std::string base = "gated_delta:heads=1/2,dim=4,seq=200,betas=" + std::string(betas);
+    const auto direct = reference::decode_gates<double>(generated(base)).beta;
+    const auto logit2 = reference::decode_gates<double>(generated(base + ",beta=logit2")).beta;
+    for (std::size_t i = 0; i < direct.size(); ++i) ASSERT_NEAR(direct[i], logit2[i], 3e-7) << base;
+  }
 }
 
 TEST(Inputs, WhatMustNotBeReadIsNan) {

@@ -135,20 +135,24 @@ double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::
 double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at,
                     std::int64_t head, Fault fault) {
   const double value = a.gate[at];
-  if (entry_of(problem.gate_encoding).has_rate_and_bias) {
+  if (problem.gate_encoding == GateEncoding::logits) {
     return log_decay_from_logit(a, at, head, fault);
   }
   const bool misread =
       (fault == Fault::gate_misread && problem.gate_encoding == GateEncoding::decay) ||
       (fault == Fault::negated_gate_misread &&
        problem.gate_encoding == GateEncoding::neg_log_decay);
-  return misread ? value : reference::decode_log_decay(problem.gate_encoding, value, 0.0, 0.0);
+  if (misread) return value;
+  const bool has_rate_and_bias = entry_of(problem.gate_encoding).has_rate_and_bias;
+  return reference::decode_log_decay(
+      problem.gate_encoding, value, has_rate_and_bias ? double{a.A_log[head]} : 0.0,
+      has_rate_and_bias ? double{a.dt_bias[head]} : 0.0, problem.decay_bound);
 }
 
 double beta_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at, Fault fault) {
   const double value = a.beta[at];
   const bool direct = problem.beta_encoding == BetaEncoding::beta || fault == Fault::beta_logit_raw;
-  return direct ? value : reference::sigmoid<double>(value);
+  return direct ? value : reference::decode_beta(problem.beta_encoding, value);
 }
 
 // Rounds towards zero.

@@ -2,7 +2,10 @@
 // decoder of the CPU backend.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+
+#include "interface/gate_encoding.h"
 
 namespace gdn::cpu {
 
@@ -19,6 +22,28 @@ inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 inline float log_decay_of_logit(float a, float A_log, float dt_bias) {
   const float x = a + dt_bias;
   return x < -17.0f ? -std::exp(A_log + x) : -std::exp(A_log) * softplus(x);
+}
+
+/// exp(A_log), held within float32. Where it would leave it the sigmoid below has saturated for every
+/// x but zero, and infinity * 0 is never formed.
+inline float finite_rate(float A_log) { return std::exp(std::min(A_log, 88.0f)); }
+
+/// g = -bound * sigmoid(exp(A_log) * (f + dt_bias)).
+inline float log_decay_of_bounded_logit(float f, float A_log, float dt_bias, float bound) {
+  return -bound * sigmoid(finite_rate(A_log) * (f + dt_bias));
+}
+
+/// beta from what the array of an encoding holds.
+inline float decode_beta(BetaEncoding encoding, float x) {
+  switch (encoding) {
+    case BetaEncoding::logit:
+      return sigmoid(x);
+    case BetaEncoding::logit2:
+      return 2 * sigmoid(x);
+    case BetaEncoding::beta:
+      break;
+  }
+  return x;
 }
 
 }  // namespace gdn::cpu

@@ -93,18 +93,23 @@ void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t firs
         return log_decay_of_logit(a, arguments_.A_log[task.value_head],
                                   arguments_.dt_bias[of_head + i]);
       });
+    case GateEncoding::bounded:
+      return load(arguments_.gate, [&](float f, std::int64_t i) {
+        return log_decay_of_bounded_logit(f, arguments_.A_log[task.value_head],
+                                          arguments_.dt_bias[of_head + i],
+                                          static_cast<float>(problem_.decay_bound));
+      });
   }
 }
 
 void GatedDeltaOperands::load_betas(const HeadTask& task, std::int64_t first, std::int64_t count,
                                     float* beta) const {
-  const bool is_logit = problem_.beta_encoding == BetaEncoding::logit;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t token = task.first_token + (first + i) / problem_.steps;
     const std::int64_t step = (first + i) % problem_.steps;
     const float x = arguments_.beta[token * arguments_.beta_token_stride +
                                     step * problem_.num_value_heads + task.value_head];
-    beta[i] = is_logit ? sigmoid(x) : x;
+    beta[i] = decode_beta(problem_.beta_encoding, x);
   }
 }
 

@@ -83,6 +83,19 @@ float decay_per_logit(float A_log, float x) {
   return -std::exp(A_log - softplus(-x));
 }
 
+// d log_decay / d its logit, and / d A_log.
+struct GateSlopes {
+  float of_logit;
+  float of_A_log;
+};
+// With gate=bounded, of y = exp(A_log) x.
+GateSlopes bounded_slopes(float A_log, float x, float bound) {
+  const float rate = finite_rate(A_log), y = rate * x;
+  const float slope = -bound * sigmoid(y) * sigmoid(-y);  // 1 - sigmoid(y) would cancel
+  // Where it has saturated nothing is left, however large the other factor is.
+  return slope == 0 ? GateSlopes{0, 0} : GateSlopes{slope * rate, slope * y};
+}
+
 class NaivePlan final : public Plan {
  public:
   NaivePlan(const Problem& problem, const GatedDeltaBackwardArguments& arguments, Device& device)
@@ -318,10 +331,11 @@ class NaivePlan final : public Plan {
   }
 
   void store_beta(const HeadTask& task, std::int64_t t, float d_beta) const {
-    if (p_.beta_encoding == BetaEncoding::logit) {
+    if (p_.beta_encoding != BetaEncoding::beta) {
       const float x =
           a_.forward.beta[(task.first_token + t) * a_.forward.beta_token_stride + task.value_head];
-      d_beta *= sigmoid(x) * sigmoid(-x);  // 1 - sigmoid(x) would cancel
+      const float most = p_.beta_encoding == BetaEncoding::logit2 ? 2.0f : 1.0f;
+      d_beta *= most * sigmoid(x) * sigmoid(-x);  // 1 - sigmoid(x) would cancel
     }
     a_.d_beta[at_head(task, t)] = d_beta;
   }
@@ -339,15 +353,20 @@ class NaivePlan final : public Plan {
       case GateEncoding::neg_log_decay:
         d_gate = -d_g;
         return;
-      case GateEncoding::logits: {
+      case GateEncoding::logits:
+      case GateEncoding::bounded: {
         const std::int64_t h = task.value_head;
         const float x = a_.forward.gate[(task.first_token + t) * a_.forward.gate_token_stride + h] +
                         a_.forward.dt_bias[h];
+        const float A_log = a_.forward.A_log[h];
         float g;
         forward_.load_log_decays(task, t, 1, &g);
+        const GateSlopes slopes = p_.gate_encoding == GateEncoding::bounded
+                                      ? bounded_slopes(A_log, x, static_cast<float>(p_.decay_bound))
+                                      : GateSlopes{decay_per_logit(A_log, x), g};
         // After a full reset nothing depends on the gate, whatever its own derivative is.
-        d_gate = d_g == 0 ? 0 : d_g * decay_per_logit(a_.forward.A_log[h], x);
-        sums[0] += d_g == 0 ? 0 : static_cast<double>(d_g) * g;
+        d_gate = d_g == 0 ? 0 : d_g * slopes.of_logit;
+        sums[0] += d_g == 0 ? 0 : static_cast<double>(d_g) * slopes.of_A_log;
         sums[1] += d_gate;
         return;
       }
@@ -375,7 +394,7 @@ class Naive final : public Implementation {
         .name = "cpu/naive",
         .operation = gated_delta_backward_operation(),
         .honours = {"slots", "state", "layout", "h0", "ht", "pool_pad", "pool_rows", "norm",
-                    "scale", "gate", "beta"},
+                    "scale", "gate", "bound", "beta"},
         .backend = "cpu",
         .form = "naive",
         .summary =

@@ -55,6 +55,7 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.dt_bias = given.dt_bias;
   p.beta = given.beta;
   p.beta_encoding = problem.beta_encoding;
+  p.decay_bound = static_cast<float>(problem.decay_bound);
   p.sequence_offsets = given.sequence_offsets;
   p.slot_index = given.slot_index;
   p.state_pool = given.state_pool;

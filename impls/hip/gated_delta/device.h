@@ -23,12 +23,13 @@ struct HeadGates {
   float dt_bias = 0.0f;
 };
 __device__ __forceinline__ HeadGates head_gates(const GatedDeltaParams& p, int head) {
-  if (p.gate_encoding != GateEncoding::logits) return {};
+  if (p.A_log == nullptr) return {};
   return {p.A_log[head], p.dt_bias[head]};
 }
 
 /// g <= 0 from a token's gate input x; -inf is a reset. Far below zero softplus(x) is e^x, and one
-/// exponential keeps exp(A_log) * softplus from being inf * 0.
+/// exponential keeps exp(A_log) * softplus from being inf * 0. With a bound, exp(A_log) is held within
+/// float32: where it would leave it the sigmoid has saturated for every argument but zero.
 __device__ __forceinline__ float log_decay_from(const GatedDeltaParams& p, const HeadGates& head,
                                                 float x) {
   switch (p.gate_encoding) {
@@ -41,6 +42,8 @@ __device__ __forceinline__ float log_decay_from(const GatedDeltaParams& p, const
       if (biased < -17.0f) return -expf(head.A_log + biased);
       return -expf(head.A_log) * softplus(biased);
     }
+    case GateEncoding::bounded:
+      return -p.decay_bound * sigmoid(expf(fminf(head.A_log, 88.0f)) * (x + head.dt_bias));
     case GateEncoding::log_decay:
       break;
   }
@@ -51,7 +54,15 @@ __device__ __forceinline__ float decay_from(const GatedDeltaParams& p, const Hea
   return p.gate_encoding == GateEncoding::decay ? x : expf(log_decay_from(p, head, x));
 }
 __device__ __forceinline__ float beta_from(const GatedDeltaParams& p, float x) {
-  return p.beta_encoding == BetaEncoding::logit ? sigmoid(x) : x;
+  switch (p.beta_encoding) {
+    case BetaEncoding::logit:
+      return sigmoid(x);
+    case BetaEncoding::logit2:
+      return 2.0f * sigmoid(x);
+    case BetaEncoding::beta:
+      break;
+  }
+  return x;
 }
 
 __device__ __forceinline__ float log_decay_of(const GatedDeltaParams& p, std::int64_t token,
@@ -66,7 +77,7 @@ __device__ __forceinline__ float channel_decay_of(const GatedDeltaParams& p, std
                                                   int head, int k) {
   const int channel = head * p.key_head_dim + k;
   HeadGates gates;
-  if (p.gate_encoding == GateEncoding::logits) gates = {p.A_log[head], p.dt_bias[channel]};
+  if (p.A_log != nullptr) gates = {p.A_log[head], p.dt_bias[channel]};
   return decay_from(p, gates, p.gate[token * p.gate_token_stride + channel]);
 }
 __device__ __forceinline__ float beta_of(const GatedDeltaParams& p, std::int64_t token, int head) {

@@ -15,8 +15,8 @@ struct GatedDeltaParams {
   const void* value;                     ///< [T, Hv, Dv]
   void* output;                          ///< [T, Hv, Dv], dense
   const float* gate;                     ///< [T, Hv], what it holds is gate_encoding
-  const float* A_log;                    ///< [Hv]
-  const float* dt_bias;                  ///< [Hv]
+  const float* A_log;                    ///< [Hv], null where the encoding has none
+  const float* dt_bias;                  ///< [Hv], likewise
   const float* beta;                     ///< [T, Hv]
   const std::int64_t* sequence_offsets;  ///< [N + 1]
   const std::int64_t* slot_index;        ///< [N] or null
@@ -51,7 +51,7 @@ struct GatedDeltaParams {
   /// 8 elements: 8 neighbouring elements (from a multiple of 8) are one access, all within or all
   /// beyond the array.
   std::int32_t packets;
-  std::int32_t unused;
+  float decay_bound;  ///< with GateEncoding::bounded
 };
 static_assert(sizeof(GatedDeltaParams) == 12 * 8 + 4 * 8 + 20 * 4);
 

@@ -65,6 +65,9 @@ const std::vector<Option> kGatedDelta = {
     {"gate_as_neg_log_decay", "heads=1/2,dim=40x24,seq=70,gates=real,gate=neg_log_decay,h0=normal"},
     {"gate_and_beta_as_logits",
      "heads=1/2,dim=40x24,seq=70,gates=real,gate=logits,beta=logit,h0=normal"},
+    {"bounded_gate_and_beta_to_two",
+     "heads=1/2,dim=40x24,seq=70,gates=bounded,gate=bounded,bound=2,beta=logit2,betas=wide,"
+     "h0=normal"},
     {"beta_zero", "heads=1,dim=40x24,seq=70,gates=mid,betas=zero,h0=normal"},
     {"beta_two", "heads=1,dim=40x24,seq=70,gates=mid,betas=two,h0=normal"},
     {"keys_correlated", "heads=1,dim=40x24,seq=70,gates=mid,keys=correlated,h0=normal"},
@@ -91,6 +94,8 @@ const std::vector<Option> kDrafts = {
     {"dim_256", "heads=1,dim=200x33,seq=4+2,gates=mid,h0=normal"},
     {"elements", "heads=1/3,dim=33x17,seq=4+9,gates=mid,h0=normal"},
     {"logits", "heads=1/2,dim=40x24,seq=8+3,gate=logits,beta=logit,h0=absent,state=f16"},
+    {"bounded_channel_decay",
+     "heads=1/2,dim=40x24,seq=8+3,gates=bounded,gate=bounded,beta=logit2,h0=normal,decay=channel"},
     {"padding_slots", "heads=1/2,dim=40x24,seq=2+0+8+7,h0=normal,slots=padding,pool_pad=5"},
     {"steps", "heads=1/2,dim=40x24,seq=5+3,gates=mid,h0=normal,steps=3,norm=1"},
     {"channel_decay", "heads=2/4,dim=72x24,seq=5+3,gates=reset,h0=normal,decay=channel"},

@@ -23,8 +23,8 @@ struct GatedDeltaArguments {
   std::int64_t beta_token_stride = 0;
   /// Encoded as Problem::gate_encoding says: [T, Hv], or [T, Hv, Dk] with decay=channel.
   const float* gate = nullptr;
-  const float* A_log = nullptr;    ///< [Hv], gate=logits only
-  const float* dt_bias = nullptr;  ///< [Hv] or [Hv, Dk], gate=logits only
+  const float* A_log = nullptr;    ///< [Hv], gate=logits and gate=bounded only
+  const float* dt_bias = nullptr;  ///< [Hv] or [Hv, Dk], likewise
   /// Encoded as Problem::beta_encoding says: [T, Hv]; with n steps per token [T, n, Hv].
   const float* beta = nullptr;
   const std::int64_t* sequence_offsets = nullptr;  ///< [N + 1]

@@ -20,6 +20,8 @@ Dimensions value_shape(const Problem&) { return {dimension::T, dimension::Hv, di
 
 // ---- the state at the beginning of a part
 
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
 double log_decay_at(const Case& c, std::int64_t token, std::int64_t head) {
   const Problem& p = c.problem;
   const double x = c[gate_name(p)][static_cast<std::size_t>(token * p.num_value_heads + head)];
@@ -38,6 +40,12 @@ double log_decay_at(const Case& c, std::int64_t token, std::int64_t head) {
       const double log_softplus = logit < -40 ? logit : std::log(softplus);
       return -std::exp(c["A_log"][at] + log_softplus);
     }
+    case GateEncoding::bounded: {
+      const auto at = static_cast<std::size_t>(head);
+      // Held where float64 has its exponential: infinity times zero is never formed.
+      const double rate = std::exp(std::min(double{c["A_log"][at]}, 700.0));
+      return -p.decay_bound * sigmoid(rate * (x + c["dt_bias"][at]));
+    }
   }
   return x;
 }
@@ -45,7 +53,15 @@ double log_decay_at(const Case& c, std::int64_t token, std::int64_t head) {
 double beta_at(const Case& c, std::int64_t token, std::int64_t head) {
   const Problem& p = c.problem;
   const double x = c[beta_name(p)][static_cast<std::size_t>(token * p.num_value_heads + head)];
-  return p.beta_encoding == BetaEncoding::beta ? x : 1 / (1 + std::exp(-x));
+  switch (p.beta_encoding) {
+    case BetaEncoding::beta:
+      return x;
+    case BetaEncoding::logit:
+      return sigmoid(x);
+    case BetaEncoding::logit2:
+      return 2 * sigmoid(x);
+  }
+  return x;
 }
 
 // The row of q or k of a key head, divided by its length where the problem says so.
@@ -197,8 +213,9 @@ OperationSchema make_schema() {
   d_initial.carried_to = "d_final_state";
   d_initial.pool.written_by_empty_sequences = true;
   schema.operands.push_back(std::move(d_initial));
-  schema.fields = {"slots", "state", "layout", "h0",    "ht",    "pool_pad", "pool_rows", "norm",
-                   "scale", "gate",  "beta",   "gates", "betas", "keys",     "magnitudes"};
+  schema.fields = {"slots",     "state", "layout", "h0",        "ht",    "pool_pad",
+                   "pool_rows", "norm",  "scale",  "gate",      "bound", "beta",
+                   "gates",     "betas", "keys",   "magnitudes"};
   schema.validate = validate_recurrence;
   return schema;
 }

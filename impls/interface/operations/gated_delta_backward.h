@@ -29,7 +29,7 @@ struct GatedDeltaBackwardArguments {
   void* d_value = nullptr;     ///< [T, Hv, Dv], token dtype
   float* d_gate = nullptr;     ///< [T, Hv], of the gates as they are encoded
   float* d_beta = nullptr;     ///< [T, Hv], of the betas as they are encoded
-  float* d_A_log = nullptr;    ///< [Hv], gate=logits only: sums over the batch
+  float* d_A_log = nullptr;    ///< [Hv], where there is A_log: sums over the batch
   float* d_dt_bias = nullptr;  ///< the same
   void* d_initial_state = nullptr;  ///< as the state pool
 };

@@ -5,6 +5,7 @@
 #include "interface/error.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/dimensions.h"
+#include "interface/parse_number.h"
 
 namespace gdn {
 namespace {
@@ -122,14 +123,14 @@ Operand recurrence_output_operand() {
 }
 
 std::vector<std::string> recurrence_fields() {
-  return {"slots",     "out",   "state", "layout", "h0",        "ht",    "pool_pad",
-          "pool_rows", "norm",  "scale", "update", "steps",     "decay", "gate",
-          "beta",      "gates", "betas", "keys",   "magnitudes"};
+  return {"slots",     "out",  "state", "layout", "h0",    "ht",        "pool_pad",
+          "pool_rows", "norm", "scale", "update", "steps", "decay",     "gate",
+          "bound",     "beta", "gates", "betas",  "keys",  "magnitudes"};
 }
 
 HonouredFields recurrence_options() {
-  return {"slots",    "out",       "state", "layout", "h0",   "ht",
-          "pool_pad", "pool_rows", "norm",  "scale",  "gate", "beta"};
+  return {"slots",     "out",  "state", "layout", "h0",    "ht",  "pool_pad",
+          "pool_rows", "norm", "scale", "gate",   "bound", "beta"};
 }
 
 HonouredFields recurrence_variants() { return {"update", "steps", "decay"}; }
@@ -137,6 +138,21 @@ HonouredFields recurrence_variants() { return {"update", "steps", "decay"}; }
 void validate_recurrence(const Problem& p) {
   const bool may_pass_one = p.betas == BetaDistribution::two || p.betas == BetaDistribution::wide ||
                             p.betas == BetaDistribution::mixture || p.beta_range.high > 1;
+  if (p.gate_encoding != GateEncoding::bounded && p.decay_bound != Problem().decay_bound) {
+    throw_bad_input("problem: bound=" + shortest_text(p.decay_bound) +
+                    " needs gate=bounded, the one encoding that has a bound");
+  }
+  const auto drawn = [&](auto... distribution) { return ((p.gates == distribution) || ...); };
+  using Gates = GateDistribution;
+  const bool may_pass_bound =
+      drawn(Gates::reset, Gates::edges, Gates::tiny, Gates::step, Gates::mixture, Gates::far) ||
+      (p.gates == Gates::uniform && p.gate_range.low < -p.decay_bound);
+  if (p.gate_encoding == GateEncoding::bounded && may_pass_bound) {
+    throw_bad_input(
+        "problem: gate=bounded cannot hold log decays below -bound: gates=reset, edges, "
+        "tiny, step, mixture, far or a range beyond -" +
+        shortest_text(p.decay_bound));
+  }
   const BetaEncodingEntry& beta = entry_of(p.beta_encoding);
   if (beta.most <= 1 && may_pass_one) {
     throw_bad_input("problem: beta=" + std::string(beta.name) +

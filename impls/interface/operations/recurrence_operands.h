@@ -21,7 +21,8 @@ Operand recurrence_output_operand();
 std::vector<std::string> recurrence_fields();
 /// Those that every form of the recurrence is written for (docs/contract.md, section 1.1); what it
 /// does not do of them its supports() says. A list that stays as it is: an option that comes later is
-/// named by the forms that have it.
+/// named by the forms that have it. `bound` belongs to `gate`: a backend decodes every encoding in one
+/// function, which all its forms call.
 HonouredFields recurrence_options();
 /// The variants of the recurrence: update, steps, decay.
 HonouredFields recurrence_variants();

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "interface/error.h"
+#include "interface/gate_encoding_table.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
@@ -37,7 +38,7 @@ Case valid_case(const std::string& text) {
   if (p.operation != causal_conv1d_operation()) {
     c[gate_name(c.problem)].assign(size(tokens * p.gates_per_token()),
                                    p.gate_encoding == GateEncoding::log_decay ? -0.5f : 0.5f);
-    if (p.gate_encoding == GateEncoding::logits) {
+    if (entry_of(p.gate_encoding).has_rate_and_bias) {
       c["A_log"].assign(size(p.num_value_heads), 0.0f);
       c["dt_bias"].assign(size(p.gates_per_token()), 0.0f);
     }
@@ -76,9 +77,11 @@ void expect_refused(const std::string& problem, const std::function<void(Case&)>
 }
 
 TEST(CaseValidation, AcceptsValidCasesOfEveryOperationAndEncoding) {
-  for (const char* text : {kDelta, "gated_delta:gate=decay", "gated_delta:gate=neg_log_decay",
-                           "gated_delta:gate=logits,beta=logit", "causal_conv1d:dim=4x4,seq=5",
-                           "gated_delta_layer:dim=4x4,seq=5+0,gate=logits"}) {
+  for (const char* text :
+       {kDelta, "gated_delta:gate=decay", "gated_delta:gate=neg_log_decay",
+        "gated_delta:gate=logits,beta=logit", "gated_delta:gate=bounded,bound=2,beta=logit2",
+        "gated_delta:gate=bounded,decay=channel", "causal_conv1d:dim=4x4,seq=5",
+        "gated_delta_layer:dim=4x4,seq=5+0,gate=logits"}) {
     EXPECT_EQ(refusal(text, [](Case&) {}), "accepted") << text;
   }
 }
@@ -125,6 +128,13 @@ TEST(CaseValidation, PositiveLogDecayIsRefusedInEveryEncoding) {
                  {"decay", "1.5", "[3, 0]"});
   expect_refused("gated_delta:gate=neg_log_decay",
                  [](Case& c) { c[gate_name(c.problem)][3] = -0.5f; }, {"neg_log_decay", "[3, 0]"});
+}
+
+TEST(CaseValidation, BoundedLogitsThatAreNotFiniteAreRefused) {
+  for (const float x : {kInfinity, -kInfinity, kNaN}) {
+    expect_refused("gated_delta:gate=bounded", [x](Case& c) { c["bounded_decay_logit"][3] = x; },
+                   {"bounded_decay_logit", "[3, 0]"});
+  }
 }
 
 TEST(CaseValidation, NaNIsRefusedInEveryInput) {

@@ -60,9 +60,10 @@ Problem random_problem(std::uint64_t seed) {
   p.pool_row_padding = draw.below(9);
   p.normalize_qk = draw.below(2) == 0;
   if (draw.below(2) == 0) p.scale = static_cast<double>(draw.below(1000)) / 7.0;
-  p.gate_encoding = draw.one_of({GateEncoding::log_decay, GateEncoding::decay,
-                                 GateEncoding::neg_log_decay, GateEncoding::logits});
-  p.beta_encoding = draw.one_of({BetaEncoding::beta, BetaEncoding::logit});
+  p.gate_encoding =
+      draw.one_of({GateEncoding::log_decay, GateEncoding::decay, GateEncoding::neg_log_decay,
+                   GateEncoding::logits, GateEncoding::bounded});
+  p.beta_encoding = draw.one_of({BetaEncoding::beta, BetaEncoding::logit, BetaEncoding::logit2});
   p.chunk = draw.one_of<std::int64_t>({0, 16, 64, 256});
   p.conv_width = 2 + draw.below(14);
   p.conv_bias = draw.below(2) == 0;
@@ -73,8 +74,13 @@ Problem random_problem(std::uint64_t seed) {
   p.norm_gate = draw.one_of({NormGate::silu, NormGate::sigmoid, NormGate::sigmoid2});
   p.norm_eps = draw.one_of({1e-6, 1e-5, static_cast<double>(1 + draw.below(1000)) / 7.0});
   p.gates = draw.one_of({GateDistribution::real, GateDistribution::none, GateDistribution::reset});
+  // A bounded gate cannot say a reset, and no other has a bound.
+  if (p.gate_encoding == GateEncoding::bounded) {
+    p.gates = draw.one_of({GateDistribution::real, GateDistribution::bounded});
+    p.decay_bound = draw.one_of({5.0, 0.25, static_cast<double>(1 + draw.below(30)) / 7.0});
+  }
   // A logit cannot say a beta above 1, which `wide` draws.
-  if (p.beta_encoding == BetaEncoding::beta) {
+  if (p.beta_encoding != BetaEncoding::logit) {
     p.betas = draw.one_of({BetaDistribution::sigmoid, BetaDistribution::wide});
   }
   p.keys = draw.one_of({KeyDistribution::unit, KeyDistribution::equal});
@@ -210,6 +216,17 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta_layer:channels=5", "gated_delta_layer does not look at channels"},
       {"gated_rms_norm:channels=5", "gated_rms_norm does not look at channels"},
       {"gated_rms_norm:slots=permuted", "does not look at slots"},
+      {"gated_delta:gate=bounded,bound=0", "bound=0: expected a number above 0, at most 5"},
+      {"gated_delta:gate=bounded,bound=-1", "bound=-1: expected"},
+      {"gated_delta:gate=bounded,bound=5.01", "bound=5.01: expected"},
+      {"gated_delta:gate=bounded,bound=inf", "bound=inf: expected"},
+      {"gated_delta:gate=bounded,bound=nan", "bound"},
+      {"gated_delta:bound=2", "bound=2 needs gate=bounded"},
+      {"gated_delta:gate=logits,bound=2", "bound=2 needs gate=bounded"},
+      {"gated_delta_backward:bound=2", "bound=2 needs gate=bounded"},
+      {"causal_conv1d:bound=2", "does not look at bound"},
+      {"gated_delta:gate=bounded,gates=reset", "gate=bounded cannot hold log decays below -bound"},
+      {"gated_delta:gate=bounded,gates=-2..0,bound=1", "beyond -1"},
       {"gated_delta:norm_eps=1e-5", "does not look at norm_eps"},
       {"gated_delta_layer:norm_eps=1e-5", "need gated_norm=1"},
       {"gated_delta:gated_norm=1", "does not look at gated_norm"},

@@ -142,6 +142,8 @@ TEST_P(FusedSm90, GateAndBetaEncodings) {
     expect_all_agree(with("heads=2/4,seq=100+77,beta=" + std::string(beta),
                           {"gates=reset,gate=log_decay", "gates=reset,gate=decay",
                            "gates=reset,gate=neg_log_decay", "gates=real,gate=logits"}));
+  expect_all_agree(with("heads=2/4,seq=100+77,gates=bounded,beta=logit2",
+                        {"gate=bounded", "gate=bounded,bound=0.25,betas=wide"}));
 }
 
 // Long enough, with few enough heads, for cuda/fused_sm90 to split sequences: exact transitions at
