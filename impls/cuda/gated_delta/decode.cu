@@ -2,7 +2,7 @@
 //
 // A block holds 16 to 128 columns of one head's state in registers, every thread some 16-byte words of
 // it, all loaded before the first is used; then the recurrence runs over them token by token
-// (tile_recurrence.cuh). No loop over states and no ring of buffers: what hides the latency is the
+// (tile/recurrence.cuh). No loop over states and no ring of buffers: what hides the latency is the
 // number of blocks. Any head count, variants and gate encodings; head dims as compiled.
 //
 // Bound by: device memory, which one token moves through once in each direction; by latency with few
@@ -17,8 +17,8 @@
 #include <string>
 
 #include "cuda/gated_delta/arguments.cuh"
-#include "cuda/gated_delta/tile_launch.cuh"
-#include "cuda/gated_delta/tile_recurrence.cuh"
+#include "cuda/gated_delta/tile/launch.cuh"
+#include "cuda/gated_delta/tile/recurrence.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"
@@ -53,8 +53,7 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
   }
   typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, options.evict_last);
-  Recurrence(p, options.token_dtype, place, shared, tile)
-      .template run<false>(span.first, span.length, {});
+  Recurrence(p, options.token_dtype, place, shared, tile).run_directly(span.first, span.length);
   tile.store(p.pool, span.row, place.head);
 }
 

@@ -1,10 +1,10 @@
 // cuda/records of gated_delta_verify: drafts run as in cuda/decode of gated_delta, of whose tiles and
 // arithmetic it is made, but the states stay as they are; of each step is kept what it did
-// (step_records.cuh), and commit does that again to the states of sequences that accepted something.
+// (tile/step_records.cuh), and commit does that again to the states of sequences that accepted something.
 //
 // Bound by: device memory, which verify reads the states from, and commit reads and writes them. Records
 // are 4 % of a float32 state of 128 x 128 for 4 tokens, written once and read once. From 4 tokens on the
-// instructions of a token cost as much (tile_recurrence.cuh).
+// instructions of a token cost as much (tile/recurrence.cuh).
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
 // tokens: float32 states in vk .207 / .302 / .502 ms, bfloat16 ones .147 / .227 / .391
@@ -14,12 +14,12 @@
 #include <string>
 
 #include "cuda/gated_delta/arguments.cuh"
-#include "cuda/gated_delta/step_records.cuh"
-#include "cuda/gated_delta/tile_launch.cuh"
-#include "cuda/gated_delta/tile_recurrence.cuh"
+#include "cuda/gated_delta/tile/launch.cuh"
+#include "cuda/gated_delta/tile/recurrence.cuh"
+#include "cuda/gated_delta/tile/replay.cuh"
+#include "cuda/gated_delta/tile/step_records.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
-#include "cuda/raw_run.cuh"
 #include "cuda/target.h"
 #include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/recurrence_operands.h"
@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks(16)
     verify_kernel(const GatedDeltaParams p, const DraftOptions options) {
   using Recurrence = TileRecurrence<typename Case::State, Case::kLayout, Case::kKeyDim>;
   __shared__ typename Recurrence::Shared shared;
+  __shared__ typename Recurrence::Staged staged;
   const int thread = static_cast<int>(threadIdx.x);
   const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
 
@@ -54,42 +55,7 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks(16)
   typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, false);
   Recurrence(p, options.token_dtype, place, shared, tile)
-      .template run<true>(span.first, span.length, options.records);
-}
-
-/// Does again to a tile what the steps of a token did.
-template <typename Case>
-__device__ __forceinline__ void replay(
-    const GatedDeltaParams& p, const StepRecords& records, const TilePlace& place,
-    std::int64_t token, StateTile<typename Case::State, Case::kLayout, Case::kKeyDim>& tile) {
-  using Shape = typename Case::Shape;
-  constexpr int kRuns = Shape::kKeys / Shape::kRun;
-  const float* const decay = records.decay + decay_record(p, token, place.head);
-  for (int step = 0; step < p.steps; ++step) {
-    RawRun<Shape::kRun> raw_key[kRuns];
-    RawRun<Shape::kValues> raw_u = {};
-    const std::int64_t key_at = key_record(p, token, step, place.key_head);
-#pragma unroll
-    for (int r = 0; r < kRuns; ++r) {
-      raw_key[r].load(records.key, key_at + tile.key(r * Shape::kRun), records.key_dtype);
-    }
-    if (tile.has_values()) {
-      raw_u.load(records.u, u_record(p, token, step, place.head) + tile.value(0), DType::float32);
-    }
-    const bool of_keys = step == 0 && p.channel_decay;
-    tile.decay(of_keys ? decay : nullptr, step == 0 && !of_keys ? decay[0] : 1.0f);
-    float key[Shape::kKeys];
-    float u[Shape::kValues];
-#pragma unroll
-    for (int r = 0; r < kRuns; ++r) {
-      float run[Shape::kRun];
-      raw_key[r].unpack(records.key_dtype, run);
-#pragma unroll
-      for (int j = 0; j < Shape::kRun; ++j) key[r * Shape::kRun + j] = run[j];
-    }
-    raw_u.unpack(DType::float32, u);
-    tile.add_product(key, u);
-  }
+      .run_keeping(span.first, span.length, options.records, staged);
 }
 
 template <typename Case>
@@ -99,13 +65,11 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
   const SequenceSpan span = sequence_span(p, place.sequence);
   const std::int64_t accepted = options.accepted[place.sequence];
   if (accepted == 0 || span.is_padding()) return;  // its row stays as it is
+  __shared__ StagedRecords<typename Case::Shape, Case::kKeyDim> staged;
   StateTile<typename Case::State, Case::kLayout, Case::kKeyDim> tile(
       static_cast<int>(threadIdx.x), place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, false);
-  tile.unpack();
-  for (std::int64_t token = span.first; token < span.first + accepted; ++token) {
-    replay<Case>(p, options.records, place, token, tile);
-  }
+  replay_steps(p, options.records, place, span.first, accepted, staged, tile);
   tile.store(p.pool, span.row, place.head);
 }
 

@@ -73,6 +73,14 @@ struct TileShape {
   }
   /// A thread's keys come in runs of this many.
   static constexpr int kRun = kByKeys ? kKeys : kVector;
+  static constexpr int kRuns = kKeys / kRun;
+  /// The Dk keys lie in so many parts, of kKeys each: a thread has one of them.
+  static constexpr int kParts = kByKeys ? kGroups * kWarps : kLanes;
+  static_assert(kParts <= 32, "a warp has all of them");
+  /// Head dim index of key j of a part.
+  static constexpr __host__ __device__ int key(int part, int j) {
+    return kByKeys ? part * kKeys + j : (j / kVector * kLanes + part) * kVector + j % kVector;
+  }
   static_assert(8 % kValues == 0);
   static_assert(kByKeys ? kBlockValues <= kThreads : kValues <= kLanes);
 };
@@ -115,21 +123,17 @@ class StateTile {
 
   /// `block_value`: the first value of the block.
   __device__ StateTile(int thread, int block_value, int value_head_dim)
-      : lane_(thread % 32), warp_(thread / 32), value_head_dim_(value_head_dim) {
-    const int group = lane_ / Shape::kLanes;
-    first_value_ =
-        block_value + (Shape::kByKeys ? lane_ % Shape::kLanes * Shape::kVector
-                                      : (warp_ * Shape::kGroups + group) * Shape::kValues);
+      : value_head_dim_(value_head_dim) {
+    const int along = thread % Shape::kLanes;
+    const int group = thread / Shape::kLanes;
+    part_ = Shape::kByKeys ? group : along;
+    first_value_ = block_value + (Shape::kByKeys ? along * Shape::kVector : group * Shape::kValues);
   }
 
+  /// The part of the keys that the thread has.
+  __device__ __forceinline__ int part() const { return part_; }
   /// Head dim index of the thread's key j, and of its value i.
-  __device__ __forceinline__ int key(int j) const {
-    if (Shape::kByKeys) {
-      return (warp_ * Shape::kGroups + lane_ / Shape::kLanes) * Shape::kKeys + j;
-    }
-    return (j / Shape::kVector * Shape::kLanes + lane_ % Shape::kLanes) * Shape::kVector +
-           j % Shape::kVector;
-  }
+  __device__ __forceinline__ int key(int j) const { return Shape::key(part_, j); }
   __device__ __forceinline__ int value(int i) const { return first_value_ + i; }
   /// Values of a thread lie in the head or behind it together: Dv is a multiple of 8.
   __device__ __forceinline__ bool has_values() const { return first_value_ < value_head_dim_; }
@@ -207,9 +211,8 @@ class StateTile {
 
   Word words_[Shape::kWords];  ///< between load() and unpack()
   float elements_[Shape::kWords][Shape::kVector];
-  int lane_;
-  int warp_;
   int value_head_dim_;
+  int part_;
   int first_value_;
 };
 

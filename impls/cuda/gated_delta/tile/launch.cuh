@@ -1,4 +1,4 @@
-// Launching kernels of state tiles (state_tile.cuh): which problems they are for, and which tile of which
+// Launching kernels of state tiles (tile/state_tile.cuh): which problems they are for, and which tile of which
 // head of which sequence a block has.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "cuda/divisor.h"
 #include "cuda/element.cuh"
 #include "cuda/gated_delta/params.cuh"
-#include "cuda/gated_delta/state_tile.cuh"
+#include "cuda/gated_delta/tile/state_tile.cuh"
 #include "cuda/target.h"
 #include "interface/implementation.h"
 

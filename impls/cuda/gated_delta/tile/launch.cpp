@@ -1,4 +1,4 @@
-#include "cuda/gated_delta/tile_launch.cuh"
+#include "cuda/gated_delta/tile/launch.cuh"
 
 #include <string>
 
