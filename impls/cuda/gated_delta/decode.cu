@@ -10,8 +10,8 @@
 // other forms.
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, 1 / 16 / 128 / 512 sequences of one token:
-// float32 states in vk .0063 / .0226 / .1307 / .5095 ms, bfloat16 ones .0060 / .0157 / .0726 / .2711, of
-// kv up to 15 % more; 128 sequences of 4 tokens .194 and .146 (data/measured/h200-2026-11-25).
+// float32 states in vk .0062 / .0228 / .1308 / .5098 ms, bfloat16 ones .0060 / .0155 / .0725 / .2703, of
+// kv up to 15 % more; 128 sequences of 4 tokens .195 and .141 (data/measured/h200-2026-11-25).
 #include <cuda_runtime.h>
 
 #include <string>

@@ -3,11 +3,13 @@
 // (tile/step_records.cuh), and commit does that again to the states of sequences that accepted something.
 //
 // Bound by: device memory, which verify reads the states from, and commit reads and writes them. Records
-// are 4 % of a float32 state of 128 x 128 for 4 tokens, written once and read once. From 4 tokens on the
-// instructions of a token cost as much (tile/recurrence.cuh).
+// are 4 % of a float32 state of 128 x 128 for 4 tokens, written once and read once. From 4 tokens on verify is
+// bound by instructions, some 420 of a warp and token with 64 elements a thread (tile/recurrence.cuh), and by
+// the loads that none of them covers: a block loads its tile, and then it computes.
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
-// tokens: float32 states in vk .207 / .302 / .502 ms, bfloat16 ones .147 / .227 / .391
+// tokens: float32 states in vk .208 / .255 / .378 ms, bfloat16 ones .146 / .184 / .286; of 4 tokens verify
+// takes .149 and .119
 // (data/measured/h200-2026-11-25).
 #include <cuda_runtime.h>
 
