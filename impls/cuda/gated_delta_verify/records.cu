@@ -9,8 +9,7 @@
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
 // tokens: float32 states in vk .208 / .255 / .378 ms, bfloat16 ones .146 / .184 / .286; of 4 tokens verify
-// takes .149 and .119
-// (data/measured/h200-2026-11-25).
+// takes .149 and .119 (data/measured/h200-2026-11-25).
 #include <cuda_runtime.h>
 
 #include <string>
