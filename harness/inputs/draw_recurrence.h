@@ -10,7 +10,8 @@
 //                from them. With "bounded" they come first too, those of gate=bounded: A_log and
 //                dt_bias of the same, f ~ N(0, 1). Otherwise, and where the encoding is another one,
 //                the logits are made from log_decay with A_log = 0, dt_bias = 0; gate=bounded holds
-//                a log decay beyond its bound at the bound. Every gate (with decay=channel every channel's) and every step's beta is drawn
+//                a log decay beyond its bound at the bound. Every gate (with decay=channel every
+//                channel's) and every step's beta is drawn
 //                by itself.
 //   state        InitialState; rows are NaN where the initial state is absent, and the padding
 //                after each row is NaN always: neither may be read

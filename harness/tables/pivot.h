@@ -86,7 +86,8 @@ std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows);
 std::vector<std::string> distinct(const std::vector<const Row*>& rows,
                                   const std::function<std::string(const Row&)>& text);
 /// Whether the row's operation looks at the field with that column, and no other field replaces it:
-/// what is not looked at stays at a default that means nothing. True of what is no field, and of an operation nobody here knows.
+/// what is not looked at stays at a default that means nothing. True of what is no field, and of an
+/// operation nobody here knows.
 bool looks_at(const Row& row, const std::string& column);
 /// All sequences of the row's problem have one length.
 bool is_uniform(const Row& row);

@@ -1,4 +1,4 @@
-// Launching kernels of state tiles (tile/state_tile.cuh): which problems they are for, and which tile of which
+// Launching kernels of state tiles (state_tile.cuh): which problems they are for, and which tile of which
 // head of which sequence a block has.
 #pragma once
 
