@@ -195,6 +195,22 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& 
       copy_4_async(raw + 256 + 4 * e, from.beta + token * from.beta_token_stride + place.z);
     }
 }
+/// Both of a lane's gates and betas. What models hold is asked for once for both, whose chains of
+/// instructions then overlap: this warp's time is the block's where chunks are short of it.
+__device__ __forceinline__ void decode_gates(const GateParams& gates, int head, float2& gate,
+                                             float2& beta) {
+  const auto decode = [&](const GateParams& as) {
+    gate = {decode_log_decay(as, gate.x, head), decode_log_decay(as, gate.y, head)};
+    beta = {decode_beta(as, beta.x), decode_beta(as, beta.y)};
+  };
+  if (gates.gate_encoding == GateEncoding::logits && gates.beta_encoding == BetaEncoding::logit) {
+    GateParams logits = gates;
+    logits.gate_encoding = GateEncoding::logits;
+    logits.beta_encoding = BetaEncoding::logit;
+    return decode(logits);
+  }
+  decode(gates);
+}
 /// One warp: the gates of chunk n, which have arrived, scanned.
 __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchParams& a, int n,
                                                    int l) {
@@ -206,8 +222,7 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
   const GateParams& gates = a.p.gates;
   if (gates.gate_encoding != GateEncoding::log_decay || gates.beta_encoding != BetaEncoding::beta)
       [[unlikely]] {
-    x = {decode_log_decay(gates, x.x, place.z), decode_log_decay(gates, x.y, place.z)};
-    beta = {decode_beta(gates, beta.x), decode_beta(gates, beta.y)};
+    decode_gates(gates, place.z, x, beta);
   }
   const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
   x.x = in0 ? fmaxf(x.x * kLog2E, kFullReset) : 0.f;
