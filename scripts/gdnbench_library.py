@@ -10,15 +10,15 @@ argument means. scripts/gdnbench_torch.py is the same with tensors.
     plan = library.plan(problem, arrays, "cpu", implementation="cpu/naive")
     plan.run()
 
-`arrays` is a dict: operand -> its address, or an Array where tokens do not follow one another without a gap or where
-an operand in place is read from one array and written to another. Operands are named as in case files ("q",
+`arrays` is a dict: operand -> its address, or an Array where it is held in another way than the operand says (strides,
+element type, number of dimensions) or where an operand in place is read from one array and written to another. Operands are named as in case files ("q",
 "log_decay", "initial_state").
 """
 import ctypes
 import dataclasses
 import os
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 MAX_RANK = 8
 STATUS = {1: "bad input", 2: "unsupported", 3: "device unavailable", 4: "out of memory", 5: "device failure"}
 
@@ -33,11 +33,13 @@ class GdnbenchError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """An array of the caller's: where it is read, where it is written (in place: the same), and elements from one
-    token to the next (0: dense)."""
+    """An array of the caller's: where it is read, where it is written (in place: the same), and how it is held where
+    that is not as the operand says: its element type ("int32", "f8_e4m3"), its extents and its strides in elements."""
     read: int | None = None
     written: int | None = None
-    token_stride: int = 0
+    dtype: str | None = None
+    extents: tuple | None = None
+    strides: tuple | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +56,15 @@ class Operand:
     is_optional: bool
     takes_token_stride: bool
 
-    def array(self, address, token_stride=0):
-        """The Array of one address, read or written as the role says."""
-        return Array(None if self.role == "output" else address, None if self.role == "input" else address,
-                     token_stride)
+    def array(self, address, **held):
+        """The Array of one address, read or written as the role says. `held`: dtype, extents, strides."""
+        return Array(None if self.role == "output" else address, None if self.role == "input" else address, **held)
 
 
 class _Array(ctypes.Structure):
     _fields_ = [("operand", ctypes.c_char_p), ("read", ctypes.c_void_p), ("written", ctypes.c_void_p),
-                ("token_stride", ctypes.c_int64)]
+                ("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32), ("extents", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64))]
 
 
 class _Operand(ctypes.Structure):
@@ -75,7 +77,11 @@ class _Operand(ctypes.Structure):
 
 class _Details(ctypes.Structure):
     _fields_ = [("chunk", ctypes.c_int64), ("workspace_bytes", ctypes.c_int64), ("launches", ctypes.c_int64),
-                ("choice", ctypes.c_char_p), ("implementation", ctypes.c_char_p), ("reason", ctypes.c_char_p)]
+                ("choice", ctypes.c_char_p), ("implementation", ctypes.c_char_p), ("reason", ctypes.c_char_p),
+                ("conversions", ctypes.c_char_p), ("conversion_bytes", ctypes.c_int64)]
+
+
+REFUSE_CONVERSIONS = 1
 
 
 def find_library():
@@ -106,7 +112,8 @@ class Library:
         c.gdnbench_supports.argtypes = [text, text]
         c.gdnbench_select.argtypes = [text, text, ctypes.POINTER(text), ctypes.POINTER(text)]
         c.gdnbench_operand_of.argtypes = [text, *offsets, ctypes.c_int, ctypes.POINTER(_Operand)]
-        c.gdnbench_plan_create.argtypes = [text, text, *offsets, text, address, *arrays, ctypes.POINTER(address)]
+        c.gdnbench_plan_create.argtypes = [text, text, *offsets, text, address, *arrays, ctypes.c_int32,
+                                           ctypes.POINTER(address)]
         c.gdnbench_plan_info.argtypes = [address, ctypes.POINTER(_Details)]
         c.gdnbench_plan_run.argtypes = c.gdnbench_plan_destroy.argtypes = [address]
         c.gdnbench_plan_run_phase.argtypes = [address, ctypes.c_int]
@@ -154,9 +161,9 @@ class Library:
                                  bool(c.is_read), bool(c.is_written), bool(c.is_optional),
                                  bool(c.takes_token_stride)))
 
-    def plan(self, problem, arrays, device, stream=None, sequence_offsets=None, implementation=None):
-        """`implementation` None: the one select() gives."""
-        return Plan(self, problem, arrays, device, stream, sequence_offsets, implementation)
+    def plan(self, problem, arrays, device, stream=None, sequence_offsets=None, implementation=None, strict=False):
+        """`implementation` None: the one select() gives. `strict`: an array that would have to be converted is refused."""
+        return Plan(self, problem, arrays, device, stream, sequence_offsets, implementation, strict)
 
     def reference_float64(self, problem, inputs, results, device, stream=None, sequence_offsets=None):
         """Writes float64 results. `inputs` as `arrays` of a plan; `results`: what an operand is after the run
@@ -181,8 +188,13 @@ def _names(name_of):
 
 
 def _packed(arrays):
-    return (_Array * len(arrays))(*((name.encode(), array.read, array.written, array.token_stride)
-                                    for name, array in arrays.items()))
+    return (_Array * len(arrays))(*(_array(name, array) for name, array in arrays.items()))
+
+
+def _array(name, array):
+    numbers = lambda values: None if values is None else (ctypes.c_int64 * len(values))(*values)
+    return _Array(name.encode(), array.read, array.written, array.dtype and array.dtype.encode(),
+                  len(array.strides or array.extents or ()), numbers(array.extents), numbers(array.strides))
 
 
 def _offsets(values):
@@ -198,7 +210,7 @@ def _offsets(values):
 class Plan:
     """One problem over one set of arrays; run() enqueues it. close() frees its workspace."""
 
-    def __init__(self, library, problem, arrays, device, stream, sequence_offsets, implementation):
+    def __init__(self, library, problem, arrays, device, stream, sequence_offsets, implementation, strict):
         self._library, self._handle = library, ctypes.c_void_p()
         operands = {operand.name: operand for operand in library.operands(problem, sequence_offsets)}
         # What is no operand the library itself names in its error.
@@ -207,12 +219,14 @@ class Plan:
                           for name, given in arrays.items()})
         library.check(library._c.gdnbench_plan_create(
             implementation and implementation.encode(), problem.encode(), *_offsets(sequence_offsets),
-            device.encode(), stream, packed, len(packed), ctypes.byref(self._handle)))
+            device.encode(), stream, packed, len(packed), REFUSE_CONVERSIONS if strict else 0,
+            ctypes.byref(self._handle)))
         details = _Details()
         library.check(library._c.gdnbench_plan_info(self._handle, ctypes.byref(details)))
         self.implementation, self.reason = details.implementation.decode(), details.reason.decode()
         self.info = {"chunk": details.chunk, "workspace_bytes": details.workspace_bytes,
-                     "launches": details.launches, "choice": details.choice.decode()}
+                     "launches": details.launches, "choice": details.choice.decode(),
+                     "conversions": details.conversions.decode(), "conversion_bytes": details.conversion_bytes}
 
     def run(self):
         self._library.check(self._library._c.gdnbench_plan_run(self._handle))

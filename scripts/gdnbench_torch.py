@@ -1,4 +1,4 @@
-"""The kernels of this project on PyTorch tensors, without a copy.
+"""The kernels of this project on PyTorch tensors.
 
     import torch, gdnbench_torch as gdn
     output, final_state = gdn.gated_delta(query, key, value, log_decay, beta)          # one call
@@ -31,12 +31,17 @@ graph on that stream:
 
 The library is found as scripts/gdnbench_library.py says. gdnbench_library.GdnbenchError tells what is wrong.
 """
+import dataclasses
+
 import torch
 
-from gdnbench_library import Array, GdnbenchError, Library
+from gdnbench_library import GdnbenchError, Library
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "int64": torch.int64}
 NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "int64"}
+# What tensors may hold; what is not the operand's own is converted, where that loses nothing.
+HELD = {dtype: name for name, dtype in DTYPES.items()} | {
+    torch.int32: "int32", torch.float8_e4m3fn: "f8_e4m3", torch.float8_e5m2: "f8_e5m2"}
 
 _library = None
 
@@ -84,50 +89,28 @@ def _stream(device):
     return torch.cuda.current_stream(device).cuda_stream or None if device.type == "cuda" else None
 
 
-def _dense_strides(extents):
-    strides = [1] * len(extents)
-    for i in range(len(extents) - 1, 0, -1):
-        strides[i - 1] = strides[i] * extents[i]
-    return strides
-
-
-def _token_stride(operand, tensor):
-    """Elements from one token to the next, 0 if tokens are dense; everything else must be."""
-    if tensor.is_contiguous():
-        return 0
-    if not operand.takes_token_stride:
-        _refuse(f"{operand.name}: not contiguous, strides {list(tensor.stride())}")
-    inner = list(zip(operand.extents, tensor.stride(), _dense_strides(operand.extents)))[1:]
-    if any(extent > 1 and stride != dense for extent, stride, dense in inner):
-        _refuse(f"{operand.name}: what belongs to a token is not contiguous, strides {list(tensor.stride())}")
-    return tensor.stride(0)
-
-
-def _checked(operand, tensor, device, name):
+def _held(operand, tensor, device, name):
     """The operand's tensor as the library takes it. `name`: what the caller calls it."""
-    words = ", ".join(f"{size} = {extent}" for size, extent in zip(operand.dimensions, operand.extents))
     if not isinstance(tensor, torch.Tensor):
+        words = ", ".join(f"{size} = {extent}" for size, extent in zip(operand.dimensions, operand.extents))
         _refuse(f"{name}: expected a tensor [{words}], got {type(tensor).__name__}")
-    if tuple(tensor.shape) != operand.extents:
-        _refuse(f"{name}: shape {list(tensor.shape)}, expected [{words}]")
-    if tensor.dtype != DTYPES[operand.dtype]:
-        _refuse(f"{name}: {tensor.dtype}, expected {DTYPES[operand.dtype]}")
+    if tensor.dtype not in HELD:
+        _refuse(f"{name}: {tensor.dtype}, expected one of {', '.join(str(dtype) for dtype in HELD)}")
     if tensor.device != device:
         _refuse(f"{name}: on {tensor.device}, expected {device} as the others")
-    return operand.array(tensor.data_ptr(), _token_stride(operand, tensor))
+    return operand.array(tensor.data_ptr(), dtype=HELD[tensor.dtype], extents=tuple(tensor.shape),
+                         strides=tensor.stride())
 
 
-def _with_pool_rows(problem, tensors, known):
-    """The problem with as many pool rows as the caller's pools have. Slots must lie in them."""
-    pools = [operand for operand in known if operand.dimensions[:1] == ("slots",)]
-    given = next(((x, tensors[x.name]) for x in pools if isinstance(tensors.get(x.name), torch.Tensor)), None)
-    if given is None or given[1].dim() == 0 or "pool_rows=" in problem:
-        return problem
-    operand, rows = given[0], given[1].shape[0]
+def _require_slots_in(tensors, known):
+    """Slots lie in the rows of the pools that are given."""
     slots = tensors.get("slot_index")
-    if isinstance(slots, torch.Tensor) and slots.numel() > 0 and int(slots.max()) >= rows:
-        _refuse(f"slot_index: {int(slots.max())}, expected less than the {rows} rows of {operand.name}")
-    return problem if rows == operand.extents[0] else f"{problem},pool_rows={rows}"
+    if not isinstance(slots, torch.Tensor) or slots.numel() == 0:
+        return
+    for operand in known:
+        pool = tensors.get(operand.name)
+        if operand.dimensions[:1] == ("slots",) and isinstance(pool, torch.Tensor) and int(slots.max()) >= len(pool):
+            _refuse(f"slot_index: {int(slots.max())}, expected less than the {len(pool)} rows of {operand.name}")
 
 
 def _empty(operand, device):
@@ -139,11 +122,11 @@ def _empty(operand, device):
 def _prepared(problem, tensors, names, make_outputs):
     """(problem, tensors with the outputs made, arrays, host offsets, device) of tensors by operand name."""
     offsets = tensors.get("sequence_offsets")
-    if not isinstance(offsets, torch.Tensor) or offsets.dim() != 1 or offsets.dtype != torch.int64:
-        _refuse("sequence_offsets: expected an int64 tensor [N + 1]")
+    if not isinstance(offsets, torch.Tensor) or offsets.dim() != 1 or offsets.dtype not in (torch.int64, torch.int32):
+        _refuse("sequence_offsets: expected an int64 or int32 tensor [N + 1]")
     device, host_offsets = offsets.device, offsets.tolist()
-    problem = _with_pool_rows(problem, tensors, operands(problem, host_offsets))
     known = operands(problem, host_offsets)
+    _require_slots_in(tensors, known)
     tensors, arrays = dict(tensors), {}
     for name in tensors:
         if name not in (operand.name for operand in known):
@@ -155,7 +138,7 @@ def _prepared(problem, tensors, names, make_outputs):
                     _refuse(f"{names.get(operand.name, operand.name)}: is missing")
                 continue
             tensors[operand.name] = _empty(operand, device)
-        arrays[operand.name] = _checked(operand, tensors[operand.name], device, names.get(operand.name, operand.name))
+        arrays[operand.name] = _held(operand, tensors[operand.name], device, names.get(operand.name, operand.name))
     return problem, tensors, arrays, host_offsets, device
 
 
@@ -163,19 +146,31 @@ class Plan:
     """A plan of any operation. `problem`: its string; lengths come from the tensor sequence_offsets. `tensors`: by
     operand name; outputs that are not there are made, and stand in self.tensors. run() reads the tensors' contents as
     they are then; other sequence_offsets are allowed, of as many sequences and no more tokens. An operand in place
-    ("initial_state") holds the values after the run. `implementation` None: the best there is."""
+    ("initial_state") holds the values after the run. `implementation` None: the best there is.
 
-    def __init__(self, problem, tensors, implementation=None, *, names=None):
+    Tensors may have any strides, the tokens of a batch in several dimensions ([B, L, ...] for T), int32 indices, and
+    element types whose values the operand's holds. What the implementation does not take as it is, is converted on the
+    device around each run: self.info["conversions"] names it, `strict` refuses it."""
+
+    def __init__(self, problem, tensors, implementation=None, *, names=None, strict=False):
         self.problem, self.tensors, arrays, offsets, self._device = _prepared(problem, tensors, names or {},
                                                                               make_outputs=True)
         with _current(self._device):
             self._plan = library().plan(self.problem, arrays, device_name(self._device), _stream(self._device), offsets,
-                                        implementation)
+                                        implementation, strict)
         self.implementation, self.reason, self.info = self._plan.implementation, self._plan.reason, self._plan.info
 
     def run(self):
         with _current(self._device):
             self._plan.run()
+
+    def run_phase(self, phase):
+        """One phase of an operation that has several, by its name: plan.run_phase("verify")."""
+        phases = library().phases(self.problem.split(":")[0])
+        if phase not in phases:
+            _refuse(f"phase: '{phase}', expected {' or '.join(phases) or 'none: this operation has but one'}")
+        with _current(self._device):
+            self._plan.run_phase(phases.index(phase))
 
     def close(self):
         """Frees the workspace now."""
@@ -186,9 +181,13 @@ def plan_reference_float64(problem, tensors, *, names=None):
     """{"output": ..., "final_state": ...}: what the problem writes, in float64 straight from the equations, to judge
     outputs by. `tensors` by operand name."""
     problem, tensors, arrays, offsets, device = _prepared(problem, tensors, names or {}, make_outputs=False)
-    results = {operand.name_after: torch.empty(operand.extents, dtype=torch.float64, device=device)
-               for operand in operands(problem, offsets) if operand.is_written and not operand.is_optional}
-    arrays = {name: Array(array.read, None, array.token_stride) for name, array in arrays.items()
+    results = {}
+    for operand in operands(problem, offsets):
+        if operand.is_written and not operand.is_optional:
+            rows = tensors[operand.name].shape[:1] if operand.dimensions[:1] == ("slots",) and operand.is_read else ()
+            shape = (*rows, *operand.extents[len(rows):])
+            results[operand.name_after] = torch.empty(shape, dtype=torch.float64, device=device)
+    arrays = {name: dataclasses.replace(array, written=None) for name, array in arrays.items()
               if array.read is not None}
     with _current(device):
         library().reference_float64(problem, arrays, {name: x.data_ptr() for name, x in results.items()},

@@ -67,9 +67,50 @@ class Torch(unittest.TestCase):
                 strided = gdn.Plan(problem_of(x), sliced)
                 strided.run()
                 self.assertTrue(torch.equal(plan.tensors["output"], strided.tensors["output"]))
+                self.assertEqual(strided.info["conversions"], "")
+
+    def test_tensors_of_other_forms_are_converted_and_named(self):
+        """[B, H, L, D] memory seen as [B, L, H, D], offsets and slots in int32, betas in bfloat16."""
+        for device in devices():
+            with self.subTest(device=device, seed=SEED):
+                x = inputs(device, lengths=(10, 10))
+                x["beta"] = x["beta"].bfloat16().float()
+                plan = gdn.Plan(problem_of(x), x)
+                plan.run()
+                batched = {name: x[name].unflatten(0, (2, 10)).transpose(1, 2).contiguous().transpose(1, 2)
+                           for name in "qkv"}
+                held = x | batched | {"beta": x["beta"].bfloat16(), "sequence_offsets": x["sequence_offsets"].int()}
+                other = gdn.Plan(problem_of(x), held)
+                other.run()
+                self.assertTrue(torch.equal(plan.tensors["output"], other.tensors["output"]))
+                for named in ("v: strides", "beta: bf16", "sequence_offsets: int32"):
+                    self.assertIn(named, other.info["conversions"])
                 with self.assertRaises(GdnbenchError) as caught:
-                    gdn.Plan(problem_of(x), x | {"sequence_offsets": x["sequence_offsets"].repeat_interleave(2)[::2]})
-                self.assertIn("sequence_offsets", str(caught.exception))
+                    gdn.Plan(problem_of(x), held, strict=True)
+                self.assertIn("would convert", str(caught.exception))
+                exact = gdn.plan_reference_float64(problem_of(x), {k: v for k, v in held.items()})
+                error = (other.tensors["output"].double() - exact["output"]).norm() / exact["output"].norm()
+                self.assertTrue(float(error) <= 1e-2, float(error))
+
+    def test_a_draft_is_verified_and_committed_in_phases(self):
+        for device in devices():
+            with self.subTest(device=device, seed=SEED):
+                x = inputs(device, lengths=(4, 3))
+                state = torch.randn(2, 2, 64, 64, generator=torch.Generator().manual_seed(SEED)).to(device)
+                drafts = x | {"initial_state": state.clone(), "accepted": torch.zeros(2, dtype=torch.int64, device=device)}
+                problem = problem_of(x, ",h0=normal").replace("gated_delta:", "gated_delta_verify:")
+                plan = gdn.Plan(problem, drafts)
+                plan.run_phase("verify")
+                self.assertTrue(torch.equal(drafts["initial_state"], state))
+                drafts["accepted"].copy_(torch.tensor([4, 3]))
+                plan.run_phase("commit")
+                whole = gdn.Plan(problem, x | {"initial_state": state.clone(), "accepted": drafts["accepted"]})
+                whole.run()
+                self.assertTrue(torch.equal(drafts["initial_state"], whole.tensors["initial_state"]))
+                self.assertFalse(torch.equal(drafts["initial_state"], state))
+                with self.assertRaises(GdnbenchError) as caught:
+                    plan.run_phase("draft")
+                self.assertIn("expected verify or commit", str(caught.exception))
 
     def test_pools_have_the_rows_of_their_tensor(self):
         for device in devices():

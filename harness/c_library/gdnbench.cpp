@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "harness/c_library/host_case.h"
+#include "held/dense_inputs.h"
+#include "held/held_plan.h"
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
 #include "interface/implementation.h"
@@ -78,17 +80,42 @@ Problem parse_problem(const char* text, const std::int64_t* offsets, std::int64_
   return problem;
 }
 
-Arguments arguments_of(const gdnbench_array* arrays, std::int64_t count) {
+std::vector<HeldTensor> tensors_of(const gdnbench_array* arrays, std::int64_t count) {
   if (count < 0) {
     throw_bad_input("num_arrays: " + std::to_string(count) + ", expected 0 or more");
   }
   if (count > 0) required(arrays, "arrays");
-  Arguments result;
+  std::vector<HeldTensor> result;
   for (std::int64_t i = 0; i < count; ++i) {
     const gdnbench_array& array = arrays[i];
-    const char* name = required(array.operand, "arrays: an operand's name");
-    if (result.has(name)) throw_bad_input("arrays: " + std::string(name) + " is given twice");
-    result.set(name, {array.read, array.written, array.token_stride});
+    HeldTensor tensor;
+    tensor.operand = required(array.operand, "arrays: an operand's name");
+    for (const HeldTensor& other : result) {
+      if (other.operand == tensor.operand)
+        throw_bad_input("arrays: " + tensor.operand + " is given twice");
+    }
+    tensor.read = array.read;
+    tensor.written = array.written;
+    if (array.dtype != nullptr) tensor.type = parse_storage_type(array.dtype, tensor.operand);
+    if (array.rank < 0 || array.rank > GDNBENCH_MAX_RANK) {
+      throw_bad_input(tensor.operand + ": rank " + std::to_string(array.rank) + ", expected 0 to " +
+                      std::to_string(GDNBENCH_MAX_RANK));
+    }
+    if (array.extents != nullptr) tensor.extents = {array.extents, array.extents + array.rank};
+    if (array.strides != nullptr) tensor.strides = {array.strides, array.strides + array.rank};
+    result.push_back(std::move(tensor));
+  }
+  return result;
+}
+
+/// What only the reference writes: doubles, dense, each to its operand.
+Arguments with_results(const Arguments& inputs, const std::vector<HeldTensor>& tensors) {
+  Arguments result = inputs;
+  for (const HeldTensor& tensor : tensors) {
+    if (tensor.written == nullptr) continue;
+    ArrayPointer pointer = result[tensor.operand];
+    pointer.written = tensor.written;
+    result.set(tensor.operand, pointer);
   }
   return result;
 }
@@ -183,10 +210,10 @@ void evaluate_on_host(const Problem& problem, const Arguments& arguments) {
 }
 
 /// What may be written is written in float64, to arrays of its own.
-void require_apart(const Problem& problem, const Arguments& arguments) {
+void require_apart(const Problem& problem, const std::vector<HeldTensor>& tensors) {
   bool any = false;
-  for (const Operand& operand : problem.operation->operands) {
-    const ArrayPointer pointer = arguments[operand.name];
+  for (const HeldTensor& pointer : tensors) {
+    const Operand& operand = problem.operation->at(pointer.operand);
     if (pointer.written == nullptr) continue;
     any = true;
     if (!operand.is_output() || !is_written(operand, problem)) {
@@ -294,11 +321,16 @@ gdnbench_status gdnbench_operand_of(const char* problem, const int64_t* sequence
 gdnbench_status gdnbench_plan_create(const char* implementation, const char* problem,
                                      const int64_t* sequence_offsets, int64_t num_sequences,
                                      const char* device, void* stream, const gdnbench_array* arrays,
-                                     int64_t num_arrays, gdnbench_plan** plan) {
+                                     int64_t num_arrays, int32_t flags, gdnbench_plan** plan) {
   return guarded([&] {
     *required(plan, "plan") = nullptr;
-    const Problem parsed = parse_problem(problem, sequence_offsets, num_sequences);
-    const Arguments given = arguments_of(arrays, num_arrays);
+    if ((flags & ~GDNBENCH_REFUSE_CONVERSIONS) != 0) {
+      throw_bad_input("flags: " + std::to_string(flags) +
+                      ", expected 0 or GDNBENCH_REFUSE_CONVERSIONS");
+    }
+    const std::vector<HeldTensor> given = tensors_of(arrays, num_arrays);
+    const Problem parsed =
+        fitted_to(given, parse_problem(problem, sequence_offsets, num_sequences));
     if (implementation != nullptr) require_supported(find(implementation, parsed), parsed);
     std::unique_ptr<gdnbench_plan> made(new gdnbench_plan{Place(device, stream), "", "", nullptr});
     const DeviceInfo& info = made->place.device().info();
@@ -313,7 +345,8 @@ gdnbench_status gdnbench_plan_create(const char* implementation, const char* pro
       if (!here) throw Error(ErrorKind::unsupported, here.reason);
     }
     made->implementation = chosen->description().name;
-    made->plan = chosen->plan(parsed, given, made->place.device());
+    made->plan = plan_on_held(*chosen, parsed, given, made->place.device(),
+                              flags == 0 ? Conversions::allowed : Conversions::refused);
     made->place.synchronize();
     *plan = made.release();
   });
@@ -322,9 +355,14 @@ gdnbench_status gdnbench_plan_create(const char* implementation, const char* pro
 gdnbench_status gdnbench_plan_info(const gdnbench_plan* plan, gdnbench_plan_details* details) {
   return guarded([&] {
     const PlanInfo& info = required(plan, "plan")->plan->info();
-    *required(details, "details") = {
-        info.chunk,          info.workspace_bytes,         info.launches,
-        info.choice.c_str(), plan->implementation.c_str(), plan->reason.c_str()};
+    *required(details, "details") = {info.chunk,
+                                     info.workspace_bytes,
+                                     info.launches,
+                                     info.choice.c_str(),
+                                     plan->implementation.c_str(),
+                                     plan->reason.c_str(),
+                                     info.conversions.c_str(),
+                                     info.conversion_bytes};
   });
 }
 
@@ -348,10 +386,15 @@ gdnbench_status gdnbench_reference_float64(const char* problem, const int64_t* s
                                            int64_t num_sequences, const char* device, void* stream,
                                            const gdnbench_array* arrays, int64_t num_arrays) {
   return guarded([&] {
-    const Problem parsed = parse_problem(problem, sequence_offsets, num_sequences);
-    const Arguments given = arguments_of(arrays, num_arrays);
-    require_apart(parsed, given);
+    const std::vector<HeldTensor> tensors = tensors_of(arrays, num_arrays);
+    std::vector<HeldTensor> inputs = tensors;
+    for (HeldTensor& input : inputs) input.written = nullptr;
+    const Problem parsed =
+        fitted_to(inputs, parse_problem(problem, sequence_offsets, num_sequences));
+    require_apart(parsed, tensors);
     Place place(device, stream);
+    const DenseInputs dense(parsed, inputs, place.device());
+    const Arguments given = with_results(dense.arguments(), tensors);
     if (!place.has_own_memory()) {
       evaluate_on_host(parsed, given);
       return;

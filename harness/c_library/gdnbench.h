@@ -10,7 +10,13 @@
  * that only say how inputs are generated (gates, betas, keys, seed) are ignored
  * here. Which arrays a problem has, and their shapes, gdnbench_operand_of() tells.
  *
- * Ownership: arrays stay the caller's, are never copied, and must outlive every run of the plan.
+ * Arrays may be held in other ways than the problem says: strided, with the tokens of a batch in several
+ * dimensions, in narrower element types, with indices of 32 bits. What an implementation takes as it is,
+ * it reads and writes where it lies. Anything else is converted on the device around each run, through the
+ * plan's workspace; gdnbench_plan_info() names it, GDNBENCH_REFUSE_CONVERSIONS forbids it, and what would
+ * lose bits is refused always. A caller with dense arrays of the operands' types meets none of this.
+ *
+ * Ownership: arrays stay the caller's and must outlive every run of the plan.
  * Strings returned belong to the library: those of a plan until it is destroyed, the last error and
  * a reason until the thread's next call, names for ever.
  *
@@ -35,7 +41,7 @@
 extern "C" {
 #endif
 
-#define GDNBENCH_ABI_VERSION 3
+#define GDNBENCH_ABI_VERSION 4
 #define GDNBENCH_MAX_RANK 8
 
 typedef enum gdnbench_status {
@@ -86,7 +92,7 @@ typedef struct gdnbench_operand {
   int32_t is_read;
   int32_t is_written;
   int32_t is_optional;        /* may be left out */
-  int32_t takes_token_stride; /* may be given with gdnbench_array.token_stride */
+  int32_t takes_token_stride; /* every implementation takes its tokens farther apart, as they lie */
 } gdnbench_operand;
 
 /* Operand `index` of the problem; `operand->name` is NULL past the last. Offsets as for a plan. */
@@ -98,10 +104,15 @@ gdnbench_status gdnbench_operand_of(const char* problem, const int64_t* sequence
 /* An array of the caller's, on the plan's device. */
 typedef struct gdnbench_array {
   const char* operand;
-  const void* read;     /* where values come from; NULL for an output */
-  void* written;        /* where they go; NULL for an input, in place the same as `read` */
-  int64_t token_stride; /* elements from one token to the next (what belongs to a token is
-                           contiguous); 0: dense. Refused but where the operand takes one */
+  const void* read;  /* where values come from; NULL for an output */
+  void* written;     /* where they go; NULL for an input, in place the same as `read` */
+  const char* dtype; /* "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64" or "int32"; NULL: the
+                           operand's */
+  int32_t rank;      /* of extents and strides; 0: shape and order of the operand, without gaps */
+  const int64_t*
+      extents; /* NULL: the operand's. Neighbours may multiply to one of the operand's, as
+                             [B, L] to T; the first of a pool is its rows, as many as there are */
+  const int64_t* strides; /* elements, none negative; NULL: without gaps */
 } gdnbench_array;
 
 /* What the planner decided. */
@@ -112,20 +123,26 @@ typedef struct gdnbench_plan_details {
   const char* choice;         /* form, tile, split, in words; never NULL */
   const char* implementation; /* the one named, or selected */
   const char* reason;         /* why it was selected; "" where it was named */
+  const char* conversions;  /* arrays converted around each run, and why: "slot_index: int32"; "" */
+  int64_t conversion_bytes; /* that takes, among workspace_bytes */
 } gdnbench_plan_details;
 
 typedef struct gdnbench_plan gdnbench_plan;
+
+/* `flags` of gdnbench_plan_create(): GDNBENCH_UNSUPPORTED, naming the array, where one would have to be
+ * converted. */
+#define GDNBENCH_REFUSE_CONVERSIONS 1
 
 /* `implementation`: NULL for the one gdnbench_select() gives. `sequence_offsets` (host,
  * [num_sequences + 1]): lengths to plan for, in the place of the problem's [seq]; NULL: the
  * problem's. Later runs may find other offsets on the device, of as many sequences and no more
  * tokens. `device`: "cpu", "cuda:0", "cuda-emulated", ...: as `gdnbench info` lists them. `stream`:
  * a cudaStream_t; NULL: the default stream. `arrays`: every operand of the problem that is not
- * optional, by name, in any order. */
+ * optional, by name, in any order. `flags`: 0, or what stands above. */
 gdnbench_status gdnbench_plan_create(const char* implementation, const char* problem,
                                      const int64_t* sequence_offsets, int64_t num_sequences,
                                      const char* device, void* stream, const gdnbench_array* arrays,
-                                     int64_t num_arrays, gdnbench_plan** plan);
+                                     int64_t num_arrays, int32_t flags, gdnbench_plan** plan);
 
 gdnbench_status gdnbench_plan_info(const gdnbench_plan* plan, gdnbench_plan_details* details);
 

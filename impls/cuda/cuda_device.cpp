@@ -15,6 +15,7 @@
 #include "cuda/fingerprint.h"
 #include "cuda/staging.h"
 #include "cuda/stream_timer.h"
+#include "cuda/strided_copy.h"
 #include "cuda/telemetry.h"
 #include "interface/error.h"
 
@@ -148,6 +149,11 @@ class CudaDevice final : public Device {
     if (bytes == 0) return;
     activate();
     GDN_CUDA_CHECK(cudaMemsetAsync(destination, byte, static_cast<std::size_t>(bytes), stream_));
+  }
+
+  void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
+    activate();
+    enqueue_strided_copies(copies, static_cast<cudaStream_t>(stream));
   }
 
   void synchronize() override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "interface/error.h"
 #include "interface/fingerprint.h"
 
 namespace gdn {
@@ -16,6 +17,17 @@ std::uint64_t Device::fingerprint(const void* data, std::int64_t bytes) {
     sum += fingerprint_of(seen.data(), n, at / 8);
   }
   return sum;
+}
+
+void Device::enqueue_copies(std::span<const StridedCopy> copies, void* /*stream*/) {
+  if (copies.empty()) return;
+  if (info().has_own_memory) {
+    throw Error(ErrorKind::unsupported,
+                "device '" + info().backend +
+                    "': does not convert tensors; expected dense ones of the operands' own types");
+  }
+  synchronize();  // what is enqueued runs in the order of its calls
+  for (const StridedCopy& copy : copies) copy_on_host(copy);
 }
 
 DeviceBuffer::~DeviceBuffer() {

@@ -10,8 +10,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "interface/strided_copy.h"
 
 namespace gdn {
 
@@ -95,6 +98,9 @@ class Device {
   /// Stream-ordered, asynchronous.
   virtual void copy_async(void* destination, const void* source, std::int64_t bytes) = 0;
   virtual void fill_async(void* destination, unsigned char byte, std::int64_t bytes) = 0;
+  /// Enqueues these copies on `stream`, which native_stream() gave, in any order among themselves: none
+  /// reads what another one writes. Throws Error(unsupported) where the device has no kernel for it.
+  virtual void enqueue_copies(std::span<const StridedCopy> copies, void* stream);
   /// Waits for the stream; throws Error(device_failure) if anything enqueued failed.
   virtual void synchronize() = 0;
   /// Evicts the last-level cache (writes a buffer of its size, resets persisting lines); async.

@@ -28,6 +28,9 @@ class ForwardingDevice : public Device {
   void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
     inner_.fill_async(destination, byte, bytes);
   }
+  void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
+    inner_.enqueue_copies(copies, stream);
+  }
   void synchronize() override { inner_.synchronize(); }
   void flush_cache_async() override { inner_.flush_cache_async(); }
   TimeSample time_launch(const std::function<void()>& prepare,

@@ -33,6 +33,10 @@ struct PlanInfo {
   std::int64_t workspace_bytes = 0;  ///< device memory the plan holds
   int launches = 0;                  ///< kernels enqueued per run
   std::string choice;  ///< variant, tile, split: "v_split=2 stages=3"; on a CPU also "isa=avx2"
+  /// Tensors that are converted before and behind each run (held/held_plan.h), and the workspace that
+  /// takes: "slot_index: int32; qkv: strides [1, 128]".
+  std::string conversions;
+  std::int64_t conversion_bytes = 0;  ///< among workspace_bytes
 };
 
 class Plan {
@@ -59,6 +63,12 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
+/// What plan() asks of the addresses of some arrays, and of the distances of their tokens.
+struct Alignment {
+  std::vector<std::string> operands = {};
+  std::int64_t bytes = 1;
+};
+
 struct Description {
   std::string name;  ///< "cuda/fused": backend, then form (and variant)
   Operation operation;
@@ -75,6 +85,8 @@ struct Description {
   bool batch_invariant = true;       ///< a sequence alone gives the same bits as in a batch
   /// How soon it is chosen of those that do a problem (select.h): the higher, the sooner.
   int rank = 0;
+  /// Of these arrays addresses and token strides are multiples of as many bytes.
+  Alignment aligned = {};
   /// Small problems that exercise it, its own options and limits among them: what the tests of every
   /// implementation run. At least one.
   std::vector<std::string> examples = {};

@@ -210,15 +210,47 @@ class CLibrary(unittest.TestCase):
             kept.append(array([math.nan] * (tokens * stride)))
             for t in range(tokens):
                 kept[-1][t * stride:t * stride + width] = dense[t * width:(t + 1) * width]
-            strided[name] = Array(read=ctypes.addressof(kept[-1]), token_stride=stride)
+            strided[name] = Array(read=ctypes.addressof(kept[-1]), strides=(stride, *((16, 1) if width > HV else (1,))))
         output = (ctypes.c_double * len(inputs.output))()
         library.reference_float64(f"gated_delta:{SHAPE},seq=1x1", inputs.inputs() | strided,
                                   {"output": ctypes.addressof(output)}, "cpu", sequence_offsets=inputs.offsets)
         self.assert_close(output, expected_output, 1e-13)
         with library.plan(f"gated_delta:{SHAPE},seq=1x1", inputs.arguments() | strided, "cpu",
-                          sequence_offsets=inputs.offsets, implementation="cpu/naive") as plan:
+                          sequence_offsets=inputs.offsets, implementation="cpu/naive", strict=True) as plan:
             plan.run()
+            self.assertEqual((plan.info["conversions"], plan.info["conversion_bytes"]), ("", 0))
         self.assert_close(inputs.output, expected_output, 1e-6)
+
+    def test_arrays_in_other_forms_are_converted_and_named(self):
+        """Values with tokens fastest, betas in bfloat16, offsets in int32: as other libraries hold them."""
+        inputs = Inputs()
+        tokens, width = inputs.offsets[-1], HV * DV
+        bits = [struct.unpack("<I", struct.pack("<f", beta))[0] >> 16 for beta in inputs.beta]
+        inputs.beta = array([struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in bits])
+        expected_output, expected_state = inputs.expected()
+        narrow, offsets = (ctypes.c_uint16 * len(bits))(*bits), (ctypes.c_int32 * len(inputs.offsets))(*inputs.offsets)
+        turned = array([inputs.value[t * width + i] for i in range(width) for t in range(tokens)])
+        output = array([math.nan] * len(inputs.output))
+        held = {"v": Array(read=ctypes.addressof(turned), strides=(1, DV * tokens, tokens)),
+                "beta": Array(read=ctypes.addressof(narrow), dtype="bf16"),
+                "sequence_offsets": Array(read=ctypes.addressof(offsets), dtype="int32"),
+                "output": Array(written=ctypes.addressof(output), extents=(1, tokens, HV, DV),
+                                strides=(7, 1, DV * tokens, tokens))}
+        exact = (ctypes.c_double * len(output))()
+        library.reference_float64(f"gated_delta:{SHAPE},seq=1x1", inputs.inputs() | {
+            name: given for name, given in held.items() if name != "output"}, {"output": ctypes.addressof(exact)}, "cpu",
+                                  sequence_offsets=inputs.offsets)
+        self.assert_close(exact, expected_output, 1e-13)
+        arguments = inputs.arguments() | held
+        with library.plan(f"gated_delta:{SHAPE},seq=1x1", arguments, "cpu", sequence_offsets=inputs.offsets) as plan:
+            plan.run()
+            self.assertEqual(plan.info["conversions"],
+                             f"v: strides [1, {DV * tokens}, {tokens}]; beta: bf16; sequence_offsets: int32; "
+                             f"output: strides [7, 1, {DV * tokens}, {tokens}]")
+        self.assert_close([output[i * tokens + t] for t in range(tokens) for i in range(width)], expected_output, 1e-6)
+        self.assert_close(inputs.state, expected_state, 1e-6)
+        self.refused("unsupported", "would convert v", lambda: library.plan(
+            f"gated_delta:{SHAPE},seq=1x1", arguments, "cpu", sequence_offsets=inputs.offsets, strict=True))
 
     def test_pools_have_the_callers_rows(self):
         """As many as the slots name, however many sequences there are: two rows for four sequences, two of padding."""
@@ -287,8 +319,13 @@ class CLibrary(unittest.TestCase):
         self.assertEqual(library.phases("gated_delta"), [])
         with library.plan(problem, arguments, "cpu", implementation="cpu/naive") as whole:
             self.refused("unsupported", "has no phases", lambda: whole.run_phase(0))
-        self.refused("bad input", "sequence_offsets: takes no token stride",
-                     plan(sequence_offsets=Array(read=ctypes.addressof(inputs.device_offsets), token_stride=9)))
+        address = ctypes.addressof(inputs.query)
+        self.refused("bad input", "q: 'f64' is no element type", plan(q=Array(read=address, dtype="f64")))
+        self.refused("bad input", "q: shape [84, 1, 17], expected [T = 84, Hk = 1, Dk = 16]",
+                     plan(q=Array(read=address, extents=(84, 1, 17))))
+        self.refused("bad input", "q: strides [-16, 16, 1]", plan(q=Array(read=address, strides=(-16, 16, 1))))
+        self.refused("bad input", "q: 2 strides, expected one for each of its 3 dimensions",
+                     plan(q=Array(read=address, strides=(16, 1))))
         self.refused("bad input", "offsets", plan(offsets=[0, 5, 4]))
         self.refused("bad input", "offsets", plan(offsets=[]))
         self.refused("bad input", "slot_index", lambda: library.reference_float64(

@@ -13,6 +13,35 @@ static void expect(int holds, const char* what) {
   printf("FAILED: %s (last error: %s)\n", what, gdnbench_last_error());
 }
 
+/* The same token with offsets of 32 bits, which the kernel does not read. */
+static void narrow_offsets_are_converted(const gdnbench_array* arrays, const char* problem,
+                                         float* state, float* output) {
+  gdnbench_array narrow[8];
+  gdnbench_plan* plan = NULL;
+  gdnbench_plan_details details;
+  int32_t offsets[2] = {0, 1};
+  int i;
+  memcpy(narrow, arrays, sizeof narrow);
+  narrow[5].read = offsets;
+  narrow[5].dtype = "int32";
+  for (i = 0; i < 256; ++i) state[i] = 3;
+  output[5] = 0;
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, narrow, 8,
+                              GDNBENCH_REFUSE_CONVERSIONS, &plan) == GDNBENCH_UNSUPPORTED &&
+             strstr(gdnbench_last_error(), "sequence_offsets: int32") != NULL,
+         "a conversion that is refused is named");
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, narrow, 8, 0, &plan) ==
+                 GDNBENCH_OK &&
+             gdnbench_plan_info(plan, &details) == GDNBENCH_OK &&
+             strcmp(details.conversions, "sequence_offsets: int32") == 0 &&
+             details.conversion_bytes == 16,
+         "a conversion that is made is named too");
+  expect(gdnbench_plan_run(plan) == GDNBENCH_OK && fabsf(output[5] - 1.625f) < 1e-6f &&
+             fabsf(state[5] - 1.625f) < 1e-6f,
+         "offsets of 32 bits are understood");
+  gdnbench_plan_destroy(plan);
+}
+
 /* S = 0.5 S0 (1 + beta k k^T corrected), one head of 16 x 16 with k = q = e0, v = all 2: row 0 of
  * the state becomes 0.5 s + beta (2 - 0.5 s), and the output is that row (scale 1). */
 static void one_token_by_hand(void) {
@@ -20,10 +49,13 @@ static void one_token_by_hand(void) {
   float state[16 * 16];
   float log_decay = logf(0.5f), beta = 0.25f;
   int64_t offsets[2] = {0, 1};
-  gdnbench_array arrays[7] = {{"q", NULL, NULL, 0},       {"k", NULL, NULL, 0},
-                              {"v", NULL, NULL, 0},       {"log_decay", NULL, NULL, 0},
-                              {"beta", NULL, NULL, 0},    {"sequence_offsets", NULL, NULL, 0},
-                              {"initial_state", NULL, NULL, 0}};
+  gdnbench_array arrays[7] = {{.operand = "q"},
+                              {.operand = "k"},
+                              {.operand = "v"},
+                              {.operand = "log_decay"},
+                              {.operand = "beta"},
+                              {.operand = "sequence_offsets"},
+                              {.operand = "initial_state"}};
   gdnbench_array with_output[8];
   gdnbench_plan* plan = NULL;
   gdnbench_plan_details details;
@@ -41,28 +73,25 @@ static void one_token_by_hand(void) {
   arrays[5].read = offsets;
   arrays[6].read = state;
   memcpy(with_output, arrays, sizeof arrays);
+  memset(&with_output[7], 0, sizeof with_output[7]);
   with_output[7].operand = "output";
-  with_output[7].read = NULL;
-  with_output[7].token_stride = 0;
   with_output[6].written = final_state;
   with_output[7].written = exact;
-  expect(gdnbench_reference_float64(problem, NULL, 0, "cpu", NULL, with_output, 8) ==
-             GDNBENCH_OK,
+  expect(gdnbench_reference_float64(problem, NULL, 0, "cpu", NULL, with_output, 8) == GDNBENCH_OK,
          "the reference runs");
   expect(fabs(exact[5] - 1.625) < 1e-7 && fabs(final_state[5] - 1.625) < 1e-7 &&
              fabs(final_state[16 * 7] - 1.5) < 1e-7,
          "the reference's output and state are those computed by hand");
   expect(state[0] == 3, "the reference leaves the state pool");
-  expect(gdnbench_reference_float64(problem, NULL, 0, "cpu", NULL, arrays, 7) ==
-             GDNBENCH_BAD_INPUT,
+  expect(gdnbench_reference_float64(problem, NULL, 0, "cpu", NULL, arrays, 7) == GDNBENCH_BAD_INPUT,
          "a reference that nobody takes is bad input");
   with_output[6].written = state;
   expect(gdnbench_reference_float64(problem, NULL, 0, "cpu", NULL, with_output, 8) ==
              GDNBENCH_BAD_INPUT,
          "doubles are not written over floats");
   with_output[7].written = output;
-  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, &plan) ==
-             GDNBENCH_OK,
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, 0,
+                              &plan) == GDNBENCH_OK,
          "a plan is made");
   expect(gdnbench_plan_info(plan, &details) == GDNBENCH_OK && details.choice != NULL &&
              strcmp(details.implementation, "cpu/naive") == 0 && details.reason[0] == 0,
@@ -74,30 +103,40 @@ static void one_token_by_hand(void) {
   gdnbench_plan_destroy(plan);
   gdnbench_plan_destroy(NULL);
 
-  expect(gdnbench_plan_create(NULL, problem, NULL, 0, "cpu", NULL, with_output, 8, &plan) ==
+  expect(gdnbench_plan_create(NULL, problem, NULL, 0, "cpu", NULL, with_output, 8, 0, &plan) ==
                  GDNBENCH_OK &&
              gdnbench_plan_info(plan, &details) == GDNBENCH_OK && details.implementation[0] != 0 &&
              details.reason[0] != 0,
          "without a name the library chooses and says why");
   gdnbench_plan_destroy(plan);
 
-  with_output[2].read = NULL;
-  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, &plan) ==
+  narrow_offsets_are_converted(with_output, problem, state, output);
+  with_output[2].dtype = "f64";
+  expect(gdnbench_plan_create(NULL, problem, NULL, 0, "cpu", NULL, with_output, 8, 0, &plan) ==
+                 GDNBENCH_BAD_INPUT &&
+             strstr(gdnbench_last_error(), "v: 'f64' is no element type") != NULL,
+         "a type that there is not is bad input");
+  with_output[2].dtype = NULL;
+  expect(gdnbench_plan_create(NULL, problem, NULL, 0, "cpu", NULL, with_output, 8, 2, &plan) ==
              GDNBENCH_BAD_INPUT,
+         "a flag that there is not is bad input");
+  with_output[2].read = NULL;
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, 0,
+                              &plan) == GDNBENCH_BAD_INPUT,
          "a missing array is bad input");
   expect(plan == NULL, "no plan is handed out after an error");
   with_output[2].read = value;
   with_output[1].operand = "q";
-  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, &plan) ==
-             GDNBENCH_BAD_INPUT,
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, 0,
+                              &plan) == GDNBENCH_BAD_INPUT,
          "an array given twice is bad input");
   with_output[1].operand = NULL;
-  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, &plan) ==
-             GDNBENCH_BAD_INPUT,
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, with_output, 8, 0,
+                              &plan) == GDNBENCH_BAD_INPUT,
          "an array without a name is bad input");
   with_output[1].operand = "k";
-  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", state, with_output, 8, &plan) ==
-             GDNBENCH_BAD_INPUT,
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", state, with_output, 8, 0,
+                              &plan) == GDNBENCH_BAD_INPUT,
          "a stream on the CPU is bad input");
 }
 
@@ -122,9 +161,9 @@ static void operands_are_described(void) {
              operand.extents[0] == 2 && operand.extents[2] == 32 && operand.extents[3] == 16 &&
              operand.is_written && !operand.is_read,
          "the state is in the layout of the problem, and not read without h0");
-  expect(gdnbench_operand_of(problem, NULL, 0, 100, &operand) == GDNBENCH_OK &&
-             operand.name == NULL,
-         "past the last operand there is none");
+  expect(
+      gdnbench_operand_of(problem, NULL, 0, 100, &operand) == GDNBENCH_OK && operand.name == NULL,
+      "past the last operand there is none");
   for (i = 0; gdnbench_operation_name(i) != NULL; ++i) {
     expect(gdnbench_implementation_name(gdnbench_operation_name(i), 0) != NULL,
            "every operation has an implementation");

@@ -24,7 +24,8 @@ struct CallersArrays {
   explicit CallersArrays(const Case& c) {
     for (const Operand& operand : c.problem.operation->operands) {
       if (!is_handed_over(operand, c.problem)) continue;
-      gdnbench_array array{operand.name.c_str(), nullptr, nullptr, 0};
+      gdnbench_array array{};
+      array.operand = operand.name.c_str();
       if (operand.is_index()) {
         array.read = (indices[operand.name] = c.indices(operand)).data();
       } else if (operand.role == Role::output) {
@@ -60,7 +61,7 @@ TEST_P(PhasesFromC, VerifyThenCommitAreTheCallInCppWhateverWasInAcceptedBefore) 
   gdnbench_plan* plan = nullptr;
   ASSERT_EQ(gdnbench_plan_create(GetParam(), problem.c_str(), nullptr, 0, "cpu", nullptr,
                                  arrays.given.data(),
-                                 static_cast<std::int64_t>(arrays.given.size()), &plan),
+                                 static_cast<std::int64_t>(arrays.given.size()), 0, &plan),
             GDNBENCH_OK)
       << gdnbench_last_error();
   // Of another draft: verify has no use for them.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cuda/emulated/grid.h"
+#include "cuda/strided_copy.h"
 #include "interface/error.h"
 
 namespace gdn::cuda_emulated {
@@ -58,6 +59,9 @@ class EmulatedDevice final : public Device {
   }
   void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
     if (bytes > 0) std::memset(destination, byte, static_cast<std::size_t>(bytes));
+  }
+  void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
+    enqueue_strided_copies(copies, static_cast<cudaStream_t>(stream));
   }
   void synchronize() override {}        // launches run at once
   void flush_cache_async() override {}  // no cache is modelled

@@ -60,6 +60,8 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   return p;
 }
 
+Alignment token_alignment() { return {{"q", "k", "v", "output"}, 16}; }
+
 void require_token_alignment(const GatedDeltaParams& p, DType token_dtype, std::int64_t bytes) {
   const auto element = static_cast<std::int64_t>(size_of(token_dtype));
   if (p.query == nullptr) return;  // no tokens

@@ -7,6 +7,7 @@
 #include "cuda/target.h"
 #include "interface/arguments.h"
 #include "interface/dtype.h"
+#include "interface/implementation.h"
 #include "interface/problem.h"
 
 namespace gdn::GDN_CUDA_TARGET {
@@ -22,6 +23,8 @@ inline bool is_gated_delta_rule(const Problem& problem) {
 /// smaller than a token. Also of the wrong kind of Arguments.
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments);
 
+/// Of kernels that load tokens in vectors of 16 bytes.
+Alignment token_alignment();
 /// Throws Error(bad_input) unless query, key and value and their token strides allow loads of
 /// `bytes` bytes at every head: for kernels that load vectors.
 void require_token_alignment(const GatedDeltaParams& params, DType token_dtype, std::int64_t bytes);

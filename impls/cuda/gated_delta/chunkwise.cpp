@@ -169,6 +169,7 @@ class Chunkwise final : public Implementation {
         .resources = "up to 227 KB of shared memory (fewer at small Dk and chunks)",
         .min_compute_capability = 80,
         .rank = 30,
+        .aligned = token_alignment(),
         .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
                      "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=f32,chunk=32"}};
     return description;

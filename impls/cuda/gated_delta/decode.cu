@@ -98,6 +98,7 @@ class Decode final : public Implementation {
         .resources = "",
         .min_compute_capability = 80,
         .rank = 15,
+        .aligned = tile_alignment(),
         // Every head dim, layout and state dtype, and every variant.
         .examples = {
             "gated_delta:heads=2/4,dim=128,seq=5x1,h0=normal,dtype=bf16",

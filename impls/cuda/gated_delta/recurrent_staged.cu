@@ -510,6 +510,7 @@ class RecurrentStaged final : public Implementation {
         // 8 or 16 lanes by the size of the batch where 96 < Dk <= 128
         .batch_invariant = false,
         .rank = 25,
+        .aligned = token_alignment(),
         .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32",
                      "gated_delta:heads=1/2,dim=128,seq=5x1,h0=normal,dtype=bf16"}};
     return description;

@@ -123,6 +123,7 @@ class Records final : public Implementation {
         .resources = "",
         .min_compute_capability = 80,
         .rank = 20,
+        .aligned = tile_alignment(),
         .examples = {
             "gated_delta_verify:heads=2/4,dim=128,seq=4+3+1,h0=normal,dtype=bf16",
             "gated_delta_verify:heads=2/"

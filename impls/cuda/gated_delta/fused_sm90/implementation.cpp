@@ -152,6 +152,7 @@ class FusedSm90 final : public Implementation {
     description_.resources = "sm_90a, 227 KB shared memory";
     description_.min_compute_capability = 90;
     description_.rank = form == Form::planned ? 60 : 50;
+    description_.aligned = token_alignment();
     description_.examples = {"gated_delta:heads=1/2,dim=128,seq=20+3,h0=normal,dtype=bf16",
                              "gated_delta:heads=1/2,dim=128,seq=150,dtype=f16,layout=vk"};
     description_.exact_compute_capability = 90;

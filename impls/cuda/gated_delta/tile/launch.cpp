@@ -36,6 +36,12 @@ Support supports_tiles(const Problem& problem) {
   return Support::yes();
 }
 
+Alignment tile_alignment() {
+  Alignment alignment = token_alignment();
+  alignment.operands.emplace_back("initial_state");
+  return alignment;
+}
+
 void require_tile_alignment(const GatedDeltaParams& params, const Problem& problem) {
   require_token_alignment(params, problem.token_dtype, 16);
   if (params.pool.read || params.pool.write)

@@ -89,6 +89,8 @@ inline std::int64_t tile_blocks(const Problem& problem, int block_values) {
 
 Support supports_tiles(const Problem& problem);
 
+/// What require_tile_alignment() asks for.
+Alignment tile_alignment();
 /// Throws Error(bad_input) unless tokens and pool are aligned to the 16 bytes that threads move.
 void require_tile_alignment(const GatedDeltaParams& params, const Problem& problem);
 

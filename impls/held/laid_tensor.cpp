@@ -1,0 +1,95 @@
+#include "held/laid_tensor.h"
+
+#include "interface/error.h"
+
+namespace gdn {
+namespace {
+
+StorageType own_type(const Operand& operand, const Problem& problem) {
+  return operand.is_index() ? StorageType::int64 : storage_type(operand.dtype(problem));
+}
+
+bool is_dense(const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& strides,
+              std::size_t first_dimension) {
+  const auto dense = dense_strides(extents);
+  for (std::size_t d = first_dimension; d < extents.size(); ++d) {
+    if (extents[d] > 1 && strides[d] != dense[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Operand* present_operand(const HeldTensor& tensor, const Problem& problem) {
+  const Operand* const operand = problem.operation->find(tensor.operand);
+  return operand != nullptr && is_present(*operand, problem) ? operand : nullptr;
+}
+
+LaidTensor lay(const HeldTensor& tensor, const Problem& problem) {
+  LaidTensor laid;
+  laid.tensor = &tensor;
+  laid.operand = &problem.operation->at(tensor.operand);
+  laid.own = own_type(*laid.operand, problem);
+  laid.type = tensor.type.value_or(laid.own);
+  laid.shape = held_shape(tensor, *laid.operand, problem);
+  for (const void* pointer : {tensor.read, static_cast<const void*>(tensor.written)}) {
+    if (reinterpret_cast<std::uintptr_t>(pointer) %
+            static_cast<std::uintptr_t>(size_of(laid.type)) !=
+        0) {
+      throw_bad_input(tensor.operand + ": pointer is not aligned to its element of " +
+                      std::to_string(size_of(laid.type)) + " bytes");
+    }
+  }
+  return laid;
+}
+
+std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem) {
+  if (laid.type != laid.own) return std::nullopt;
+  const Operand& operand = *laid.operand;
+  const auto own = extents(operand, problem);
+  const auto strides = laid.shape.merged_strides(own.size());
+  if (!strides) return std::nullopt;
+  const ArrayPointer pointer = {laid.tensor->read, laid.tensor->written, 0};
+  if (element_count(operand, problem) == 0) return pointer;
+  const Cut cut = cut_of(operand, problem);
+  if (cut == Cut::pool_rows) {
+    const bool rows_fit = own[0] == 1 || (*strides)[0] == row_stride(operand, problem);
+    return rows_fit && is_dense(own, *strides, 1) ? std::optional(pointer) : std::nullopt;
+  }
+  if (is_dense(own, *strides, 0)) return pointer;
+  if (cut != Cut::tokens || !takes_token_stride(operand, problem) || !is_dense(own, *strides, 1) ||
+      (*strides)[0] < elements_per_token(operand, problem)) {
+    return std::nullopt;
+  }
+  return ArrayPointer{laid.tensor->read, laid.tensor->written, (*strides)[0]};
+}
+
+std::string words_of(const LaidTensor& laid) {
+  std::string words = laid.operand->name + ": ";
+  if (laid.type != laid.own) return words + short_name(laid.type);
+  std::string strides;
+  for (const std::int64_t stride : laid.shape.strides) {
+    strides += (strides.empty() ? "" : ", ") + std::to_string(stride);
+  }
+  return words + "strides [" + strides + "]";
+}
+
+BatchIndices batch_indices(const std::vector<LaidTensor>& all, const Problem& problem) {
+  BatchIndices result;
+  for (const LaidTensor& laid : all) {
+    if (!laid.operand->is_index()) continue;
+    const std::string& name = laid.operand->name;
+    const auto strides = laid.shape.merged_strides(1);
+    if (!strides) throw_bad_input(name + ": its entries are not equally far apart");
+    const std::int64_t stride = strides->front();
+    if (name == "slot_index") {
+      result.rows = {laid.tensor->read, laid.type, stride};
+    } else if (name == "sequence_offsets" && laid.tensor->read != nullptr) {
+      const auto* first = static_cast<const char*>(laid.tensor->read);
+      result.tokens = {first + problem.num_sequences() * stride * size_of(laid.type), laid.type, 1};
+    }
+  }
+  return result;
+}
+
+}  // namespace gdn

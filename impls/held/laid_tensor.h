@@ -1,0 +1,45 @@
+// A held tensor laid against its operand: what it is there, whether an implementation can take it as it is,
+// and what of it every conversion of a call needs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "held/held_shape.h"
+#include "interface/arguments.h"
+#include "interface/strided_copy.h"
+
+namespace gdn {
+
+/// The operand that the tensor stands for; null where the problem has none of its name.
+const Operand* present_operand(const HeldTensor& tensor, const Problem& problem);
+
+struct LaidTensor {
+  const HeldTensor* tensor = nullptr;
+  const Operand* operand = nullptr;
+  StorageType type = StorageType::float32;
+  StorageType own = StorageType::float32;  ///< the operand's
+  HeldShape shape;
+};
+
+/// Throws what held_shape() does, and Error(bad_input) for an operand that there is not or a pointer that
+/// is not aligned to its element.
+LaidTensor lay(const HeldTensor& tensor, const Problem& problem);
+
+/// The tensor's pointers as implementations take them; none where it has another type than its operand, or
+/// strides that nobody takes.
+std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem);
+
+/// "slot_index: int32", "qkv: strides [1, 128]": why as_pointer() has none.
+std::string words_of(const LaidTensor& laid);
+
+/// What is read of the indices of a batch while its tensors are copied.
+struct BatchIndices {
+  IndexVector tokens;  ///< one entry: the tokens of all sequences
+  IndexVector rows;    ///< of pools; none: sequence n has row n
+};
+/// Throws Error(bad_input) where the entries of an index tensor are not equally far apart.
+BatchIndices batch_indices(const std::vector<LaidTensor>& tensors, const Problem& problem);
+
+}  // namespace gdn

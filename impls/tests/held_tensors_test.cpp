@@ -1,0 +1,345 @@
+// Plans on tensors as their owners hold them (docs/contract.md, section 8): of every implementation, the
+// same bits as on dense arrays, whatever the strides and the element types, and nothing written between.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "harness/operations/generate_case.h"
+#include "harness/run/execute.h"
+#include "held/held_plan.h"
+#include "held/held_shape.h"
+#include "interface/error.h"
+#include "interface/operations/gated_delta_verify.h"
+#include "tests/implementation_fixture.h"
+
+namespace gdn {
+namespace {
+
+constexpr unsigned char kPoison = 0xff;  // NaN in every type of floats, -1 in those of integers
+
+/// How all tensors of a call are held.
+struct Holding {
+  const char* name;
+  bool reversed = false;  ///< the dimensions' order in memory
+  std::int64_t gap = 0;   ///< elements after each entry of each dimension
+  bool narrower = false;  ///< in the narrowest types that there are
+  bool split = false;     ///< the first dimension in two
+};
+constexpr Holding kHoldings[] = {
+    {.name = "with gaps", .gap = 3},
+    {.name = "transposed", .reversed = true},
+    {.name = "in narrower types", .narrower = true},
+    {.name = "in two dimensions, transposed, with gaps, in narrower types",
+     .reversed = true,
+     .gap = 1,
+     .narrower = true,
+     .split = true},
+};
+
+StorageType narrower(StorageType type) {
+  switch (type) {
+    case StorageType::float32:
+      return StorageType::bfloat16;
+    case StorageType::bfloat16:
+    case StorageType::float16:
+      return StorageType::float8_e5m2;
+    default:
+      return StorageType::int32;
+  }
+}
+
+/// A tensor in host memory and its copy on a device.
+struct Held {
+  HeldTensor tensor;
+  StorageType type = StorageType::float32;
+  std::vector<unsigned char> bytes;
+  DeviceBuffer buffer;
+
+  Held(const Operand& operand, const Problem& problem, const Holding& holding) {
+    const StorageType own =
+        operand.is_index() ? StorageType::int64 : storage_type(operand.dtype(problem));
+    type = holding.narrower ? narrower(own) : own;
+    tensor.operand = operand.name;
+    tensor.type = type;
+    tensor.extents = extents(operand, problem);
+    if (holding.split && !operand.is_index() && cut_of(operand, problem) != Cut::pool_rows) {
+      const std::int64_t first = tensor.extents.front();
+      tensor.extents.front() = first % 2 == 0 ? 2 : 1;
+      tensor.extents.insert(tensor.extents.begin() + 1, first / tensor.extents.front());
+    }
+    std::vector<std::size_t> order(tensor.extents.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (!holding.reversed) std::reverse(order.begin(), order.end());
+    tensor.strides.assign(tensor.extents.size(), 1);
+    std::int64_t span = 1;
+    for (const std::size_t d : order) {
+      tensor.strides[d] = span + (d == order.front() && order.size() > 1 ? 0 : holding.gap);
+      span = tensor.strides[d] * std::max<std::int64_t>(tensor.extents[d], 1);
+    }
+    bytes.assign(static_cast<std::size_t>(span * size_of(type)), kPoison);
+  }
+
+  /// Between the tensor and a dense array of floats, or of indices.
+  template <typename Value>
+  StridedCopy copy(Value* dense, StorageType dense_type, const Operand& operand,
+                   const Problem& problem, bool to_tensor) {
+    auto own = dense_strides(tensor.extents);
+    if (cut_of(operand, problem) == Cut::pool_rows) own.front() = row_stride(operand, problem);
+    StridedCopy copy;
+    copy.rank = static_cast<int>(tensor.extents.size());
+    copy.from = to_tensor ? static_cast<const void*>(dense) : bytes.data();
+    copy.to = to_tensor ? static_cast<void*>(bytes.data()) : static_cast<void*>(dense);
+    copy.from_type = to_tensor ? dense_type : type;
+    copy.to_type = to_tensor ? type : dense_type;
+    for (std::size_t d = 0; d < tensor.extents.size(); ++d) {
+      copy.extents[d] = tensor.extents[d];
+      copy.from_strides[d] = to_tensor ? own[d] : tensor.strides[d];
+      copy.to_strides[d] = to_tensor ? tensor.strides[d] : own[d];
+    }
+    return copy;
+  }
+};
+
+/// As the tensor's type rounds it.
+float rounded(float value, StorageType type) {
+  float result = 0;
+  std::uint64_t narrow = 0;
+  StridedCopy copy;
+  copy.rank = 1;
+  copy.extents[0] = 1;
+  copy.from = &value;
+  copy.to = &narrow;
+  copy.to_type = type;
+  copy_on_host(copy);
+  copy.from = &narrow;
+  copy.from_type = type;
+  copy.to = &result;
+  copy.to_type = StorageType::float32;
+  copy_on_host(copy);
+  return result;
+}
+
+bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+class HeldTensors : public ImplementationTest {
+ protected:
+  void SetUp() override {
+    ImplementationTest::SetUp();
+    if (!IsSkipped() && device().info().has_own_memory && device().info().runs == "hip") {
+      GTEST_SKIP() << "HIP cards do not convert tensors";
+    }
+  }
+  std::vector<Problem> problems() const {
+    std::vector<Problem> result = {Problem::parse(implementation().description().examples.at(0))};
+    Problem in_slots = result.front();
+    if (in_slots.operation->has_field("slots")) {
+      in_slots.slots = SlotMap::padding;
+      if (implementation().supports(in_slots)) result.push_back(in_slots);
+    }
+    return result;
+  }
+
+  /// The case with values that the narrower types hold.
+  Case narrowed(const Problem& problem, const Holding& holding) const {
+    Case c = generate_case(problem);
+    if (!holding.narrower) return c;
+    for (const Operand& operand : problem.operation->operands) {
+      if (!is_present(operand, problem) || operand.is_index() || operand.role == Role::output)
+        continue;
+      const StorageType type = narrower(storage_type(operand.dtype(problem)));
+      for (float& value : c[operand.name]) value = rounded(value, type);
+    }
+    return c;
+  }
+
+  void expect_the_same(const Problem& problem, const Holding& holding) {
+    const Case c = narrowed(problem, holding);
+    const Outputs expected = execute(implementation(), c, device());
+    std::vector<Held> all;
+    for (const Operand& operand : problem.operation->operands) {
+      if (!is_handed_over(operand, problem)) continue;
+      Held held(operand, problem, holding);
+      if (operand.is_index()) {
+        auto values = c.indices(operand);
+        copy_on_host(held.copy(values.data(), StorageType::int64, operand, problem, true));
+      } else if (operand.role != Role::output) {
+        auto values = c[operand.name];
+        copy_on_host(held.copy(values.data(), StorageType::float32, operand, problem, true));
+      }
+      all.push_back(std::move(held));
+    }
+    for (Held& held : all) {
+      const Operand& operand = problem.operation->at(held.tensor.operand);
+      const auto bytes = static_cast<std::int64_t>(held.bytes.size());
+      held.buffer = device().allocate(bytes);
+      device().upload(held.buffer.data(), held.bytes.data(), bytes);
+      if (operand.role != Role::output) held.tensor.read = held.buffer.data();
+      if (operand.role != Role::input) held.tensor.written = held.buffer.data();
+    }
+    std::vector<HeldTensor> tensors;
+    for (const Held& held : all) tensors.push_back(held.tensor);
+    const auto plan = plan_on_held(implementation(), problem, tensors, device());
+    EXPECT_FALSE(plan->info().conversions.empty());
+    plan->run();
+    for (Held& held : all) {
+      const Operand& operand = problem.operation->at(held.tensor.operand);
+      const std::vector<unsigned char> before = held.bytes;
+      device().download(held.bytes.data(), held.buffer.data(),
+                        static_cast<std::int64_t>(held.bytes.size()));
+      if (operand.role == Role::input || !is_written(operand, problem)) {
+        EXPECT_EQ(held.bytes, before) << held.tensor.operand << " is an input";
+        continue;
+      }
+      expect_values(held, operand, problem, expected[operand.output_name()], before);
+    }
+  }
+
+  /// The output's values, and poison where it has none.
+  static void expect_values(Held& held, const Operand& operand, const Problem& problem,
+                            const std::vector<float>& expected,
+                            const std::vector<unsigned char>& before) {
+    std::vector<float> values(expected.size());
+    copy_on_host(held.copy(values.data(), StorageType::float32, operand, problem, false));
+    const std::int64_t row = row_stride(operand, problem), used = row_elements(operand, problem);
+    const bool is_pool = cut_of(operand, problem) == Cut::pool_rows;
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (is_pool && static_cast<std::int64_t>(i) % row >= used) continue;
+      const float wanted = rounded(expected[i], held.type);
+      const bool is_same = same_bits(values[i], wanted) ||
+                           (values[i] != values[i] && wanted != wanted);  // rows nobody writes
+      if (!is_same && wrong++ == 0) {
+        ADD_FAILURE() << operand.output_name() << "[" << i << "]: " << values[i] << ", expected "
+                      << wanted;
+      }
+    }
+    EXPECT_EQ(wrong, 0u) << "of " << values.size() << " values of " << operand.output_name();
+    // Poison over the tensor's places: what is left that is not poison was written between them.
+    std::vector<unsigned char> between = held.bytes, were = before;
+    const auto wipe = [&](std::vector<unsigned char>& bytes) {
+      std::swap(held.bytes, bytes);
+      std::vector<float> nan(expected.size(), std::numeric_limits<float>::quiet_NaN());
+      copy_on_host(held.copy(nan.data(), StorageType::float32, operand, problem, true));
+      std::swap(held.bytes, bytes);
+    };
+    wipe(between);
+    wipe(were);
+    EXPECT_EQ(between, were) << operand.name << ": written beside its elements";
+  }
+};
+
+TEST_P(HeldTensors, GiveTheBitsOfDenseOnesAndNothingElseIsTouched) {
+  for (const Problem& problem : problems()) {
+    for (const Holding& holding : kHoldings) {
+      SCOPED_TRACE(problem.to_string() + ", held " + holding.name);
+      expect_the_same(problem, holding);
+    }
+  }
+}
+
+GDN_INSTANTIATE_FOR_ALL(HeldTensors);
+
+// ---- what is taken as it is, and what is refused
+
+struct HostTensors {
+  explicit HostTensors(const std::string& text) : inputs(generate_case(Problem::parse(text))) {
+    for (const Operand& operand : inputs.problem.operation->operands) {
+      if (!is_handed_over(operand, inputs.problem)) continue;
+      HeldTensor tensor;
+      tensor.operand = operand.name;
+      if (operand.is_index()) {
+        tensor.read = inputs.indices(operand).data();
+      } else {
+        auto& values = inputs.arrays[operand.name];
+        values.resize(static_cast<std::size_t>(element_count(operand, inputs.problem)) + 4096);
+        if (operand.role != Role::output) tensor.read = values.data();
+        if (operand.role != Role::input) tensor.written = values.data();
+      }
+      tensors.push_back(tensor);
+    }
+  }
+  HeldTensor& operator[](const std::string& operand) {
+    return *std::find_if(tensors.begin(), tensors.end(),
+                         [&](const HeldTensor& tensor) { return tensor.operand == operand; });
+  }
+  std::unique_ptr<Plan> plan(Conversions conversions = Conversions::allowed) {
+    const Problem& problem = inputs.problem;
+    return plan_on_held(find_implementation(problem.operation, "cpu/recurrent"),
+                        fitted_to(tensors, problem), tensors, *device, conversions);
+  }
+  std::string refusal(Conversions conversions = Conversions::allowed) {
+    try {
+      plan(conversions);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  Case inputs;
+  std::vector<HeldTensor> tensors;
+  std::unique_ptr<Device> device = open_device("cpu");
+};
+
+const char* const kProblem =
+    "gated_delta:heads=1/2,dim=8x4,seq=3+2,dtype=f32,h0=normal,slots=permuted";
+
+TEST(HeldTensorsTakenAsTheyAre, DenseOnesTokensFartherApartAndRowsFartherApart) {
+  HostTensors held(kProblem);
+  EXPECT_EQ(held.plan(Conversions::refused)->info().conversions, "");
+  held["q"].strides = {20, 8, 1};
+  held["beta"].strides = {7, 1};
+  held["v"].extents = {1, 5, 2, 4};
+  held["v"].strides = {999, 11, 4, 1};
+  held["initial_state"].strides = {80, 32, 4, 1};
+  EXPECT_EQ(held.plan(Conversions::refused)->info().conversions, "");
+  EXPECT_EQ(held.plan()->info().conversion_bytes, 0);
+}
+
+TEST(HeldTensorsTakenAsTheyAre, WhatIsConvertedIsNamedAndCounted) {
+  HostTensors held(kProblem);
+  std::vector<std::int32_t> slots(held.inputs.slot_index.begin(), held.inputs.slot_index.end());
+  held["slot_index"].read = slots.data();
+  held["slot_index"].type = StorageType::int32;
+  held["q"].strides = {8, 1, 1};  // of one head: its stride says nothing
+  held["k"].strides = {9, 8, 1};
+  held["v"].strides = {1, 20, 5};
+  const auto plan = held.plan();
+  EXPECT_EQ(plan->info().conversions, "v: strides [1, 20, 5]; slot_index: int32");
+  EXPECT_EQ(plan->info().conversion_bytes, 5 * 2 * 4 * 4 + 2 * 8);
+  EXPECT_EQ(held.refusal(Conversions::refused),
+            "cpu/recurrent: would convert v: strides [1, 20, 5]; expected a dense f32 array");
+}
+
+TEST(HeldTensorsTakenAsTheyAre, PoolsHaveTheRowsTheyHave) {
+  HostTensors held(kProblem);
+  held["initial_state"].extents = {7, 2, 8, 4};
+  EXPECT_EQ(fitted_to(held.tensors, held.inputs.problem).num_pool_rows(), 7);
+}
+
+TEST(HeldTensorsRefused, WhatWouldLoseBits) {
+  HostTensors held("gated_delta:heads=1/2,dim=8x4,seq=3+2,dtype=bf16,state=bf16,h0=normal");
+  held["v"].type = StorageType::float32;
+  EXPECT_EQ(
+      held.refusal(),
+      "v: f32 would lose bits, the problem has bf16 there; expected bf16 or a type whose values "
+      "it holds");
+  held["v"].type = StorageType::float16;
+  EXPECT_NE(held.refusal(), "");
+  held["v"].type = {};
+  held["initial_state"].type = StorageType::float32;
+  EXPECT_NE(held.refusal(), "");
+  held["initial_state"].type = {};
+  held["output"].type = StorageType::float32;
+  EXPECT_EQ(held.refusal(), "") << "an output of tokens is rounded, whatever holds it";
+  held["sequence_offsets"].type = StorageType::float32;
+  EXPECT_EQ(held.refusal(), "sequence_offsets: f32, expected int64");
+}
+
+TEST(HeldTensorsRefused, PointersThatAreNotAligned) {
+  HostTensors held(kProblem);
+  held["beta"].read = static_cast<const char*>(held["beta"].read) + 2;
+  EXPECT_EQ(held.refusal(), "beta: pointer is not aligned to its element of 4 bytes");
+}
+
+}  // namespace
+}  // namespace gdn
