@@ -1,0 +1,185 @@
+"""What each peer's function computes, in float64, from a case's tensors: inputs as they are rounded to their dtype,
+outputs by the peer's names and not rounded. A tensor that the function writes is an output of its own name.
+
+    outputs = expected(case, make_tensors(case))
+"""
+import numpy as np
+
+from . import convolution, delta_rule
+
+ORACLES = {}  # (peer, function) -> callable(Arguments) -> dict of arrays
+
+
+def oracle(*names):
+    """Registers a function as the oracle of these (peer, function)."""
+    def register(function):
+        ORACLES.update(dict.fromkeys(names, function))
+        return function
+    return register
+
+
+class Arguments:
+    """A call's arguments: args.x is tensor x in float64 (integers as integers) or the option x; None where absent."""
+
+    def __init__(self, tensors, options):
+        self._tensors, self._options, self._numbers = tensors, options, {}
+
+    def __getattr__(self, name):
+        if name in self._numbers:
+            return self._numbers[name]
+        if name in self._tensors:
+            tensor = self._tensors[name]
+            whole = tensor.dtype in ("int32", "int64", "bool")
+            self._numbers[name] = tensor.array.astype(np.int64) if whole else tensor.to_float64()
+            return self._numbers[name]
+        return self._options.get(name)
+
+
+def expected(case, tensors):
+    """The outputs of a case's call on these tensors, which stay as they are."""
+    key = (case.peer, case.function)
+    if key not in ORACLES:
+        raise KeyError(f"{case.peer} {case.function}: no oracle, expected one of "
+                       f"{', '.join(' '.join(each) for each in sorted(ORACLES))}")
+    return ORACLES[key](Arguments(tensors, case.options))
+
+
+@oracle(("causal-conv1d", "causal_conv1d_fn"))
+def _forward(args):
+    if args.seq_idx is not None:
+        return {"out": convolution.forward_packed(args.x, args.weight, args.bias, args.activation, args.seq_idx)}
+    out, window = convolution.forward(args.x, args.weight, args.bias, args.activation, args.initial_states)
+    return {"out": out, "final_states_out": window} if args.return_final_states else {"out": out}
+
+
+@oracle(("causal-conv1d", "causal_conv1d_update"), ("vllm", "causal_conv1d_update"),
+        ("sglang", "causal_conv1d_update"))
+def _update(args):
+    out, state = np.zeros(args.x.shape), args.conv_state.copy()
+    for n, x in enumerate(args.x):
+        slot = n if args.conv_state_indices is None else args.conv_state_indices[n]
+        if slot < 0:
+            continue
+        lengths = None if args.cache_seqlens is None else args.cache_seqlens[n]
+        out[n], state[slot] = convolution.update(x, state[slot], args.weight, args.bias, args.activation, lengths)
+    return {"out": out, "conv_state": state}
+
+
+@oracle(("causal-conv1d", "causal_conv1d_varlen_states"))
+def _varlen_states(args):
+    ends = args.cu_seqlens
+    return {"states": np.stack([convolution.last(args.x[begin:end].T, args.state_len)
+                                for begin, end in zip(ends[:-1], ends[1:])])}
+
+
+@oracle(("vllm", "causal_conv1d_fn"), ("sglang", "causal_conv1d_fn"))
+def _forward_with_pool(args):
+    slots, starts = args.cache_indices, args.query_start_loc
+    windows = [args.conv_states[slot] if slot >= 0 and args.has_initial_state[n] else None
+               for n, slot in enumerate(slots[:len(starts) - 1])]
+    out, new_windows = convolution.forward_ragged(args.x, args.weight, args.bias, args.activation, starts, windows)
+    states = args.conv_states.copy()
+    for slot, window in zip(slots, new_windows):
+        if slot >= 0:
+            states[slot] = window
+    return {"out": out, "conv_states": states}
+
+
+def _fla_forward(args, window, weight):
+    """FLA's convolutions have tokens first, [B, T, D], and windows [N, D, W] whose first column is never used."""
+    x = args.x.transpose(0, 2, 1)
+    bias, activation, width = args.bias, args.activation, weight.shape[1]
+    before = np.zeros((*(x.shape[:2] if args.cu_seqlens is None else (len(args.cu_seqlens) - 1, x.shape[1])), width))
+    if window is not None:
+        before = window
+    if args.cu_seqlens is None:
+        out, _ = convolution.forward(x, weight, bias, activation, before[..., 1:])
+        final = convolution.last(np.concatenate([before, x], axis=-1), width)
+    else:
+        ends = args.cu_seqlens
+        out = convolution.forward_ragged(x[0], weight, bias, activation, ends, before[..., 1:])[0][None]
+        final = np.stack([convolution.last(np.concatenate([before[n], x[0, :, begin:end]], axis=-1), width)
+                          for n, (begin, end) in enumerate(zip(ends[:-1], ends[1:]))])
+    y = out.transpose(0, 2, 1)
+    return {"y": y if args.residual is None else y + args.residual, "final_state": final}
+
+
+@oracle(("fla", "causal_conv1d"), ("fla", "fast_causal_conv1d_fn"))
+def _fla_convolution(args):
+    return _fla_forward(args, args.initial_state, args.weight)
+
+
+@oracle(("fla", "ShortConvolution.forward"))
+def _fla_module(args):
+    return _fla_forward(args, args.cache, args.weight[:, 0])
+
+
+@oracle(("fla", "causal_conv1d_update"), ("fla", "ShortConvolution.step"))
+def _fla_update(args):
+    """One token for each row; the window [N, D, W] takes the new input before it is read."""
+    outputs = _fla_forward(args, args.cache, args.weight.reshape(args.weight.shape[0], -1))
+    return {"y": outputs["y"], "cache": outputs["final_state"]}
+
+
+def _fla_gates(args):
+    """(log decays, betas) of an FLA call."""
+    g, beta = args.g, args.beta
+    if args.use_gate_in_kernel:
+        g = delta_rule.decay_of_logits(g, args.A_log, args.dt_bias, args.lower_bound, g.ndim == 4)
+    if args.use_beta_sigmoid_in_kernel:
+        beta = delta_rule.sigmoid(beta) * (2 if args.allow_neg_eigval else 1)
+    return g, beta
+
+
+def _fla_queries(args, value_heads):
+    """(q, k, scale) of an FLA call, for all value heads."""
+    q, k = (delta_rule.normalized(x) if args.use_qk_l2norm_in_kernel else x for x in (args.q, args.k))
+    scale = args.q.shape[-1]**-0.5 if args.scale is None else args.scale
+    return delta_rule.grouped(q, value_heads), delta_rule.grouped(k, value_heads), scale
+
+
+@oracle(("fla", "chunk_gated_delta_rule"), ("fla", "fused_recurrent_gated_delta_rule"), ("fla", "chunk_kda"),
+        ("fla", "fused_recurrent_kda"), ("fla", "chunk_gated_delta_product"))
+def _fla_delta_rule(args):
+    g, beta = _fla_gates(args)
+    q, k, scale = _fla_queries(args, args.v.shape[2])
+    state = delta_rule.turned(args.initial_state) if args.state_v_first else args.initial_state
+    steps = args.num_householder or 1
+    if args.cu_seqlens is None:
+        o, final = delta_rule.recurrence(q, k, args.v, g, beta, state, scale, steps)
+    else:
+        o, final = delta_rule.ragged(args.cu_seqlens, q, k, args.v, g, beta, state, scale, steps)
+    return {"o": o, "final_state": delta_rule.turned(final) if args.state_v_first else final}
+
+
+@oracle(("fla", "fused_recurrent_kda_fwd"))
+def _fla_decode(args):
+    """States in a pool, which is written in place."""
+    g, beta = _fla_gates(args)
+    q, k, scale = _fla_queries(args, args.v.shape[2])
+    pool, slots = args.initial_state.copy(), args.ssm_state_indices
+    o, pool[slots] = delta_rule.ragged(args.cu_seqlens, q, k, args.v, g, beta, pool[slots], scale)
+    return {"o": o, "initial_state": pool}
+
+
+@oracle(("fla", "fused_gdn_gate"), ("fla", "fused_kda_gate"))
+def _fla_gate(args):
+    return {"o": delta_rule.decay_of_logits(args.g, args.A_log, args.dt_bias, args.lower_bound, args.g.ndim == 4)}
+
+
+@oracle(("ggml", "ggml_ssm_conv"), ("ggml", "ggml_ssm_conv+ggml_silu"), ("ggml", "ggml_ssm_conv+ggml_add+ggml_silu"))
+def _ggml_convolution(args):
+    return {"dst": convolution.convolve(args.sx, args.c, args.bias, args.activation).transpose(0, 2, 1)}
+
+
+@oracle(("ggml", "ggml_gated_delta_net"))
+def _ggml_delta_net(args):
+    """One array: the outputs [n_seqs, T, H, D], then the last K states [K, n_seqs, H, V, K], the newest first."""
+    heads, size = args.v.shape[2:]
+    g = args.g if args.g.shape[3] == size else args.g[..., 0]
+    states = []
+    out, _ = delta_rule.recurrence(delta_rule.tiled(args.q, heads), delta_rule.tiled(args.k, heads), args.v, g,
+                                   args.beta[..., 0], delta_rule.turned(args.state), size**-0.5,
+                                   seen=lambda t, state: states.append(delta_rule.turned(state).copy()))
+    kept = states[::-1][:args.K]
+    return {"dst": np.concatenate([out.ravel(), *(state.ravel() for state in kept)])}

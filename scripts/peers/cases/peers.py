@@ -1,0 +1,9 @@
+"""All cases, peer after peer. The modules are named in the order of the tables."""
+from . import causal_conv1d, fla_convolution, fla_delta_product, fla_gated_delta, fla_kda, ggml, serving_convolution
+
+MODULES = (causal_conv1d, fla_gated_delta, fla_kda, fla_delta_product, fla_convolution, serving_convolution, ggml)
+
+
+def cases():
+    for module in MODULES:
+        yield from module.cases()
