@@ -1,15 +1,16 @@
 """What a case is: a call as a peer's own test makes it, as plain values. Nothing here holds a tensor's numbers;
 tensors.py makes them, oracle.py says what the call means."""
 import dataclasses
+import math
 import random
 import zlib
 
 
 @dataclasses.dataclass(frozen=True)
 class Fill:
-    """How a tensor's numbers are drawn: evenly from low..high where these differ, else N(0, 1); then what `kind` says;
-    then times scale plus shift; then shares of them are replaced, each (share, number) of `replaced` in turn; then none
-    is below `floor`.
+    """How a tensor's numbers are drawn: evenly from low..high where these differ, else from a normal distribution of
+    `mean` and `deviation`; then what `kind` says; then times scale plus shift; then shares of them are replaced, each
+    (share, number) of `replaced` in turn; then none is below `floor`.
 
     kind         what is done with a drawn x
     plain        nothing
@@ -23,6 +24,8 @@ class Fill:
     kind: str = "plain"
     low: float = 0.0
     high: float = 0.0
+    mean: float = 0.0
+    deviation: float = 1.0
     scale: float = 1.0
     shift: float = 0.0
     replaced: tuple = ()
@@ -47,31 +50,39 @@ class Storage:
     """Where a tensor's elements lie. `order` names its dimensions from the slowest in memory to the fastest (the usual
     order where empty). `extents`, `starts` and `steps` say for some dimensions how many entries the memory holds, at
     which of them the tensor begins, and how many of them one step is: a slice of a wider projection has an extent and
-    a start, every second token has a step of 2. `repeated` are dimensions of stride 0."""
+    a start, every second token has a step of 2. `padding` are elements behind each entry of the slowest dimension."""
     order: tuple = ()
     extents: tuple = ()  # pairs (dimension, entries)
     starts: tuple = ()   # pairs (dimension, entry)
     steps: tuple = ()    # pairs (dimension, entries)
-    repeated: tuple = ()
+    padding: int = 0
 
     def memory(self, shape):
         """The extents of the memory in the tensor's order of dimensions."""
         extents, starts, steps = dict(self.extents), dict(self.starts), dict(self.steps)
         needed = [starts.get(d, 0) + (n - 1) * steps.get(d, 1) + 1 if n else 0 for d, n in enumerate(shape)]
-        memory = [extents.get(d, 1 if d in self.repeated else needed[d]) for d in range(len(shape))]
+        memory = [extents.get(d, needed[d]) for d in range(len(shape))]
         for d, (have, need) in enumerate(zip(memory, needed)):
-            if d not in self.repeated and have < need:
+            if have < need:
                 raise ValueError(f"storage of dimension {d}: {have} entries in memory, expected at least {need}")
         return tuple(memory)
 
     def strides(self, shape):
         """Elements from one entry of each dimension to the next."""
         memory, steps = self.memory(shape), dict(self.steps)
+        order = self.order or range(len(shape))
         strides, size = [0] * len(shape), 1
-        for d in reversed(self.order or range(len(shape))):
-            strides[d] = 0 if d in self.repeated else size * steps.get(d, 1)
+        for d in reversed(order):
+            size += self.padding if d == order[0] else 0
+            strides[d] = size * steps.get(d, 1)
             size *= memory[d]
         return tuple(strides)
+
+    def elements(self, shape):
+        """How many elements the memory holds."""
+        memory = self.memory(shape)
+        slowest = memory[self.order[0] if self.order else 0] if shape else 1
+        return math.prod(memory) + self.padding * slowest
 
 
 DENSE = Storage()
@@ -112,7 +123,9 @@ def exact(output, dtype, entries=None, itself=False):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One call of one test. `parameters` are the test's own, in its words; with `source` they name the case."""
+    """One call of one test. `parameters` are the test's own, in its words; with `source` they name the case. Arrays
+    that a function only writes are not among the tensors, but where what they held before must stay. An option of the
+    text "=NAME" is the tensor NAME once more: a pool that is written in place."""
     peer: str
     source: str    # path in the peer's repository, "::", test
     function: str  # as the peer names it

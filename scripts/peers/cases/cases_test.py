@@ -39,11 +39,22 @@ COUNTS = {
     ("sglang", "test_causal_conv1d_update"): 12,
     ("sglang", "test_causal_conv1d_update_with_batch_gather"): 192,
     ("sglang", "test_causal_conv1d_varlen"): 40,
+    ("flashinfer", "test_prefill_kernel_basic"): 960,
+    ("flashinfer", "test_prefill_kernel_nonfull"): 1344,
+    ("flashinfer", "test_prefill_kernel_zero_length_sequence"): 16,
+    ("flashinfer", "test_chunked_prefill"): 576,  # two calls each
+    ("flashinfer", "test_checkpoint_correctness"): 32,
+    ("flashinfer", "test_prefill_kernel_state_dtype"): 96,
+    ("flashinfer", "test_prefill_state_indices_matches_packed"): 96,
+    ("flashinfer", "test_verify_kernel_mtp"): 24,
+    ("flashinfer", "test_mtp_fp32_state_pool"): 24,
+    ("flashinfer", "test_gdn_decode_bf16_state_kernel"): 32,
+    ("flashinfer", "test_gdn_decode_bf16_state_mtp_kernel"): 30,
     ("ggml", "test_gated_delta_net"): 36,
     ("ggml", "test_ssm_conv"): 45,
     ("ggml", "test_ssm_conv_bias_silu"): 90,
 }
-PEERS = {"causal-conv1d": 9406, "fla": 290, "vllm": 164, "sglang": 244, "ggml": 171}
+PEERS = {"causal-conv1d": 9406, "fla": 290, "flashinfer": 3352, "vllm": 164, "sglang": 244, "ggml": 171}
 EVERY = list(peers.cases())
 
 
@@ -71,7 +82,7 @@ def quick():
     """Of these the small ones, and the smallest one of each function whatever its size."""
     kinds = sorted(smallest(), key=elements)
     first = {(case.peer, case.function): case.name for case in reversed(kinds)}
-    return [case for case in kinds if elements(case) < 1_200_000 or first[case.peer, case.function] == case.name]
+    return [case for case in kinds if elements(case) < 800_000 or first[case.peer, case.function] == case.name]
 
 
 QUICK = quick()
@@ -230,7 +241,7 @@ class Oracles(unittest.TestCase):
             rng = dice(case.name)
             made = tensors.make_tensors(case)
             got = expected(case, made)
-            for output, index, number in naive.samples(case, made, rng, 3):
+            for output, index, number in naive.samples(case, made, rng, 2):
                 with self.subTest(case=case.name, output=output, index=index):
                     self.assertTrue(abs(got[output][index] - number) <= 1e-9 * (1 + abs(number)),
                                     f"{case.name}: {output}{index} is {got[output][index]}, by loops {number}")

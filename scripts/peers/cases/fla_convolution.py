@@ -155,7 +155,7 @@ def decoding():
 
 
 def sliced():
-    """x is the middle third of a projection [.., 3 D]; each test calls without and with a residual, and with a state."""
+    """x is the middle third of a projection [.., 3 D]; calls without a residual, with one, and with a state."""
     fixed_rows = ((2, 64, 128, 3, "swish", True, "f32"), (2, 128, 128, 4, "swish", False, "f32"),
                   (2, 64, 128, 3, None, True, "f16"))
     ragged_rows = ((4, 128, 64, 3, "swish", True, "f32"), (4, 256, 128, 4, "swish", False, "f32"),

@@ -27,6 +27,16 @@ class Call:
     def __getattr__(self, name):
         return self._arrays[name] if name in self._arrays else self._case.options.get(name)
 
+    @property
+    def function(self):
+        return self._case.function
+
+    @property
+    def normalizes(self):
+        """Whether q and k are divided by their length; FlashInfer's decoding does so where nothing is said."""
+        options = self._case.options
+        return options.get("use_qk_l2norm", options.get("use_qk_l2norm_in_kernel", False))
+
 
 def samples(case, tensors, rng, count):
     call = Call(case, tensors)
@@ -276,3 +286,75 @@ def _ggml_delta_net(call, rng):
     kept = rng.randrange(call.K)
     place = sequences * tokens * heads * dim + (((kept * sequences + n) * heads + head) * dim + j) * dim + i
     yield "dst", (place,), states[tokens - 1 - kept][i]
+
+
+@known(("flashinfer", "chunk_gated_delta_rule"))
+def _flashinfer_prefill(call, rng):
+    ends = call.cu_seqlens
+    heads = max(call.q.shape[1], call.v.shape[1])
+    n, head, j, i = (rng.randrange(extent) for extent in (len(ends) - 1, heads, call.v.shape[2], call.q.shape[2]))
+    begin, length = ends[n], ends[n + 1] - ends[n]
+    row = n if call.state_indices is None else call.state_indices[n]
+    if length == 0:
+        held = 0.0 if call.output_state is None else call.output_state[row, head, j, i]
+        yield "output_state", (row, head, j, i), held
+        return
+
+    def of(array, at):
+        return array[begin + at, head * array.shape[1] // heads]
+    dim = call.q.shape[2]
+    state = [0.0] * dim if call.initial_state is None else call.initial_state[row, head, j].tolist()
+    outputs, states = column(
+        length, 1, lambda t: of(call.q, t).tolist(), lambda t: of(call.k, t).tolist(), lambda t: of(call.v, t)[j],
+        lambda t: [1.0 if call.g is None else call.g[begin + t, head]] * dim,
+        lambda t: 1.0 if call.beta is None else call.beta[begin + t, head], state,
+        dim**-0.5 if call.scale is None else call.scale)
+    t = rng.randrange(length)
+    yield "output", (begin + t, head, j), outputs[t]
+    yield "output_state", (row, head, j, i), states[-1][i]
+    if call.checkpoint_every_n_tokens and length >= call.checkpoint_every_n_tokens:
+        yield ("state_checkpoints", (call.checkpoint_cu_starts[n], head, j, i),
+               states[call.checkpoint_every_n_tokens - 1][i])
+
+
+def _logit_column(call, row, head, j, state, q, k, v, a, b, tokens):
+    """A column where gates and betas are logits; q(t), k(t) are arrays, a(t), b(t), v(t) numbers."""
+    dim = len(state)
+
+    def unit(numbers):
+        numbers = numbers.tolist()
+        norm = _length(numbers) if call.normalizes else 1.0
+        return [number / norm for number in numbers]
+    rate = math.exp(call.A_log.reshape(-1)[head])
+    return column(tokens, 1, lambda t: unit(q(t)), lambda t: unit(k(t)), v,
+                  lambda t: [math.exp(-rate * _softplus(a(t) + call.dt_bias[head]))] * dim,
+                  lambda t: _sigmoid(b(t)), state, dim**-0.5 if call.scale is None else call.scale)
+
+
+@known(("flashinfer", "gated_delta_rule_decode_pretranspose"), ("flashinfer", "gated_delta_rule_decode"),
+       ("flashinfer", "gated_delta_rule_mtp"), ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule"),
+       ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule_mtp"))
+def _flashinfer_decode(call, rng):
+    name = next(name for name in ("state", "initial_state", "initial_state_source") if getattr(call, name) is not None)
+    states_before = getattr(call, name)
+    batch, tokens, heads, size = call.v.shape
+    n, head, j, i = (rng.randrange(extent) for extent in (batch, heads, size, size))
+    read = n if call.initial_state_indices is None else call.initial_state_indices[n]
+    write = read if call.output_state_indices is None else call.output_state_indices[n]
+    t = rng.randrange(tokens)
+    if read < 0:
+        yield "output", (n, t, head, j), 0.0
+        return
+    key_head = head // (heads // call.q.shape[2])
+    keys_first = call.function == "gated_delta_rule_decode"
+    before = states_before[read, head]
+    outputs, states = _logit_column(
+        call, n, head, j, (before[:, j] if keys_first else before[j]).tolist(), lambda at: call.q[n, at, key_head],
+        lambda at: call.k[n, at, key_head], lambda at: call.v[n, at, head, j], lambda at: call.a[n, at, head],
+        lambda at: call.b[n, at, head], tokens)
+    yield "output", (n, t, head, j), outputs[t]
+    kept = call.disable_state_update
+    index = (read if kept else write, head, *((i, j) if keys_first else (j, i)))
+    yield name, index, states_before[index] if kept else states[-1][i]
+    if call.cache_intermediate_states:
+        yield "intermediate_states_buffer", (n, t, head, j, i), states[t][i]

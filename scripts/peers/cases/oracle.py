@@ -41,7 +41,7 @@ def expected(case, tensors):
     if key not in ORACLES:
         raise KeyError(f"{case.peer} {case.function}: no oracle, expected one of "
                        f"{', '.join(' '.join(each) for each in sorted(ORACLES))}")
-    return ORACLES[key](Arguments(tensors, case.options))
+    return ORACLES[key](Arguments(tensors, {**case.options, "function": case.function}))
 
 
 @oracle(("causal-conv1d", "causal_conv1d_fn"))
@@ -183,3 +183,67 @@ def _ggml_delta_net(args):
                                    seen=lambda t, state: states.append(delta_rule.turned(state).copy()))
     kept = states[::-1][:args.K]
     return {"dst": np.concatenate([out.ravel(), *(state.ravel() for state in kept)])}
+
+
+@oracle(("flashinfer", "chunk_gated_delta_rule"))
+def _flashinfer_prefill(args):
+    """Decays are factors; use_qk_l2norm_in_kernel changes nothing. With more query heads than value heads these share
+    keys and values. An empty sequence's row of the output state stays as it was."""
+    heads, size = max(args.q.shape[1], args.v.shape[1]), args.q.shape[2]
+    q, k, v = (delta_rule.grouped(x, heads)[None] for x in (args.q, args.k, args.v))
+    ones = np.ones((len(args.q), heads))
+    # A decay of zero is a reset; its logarithm is -inf.
+    with np.errstate(divide="ignore"):
+        log_decay = np.log(ones if args.g is None else args.g)[None]
+    beta = (ones if args.beta is None else args.beta)[None]
+    scale, ends = size**-0.5 if args.scale is None else args.scale, args.cu_seqlens
+    count = len(ends) - 1
+    slots = range(count) if args.state_indices is None else args.state_indices
+    state = args.output_state if args.output_state is not None else None
+    if args.initial_state is not None and (state is None or isinstance(state, str)):
+        state = args.initial_state
+    state = np.zeros((count, heads, size, size)) if state is None else state.copy()
+    output, checkpoints, every = np.zeros(v.shape), [], args.checkpoint_every_n_tokens or 0
+    for n, (begin, end) in enumerate(zip(ends[:-1], ends[1:])):
+        if begin == end:
+            continue
+        start = np.zeros((1, heads, size, size))
+        if args.initial_state is not None:
+            start = delta_rule.turned(args.initial_state[slots[n]])[None]
+        part = slice(begin, end)
+
+        def keep(t, now):
+            if every and (t + 1) % every == 0:
+                checkpoints.append(delta_rule.turned(now[0]).copy())
+        output[:, part], final = delta_rule.recurrence(q[:, part], k[:, part], v[:, part], log_decay[:, part],
+                                                       beta[:, part], start, scale, seen=keep)
+        state[slots[n]] = delta_rule.turned(final[0])
+    outputs = {"output": output[0], "output_state": state}
+    return {**outputs, "state_checkpoints": np.stack(checkpoints)} if checkpoints else outputs
+
+
+@oracle(("flashinfer", "gated_delta_rule_decode_pretranspose"), ("flashinfer", "gated_delta_rule_decode"),
+        ("flashinfer", "gated_delta_rule_mtp"), ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule"),
+        ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule_mtp"))
+def _flashinfer_decode(args):
+    name = next(name for name in ("state", "initial_state", "initial_state_source") if getattr(args, name) is not None)
+    turn = (lambda state: state) if args.function == "gated_delta_rule_decode" else delta_rule.turned
+    pool = getattr(args, name).copy()
+    batch, tokens, heads, _ = args.v.shape
+    reads = np.arange(batch) if args.initial_state_indices is None else args.initial_state_indices
+    writes = reads if args.output_state_indices is None else args.output_state_indices
+    q, k = (delta_rule.grouped(delta_rule.normalized(x), heads) for x in (args.q, args.k))
+    log_decay = delta_rule.decay_of_logits(args.a, args.A_log, args.dt_bias)
+    valid = reads >= 0
+    output, between = np.zeros(args.v.shape), np.zeros((batch, tokens, *pool.shape[1:]))
+
+    def keep(t, now):
+        between[valid, t] = turn(now)
+    output[valid], final = delta_rule.recurrence(
+        q[valid], k[valid], args.v[valid], log_decay[valid], delta_rule.sigmoid(args.b[valid]),
+        turn(pool[reads[valid]]), q.shape[-1]**-0.5 if args.scale is None else args.scale,
+        seen=keep if args.cache_intermediate_states else None)
+    if not args.disable_state_update:
+        pool[writes[valid]] = turn(final)
+    outputs = {"output": output, name: pool}
+    return {**outputs, "intermediate_states_buffer": between} if args.cache_intermediate_states else outputs

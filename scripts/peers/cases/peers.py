@@ -1,7 +1,9 @@
 """All cases, peer after peer. The modules are named in the order of the tables."""
-from . import causal_conv1d, fla_convolution, fla_delta_product, fla_gated_delta, fla_kda, ggml, serving_convolution
+from . import (causal_conv1d, fla_convolution, fla_delta_product, fla_gated_delta, fla_kda, flashinfer_decode,
+               flashinfer_prefill, ggml, serving_convolution)
 
-MODULES = (causal_conv1d, fla_gated_delta, fla_kda, fla_delta_product, fla_convolution, serving_convolution, ggml)
+MODULES = (causal_conv1d, fla_gated_delta, fla_kda, fla_delta_product, fla_convolution, flashinfer_prefill,
+           flashinfer_decode, serving_convolution, ggml)
 
 
 def cases():

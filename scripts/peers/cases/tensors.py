@@ -134,7 +134,7 @@ def _draw(rng, fill, shape):
     if fill.high > fill.low:
         drawn = np.float32(fill.low) + np.float32(fill.high - fill.low) * rng.random(shape, np.float32)
     else:
-        drawn = rng.standard_normal(shape, np.float32)
+        drawn = rng.standard_normal(shape, np.float32) * np.float32(fill.deviation) + np.float32(fill.mean)
     if fill.kind == "unit":
         drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
     elif fill.kind == "sigmoid":
@@ -156,9 +156,9 @@ def make_tensor(spec, key):
     """The tensor of a TensorSpec; the same numbers for the same key."""
     rng = np.random.default_rng(zlib.crc32(key.encode()))
     stored = to_storage(_draw(rng, spec.fill, spec.shape), spec.dtype)
-    memory, strides = spec.storage.memory(spec.shape), spec.storage.strides(spec.shape)
+    strides = spec.storage.strides(spec.shape)
     starts, steps = dict(spec.storage.starts), dict(spec.storage.steps)
-    flat = _poisoned(max(1, int(np.prod(memory))), spec.dtype)
+    flat = _poisoned(max(1, spec.storage.elements(spec.shape)), spec.dtype)
     begin = sum(starts.get(d, 0) * stride // steps.get(d, 1) for d, stride in enumerate(strides))
     view = np.lib.stride_tricks.as_strided(flat[begin:], spec.shape, [stride * flat.itemsize for stride in strides])
     view[...] = stored
