@@ -50,11 +50,14 @@ COUNTS = {
     ("flashinfer", "test_mtp_fp32_state_pool"): 24,
     ("flashinfer", "test_gdn_decode_bf16_state_kernel"): 32,
     ("flashinfer", "test_gdn_decode_bf16_state_mtp_kernel"): 30,
+    ("vllm", "test_fused_recurrent_packed_decode_matches_reference"): 12,
+    ("vllm", "test_dual_index_read_write_isolation"): 6,
+    ("vllm", "test_dual_index_spec_2d"): 4,
     ("ggml", "test_gated_delta_net"): 36,
     ("ggml", "test_ssm_conv"): 45,
     ("ggml", "test_ssm_conv_bias_silu"): 90,
 }
-PEERS = {"causal-conv1d": 9406, "fla": 290, "flashinfer": 3352, "vllm": 164, "sglang": 244, "ggml": 171}
+PEERS = {"causal-conv1d": 9406, "fla": 290, "flashinfer": 3352, "vllm": 192, "sglang": 285, "ggml": 171}
 EVERY = list(peers.cases())
 
 
@@ -79,10 +82,11 @@ def smallest():
 
 
 def quick():
-    """Of these the small ones, and the smallest one of each function whatever its size."""
+    """Of these the small ones, and the smallest one of each function and choice of tensors whatever its size."""
     kinds = sorted(smallest(), key=elements)
-    first = {(case.peer, case.function): case.name for case in reversed(kinds)}
-    return [case for case in kinds if elements(case) < 800_000 or first[case.peer, case.function] == case.name]
+    first = {(case.peer, case.function, tuple(case.tensors)): case.name for case in reversed(kinds)}
+    return [case for case in kinds
+            if elements(case) < 800_000 or first[case.peer, case.function, tuple(case.tensors)] == case.name]
 
 
 QUICK = quick()
@@ -108,25 +112,18 @@ class Lists(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "causal-conv1d causal_conv2d: no oracle, expected one of"):
             expected(unknown, {})
 
-    def test_every_output_that_a_test_compares_comes_out_of_the_oracle_without_nan(self):
-        for case in QUICK:
-            with self.subTest(case=case.name):
-                made = tensors.make_tensors(case)
-                outputs = expected(case, made)
-                for compare in case.compares:
-                    self.assertIn(compare.output, outputs, case.name)
-                    self.assertTrue(np.isfinite(outputs[compare.output]).all(), case.name)
-
 
 class Memory(unittest.TestCase):
     def test_tensors_have_the_shape_strides_and_dtype_that_their_case_says(self):
-        for case in QUICK:
-            for name, tensor in tensors.make_tensors(case).items():
-                with self.subTest(case=case.name, tensor=name):
-                    spec = case.tensors[name]
-                    self.assertEqual((tensor.shape, tensor.dtype, tensor.device), (spec.shape, spec.dtype, "cpu"))
-                    self.assertEqual(tensor.strides, spec.storage.strides(spec.shape), case.name)
-                    self.assertEqual(tensor.address, tensor.array.__array_interface__["data"][0])
+        specs = {(spec.storage, spec.shape, spec.dtype): (case, name) for case in QUICK
+                 for name, spec in case.tensors.items() if spec.storage != Storage() or math.prod(spec.shape) < 10_000}
+        for case, name in specs.values():
+            with self.subTest(case=case.name, tensor=name):
+                spec = case.tensors[name]
+                tensor = tensors.make_tensor(spec, name)
+                self.assertEqual((tensor.shape, tensor.dtype, tensor.device), (spec.shape, spec.dtype, "cpu"))
+                self.assertEqual(tensor.strides, spec.storage.strides(spec.shape), case.name)
+                self.assertEqual(tensor.address, tensor.array.__array_interface__["data"][0])
 
     def test_strides_are_those_of_a_transposed_slice_of_a_wider_projection(self):
         spec = TensorSpec((2, 3, 5), "bf16", NORMAL, Storage((0, 2, 1), extents=((1, 11),), starts=((1, 4),)))
@@ -136,6 +133,11 @@ class Memory(unittest.TestCase):
     def test_strides_are_those_of_every_second_token(self):
         spec = TensorSpec((2, 3, 5), "f32", NORMAL, Storage(extents=((1, 6),), steps=((1, 2),)))
         self.assertEqual(tensors.make_tensor(spec, "x").strides, (30, 10, 1))
+
+    def test_rows_of_a_pool_lie_their_padding_further_apart(self):
+        spec = TensorSpec((2, 3, 5), "f32", NORMAL, Storage(padding=7))
+        self.assertEqual(tensors.make_tensor(spec, "x").strides, (22, 5, 1))
+        self.assertEqual(spec.storage.elements(spec.shape), 44)
 
     def test_a_slice_that_its_memory_does_not_hold_is_refused(self):
         with self.assertRaisesRegex(ValueError, "dimension 1: 6 entries in memory, expected at least 7"):
@@ -235,12 +237,16 @@ class Judge(unittest.TestCase):
 
 
 class Oracles(unittest.TestCase):
-    def test_oracles_agree_with_loops_over_single_numbers(self):
+    def test_oracles_agree_with_loops_and_give_every_output_that_a_test_compares(self):
         seen = set()
         for case in QUICK:
             rng = dice(case.name)
             made = tensors.make_tensors(case)
             got = expected(case, made)
+            for compare in case.compares:
+                with self.subTest(case=case.name, output=compare.output):
+                    self.assertIn(compare.output, got, case.name)
+                    self.assertTrue(np.isfinite(got[compare.output]).all(), case.name)
             for output, index, number in naive.samples(case, made, rng, 2):
                 with self.subTest(case=case.name, output=output, index=index):
                     self.assertTrue(abs(got[output][index] - number) <= 1e-9 * (1 + abs(number)),

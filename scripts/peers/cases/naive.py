@@ -358,3 +358,77 @@ def _flashinfer_decode(call, rng):
     yield name, index, states_before[index] if kept else states[-1][i]
     if call.cache_intermediate_states:
         yield "intermediate_states_buffer", (n, t, head, j, i), states[t][i]
+
+
+@known(("vllm", "fused_recurrent_gated_delta_rule_packed_decode"))
+def _vllm_packed_decode(call, rng):
+    size, heads, keys = call.initial_state.shape[3], call.num_v_heads, call.num_qk_heads
+    n, head, j, i = (rng.randrange(extent) for extent in (len(call.mixed_qkv), heads, size, size))
+    row, key_head = call.ssm_state_indices[n], head // (heads // keys)
+    if row < 0:
+        return
+
+    def at(start, count):
+        return call.mixed_qkv[n, start:start + count]
+    outputs, states = _logit_column(
+        call, n, head, j, call.initial_state[row, head, j].tolist(), lambda t: at(key_head * size, size),
+        lambda t: at((keys + key_head) * size, size), lambda t: at((2 * keys + head) * size + j, 1)[0],
+        lambda t: call.a[n, head], lambda t: call.b[n, head], 1)
+    yield "out", (n, 0, head, j), outputs[0]
+    yield "initial_state", (row, head, j, i), states[0][i]
+
+
+@known(("vllm", "fused_sigmoid_gating_delta_rule_update"), ("sglang", "fused_sigmoid_gating_delta_rule_update"))
+def _sigmoid_gating(call, rng):
+    values_first = call.initial_state is not None
+    name = "initial_state" if values_first else "initial_state_source"
+    rows, per_row, heads, size = call.v.shape
+    n, head, j, i = (rng.randrange(extent) for extent in (len(call.cu_seqlens) - 1, heads, size, call.q.shape[3]))
+    begin, end = call.cu_seqlens[n:n + 2]
+    read = (call.ssm_state_indices if values_first else call.initial_state_indices)[n]
+    write = read if call.ssm_state_indices_output is None else call.ssm_state_indices_output[n]
+    if isinstance(read, list):
+        read = read[call.num_accepted_tokens[n] - 1]
+    key_head = head // (heads // call.q.shape[2])
+
+    def of(array, t):
+        return array[(begin + t) // per_row, (begin + t) % per_row]
+    before = getattr(call, name)[read, head]
+    outputs, states = _logit_column(
+        call, n, head, j, (before[j] if values_first else before[:, j]).tolist(), lambda t: of(call.q, t)[key_head],
+        lambda t: of(call.k, t)[key_head], lambda t: of(call.v, t)[head, j], lambda t: call.a[begin + t, head],
+        lambda t: call.b[begin + t, head], end - begin)
+    t = rng.randrange(end - begin)
+    yield "out", ((begin + t) // per_row, (begin + t) % per_row, head, j), outputs[t]
+    kept = t if isinstance(write, list) else end - begin - 1
+    row = write[kept] if isinstance(write, list) else write
+    yield name, (row, head, *((j, i) if values_first else (i, j))), states[kept][i]
+
+
+@known(("sglang", "chunk_gated_delta_rule"))
+def _sglang_chunk(call, rng):
+    _, _, heads, size = call.v.shape
+    dim = call.q.shape[3]
+    n, head, j, i = (rng.randrange(extent) for extent in (len(call.cu_seqlens) - 1, heads, size, dim))
+    begin, end = call.cu_seqlens[n:n + 2]
+    row = call.initial_state_indices[n]
+    if row < 0:
+        return
+
+    def unit(numbers):
+        norm = _length(numbers.tolist())
+        return [number / norm for number in numbers.tolist()]
+    outputs, states = column(
+        end - begin, 1, lambda t: unit(call.q[0, begin + t, head]), lambda t: unit(call.k[0, begin + t, head]),
+        lambda t: call.v[0, begin + t, head, j], lambda t: [math.exp(call.g[0, begin + t, head])] * dim,
+        lambda t: call.beta[0, begin + t, head], call.initial_state[row, head, j].tolist(), dim**-0.5)
+    t = rng.randrange(end - begin)
+    yield "o", (0, begin + t, head, j), outputs[t]
+    yield "initial_state", (row, head, j, i), states[-1][i]
+
+
+@known(("sglang", "fused_gdn_gating"))
+def _sglang_gating(call, rng):
+    n, head = rng.randrange(len(call.a)), rng.randrange(call.a.shape[1])
+    yield "g", (0, n, head), -math.exp(call.A_log[head]) * _softplus(call.a[n, head] + call.dt_bias[head])
+    yield "beta", (0, n, head), _sigmoid(call.b[n, head])

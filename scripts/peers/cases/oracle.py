@@ -247,3 +247,74 @@ def _flashinfer_decode(args):
         pool[writes[valid]] = turn(final)
     outputs = {"output": output, name: pool}
     return {**outputs, "intermediate_states_buffer": between} if args.cache_intermediate_states else outputs
+
+
+@oracle(("vllm", "fused_recurrent_gated_delta_rule_packed_decode"))
+def _vllm_packed_decode(args):
+    """One token for each row of mixed_qkv [B, q | k | v]; what belongs to no row of the pool is zeros here."""
+    heads, size = args.num_v_heads, args.initial_state.shape[-1]
+    q, k, v = np.split(args.mixed_qkv, [args.num_qk_heads * size, 2 * args.num_qk_heads * size], axis=1)
+    q, k = (delta_rule.grouped(delta_rule.normalized(x.reshape(len(x), 1, -1, size)), heads) for x in (q, k))
+    v = v.reshape(len(v), 1, heads, -1)
+    log_decay = delta_rule.decay_of_logits(args.a, args.A_log, args.dt_bias)[:, None]
+    pool, slots, out = args.initial_state.copy(), args.ssm_state_indices, np.zeros(v.shape)
+    valid = slots >= 0
+    out[valid], final = delta_rule.recurrence(q[valid], k[valid], v[valid], log_decay[valid],
+                                              delta_rule.sigmoid(args.b[valid])[:, None],
+                                              delta_rule.turned(pool[slots[valid]]), args.scale)
+    pool[slots[valid]] = delta_rule.turned(final)
+    return {"out": out, "initial_state": pool}
+
+
+@oracle(("vllm", "fused_sigmoid_gating_delta_rule_update"), ("sglang", "fused_sigmoid_gating_delta_rule_update"))
+def _sigmoid_gating(args):
+    """Sequences one behind the other, whatever the batch's shape says; a and b [tokens, H]. With indices for each token
+    ([N, T]) the state is left after every token. SGLang's states are [.., K, V]."""
+    vllm = args.initial_state is not None
+    name = "initial_state" if vllm else "initial_state_source"
+    turn = delta_rule.turned if vllm else lambda state: state
+    reads = args.ssm_state_indices if vllm else args.initial_state_indices
+    writes = reads if args.ssm_state_indices_output is None else args.ssm_state_indices_output
+    before, pool = getattr(args, name), getattr(args, name).copy()
+    tokens = args.v.shape[0] * args.v.shape[1]
+    q, k, v = (x.reshape(1, tokens, *x.shape[2:]) for x in (args.q, args.k, args.v))
+    if args.use_qk_l2norm_in_kernel:
+        q, k = delta_rule.normalized(q), delta_rule.normalized(k)
+    q, k = delta_rule.grouped(q, v.shape[2]), delta_rule.grouped(k, v.shape[2])
+    log_decay = delta_rule.decay_of_logits(args.a, args.A_log, args.dt_bias)[None]
+    beta, out = delta_rule.sigmoid(args.b)[None], np.zeros(v.shape)
+    for n, (begin, end) in enumerate(zip(args.cu_seqlens[:-1], args.cu_seqlens[1:])):
+        part = slice(begin, end)
+        read = reads[n] if reads.ndim == 1 else reads[n, args.num_accepted_tokens[n] - 1]
+
+        def keep(t, state):
+            if writes.ndim == 2:
+                pool[writes[n, t]] = turn(state[0])
+        out[:, part], final = delta_rule.recurrence(q[:, part], k[:, part], v[:, part], log_decay[:, part],
+                                                    beta[:, part], turn(before[read])[None], q.shape[-1]**-0.5,
+                                                    seen=keep)
+        if writes.ndim == 1:
+            pool[writes[n]] = turn(final[0])
+    return {"out": out.reshape(args.v.shape), name: pool}
+
+
+@oracle(("sglang", "chunk_gated_delta_rule"))
+def _sglang_chunk(args):
+    """States [.., V, K] in a pool, written in place. Padding writes no row, and its outputs are zeros here."""
+    pool, ends, slots = args.initial_state.copy(), args.cu_seqlens, args.initial_state_indices
+    q, k, o = delta_rule.normalized(args.q), delta_rule.normalized(args.k), np.zeros(args.v.shape)
+    for n, (begin, end) in enumerate(zip(ends[:-1], ends[1:])):
+        if slots[n] < 0:
+            continue
+        part = slice(begin, end)
+        o[:, part], final = delta_rule.recurrence(q[:, part], k[:, part], args.v[:, part], args.g[:, part],
+                                                  args.beta[:, part], delta_rule.turned(pool[slots[n]])[None],
+                                                  q.shape[-1]**-0.5)
+        pool[slots[n]] = delta_rule.turned(final[0])
+    return {"o": o, "initial_state": pool}
+
+
+@oracle(("sglang", "fused_gdn_gating"))
+def _sglang_gating(args):
+    return {"g": delta_rule.decay_of_logits(args.a, args.A_log, args.dt_bias)[None],
+            "beta": delta_rule.sigmoid(args.b)[None]}
