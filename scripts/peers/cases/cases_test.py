@@ -5,7 +5,9 @@ with them, and the library's float64 reference where there is a library. Exit 77
     GDNBENCH_LIBRARY=build/libgdnbench.so scripts/peers/cases/cases_test.py
 """
 import collections
+import contextlib
 import dataclasses
+import io
 import math
 import pathlib
 import sys
@@ -19,7 +21,7 @@ except ImportError:
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(SCRIPTS / "peers"), str(SCRIPTS)]
-from cases import naive, peers, tensors  # noqa: E402: the package is found by the line above
+from cases import count, naive, peers, tensors  # noqa: E402: the package is found by the line above
 from cases.case import Case, Compare, Fill, NORMAL, Storage, TensorSpec, dice, values  # noqa: E402
 from cases.judge import failures  # noqa: E402
 from cases.oracle import ORACLES, expected  # noqa: E402
@@ -106,6 +108,16 @@ class Lists(unittest.TestCase):
 
     def test_every_function_has_an_oracle_and_every_oracle_a_case(self):
         self.assertEqual({(case.peer, case.function) for case in EVERY}, set(ORACLES))
+
+    def test_the_tables_count_every_case_and_find_some_for_every_need(self):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            count.main()
+        lines = printed.getvalue().splitlines()
+        rows = [int(line.split("|")[-2]) for line in lines if line.startswith("| ") and line.count("|") == 4
+                and line.split("|")[-2].strip().isdigit()]
+        self.assertEqual((sum(rows), lines[-1]), (len(EVERY), f"{len(EVERY)} cases"))
+        self.assertEqual([line for line in lines if line.endswith("| 0 |")], [])
 
     def test_a_function_without_an_oracle_is_named(self):
         unknown = dataclasses.replace(EVERY[0], function="causal_conv2d")

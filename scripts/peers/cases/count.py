@@ -11,9 +11,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from cases import peers  # noqa: E402: the package is found by the line above
 
 GATES = ("g", "a", "alpha", "beta", "b")
-WINDOWS = ("initial_states", "conv_state", "conv_states", "cache", "initial_state", "state", "sx")
+WINDOWS = ("initial_states", "conv_state", "conv_states", "cache", "initial_state",
+           "initial_state_source", "state", "sx")
 INDICES = ("conv_state_indices", "cache_indices", "ssm_state_indices", "initial_state_indices", "state_indices",
            "output_state_indices", "ssm_state_indices_output")
+# Recurrences whose states are [.., K, V], of peers whose others are [.., V, K].
+KEYS_FIRST = {"flashinfer": ("gated_delta_rule_decode",), "vllm": (), "ggml": (),
+              "sglang": ("fused_sigmoid_gating_delta_rule_update",)}
 SIXTEEN_BITS = ("bf16", "f16")
 
 
@@ -40,7 +44,7 @@ NEEDS = {
     "tokens as a slice of a wider array": lambda case: any(
         spec.storage.extents for spec in has(case, ("x", "q", "k", "v", "a", "b", "mixed_qkv"))),
     "a pool with gaps between its rows": lambda case: any(
-        spec.storage.extents or spec.storage.steps for spec in has(case, WINDOWS)),
+        spec.storage.extents or spec.storage.steps or spec.storage.padding for spec in has(case, WINDOWS)),
     "float32 weights beside 16-bit inputs": lambda case: any(
         spec.dtype in SIXTEEN_BITS for spec in has(case, ("x",))) and any(
             spec.dtype == "f32" for spec in has(case, ("weight",))),
@@ -57,8 +61,8 @@ NEEDS = {
     "a decay for each key channel": lambda case: "kda" in case.function or bool(case.parameters.get("kda")),
     "a 16-bit or 8-bit state": lambda case: any(spec.dtype != "f32" for spec in has(case, WINDOWS)) and any(
         name in case.tensors for name in ("q", "mixed_qkv")),
-    "a state of [V, K]": lambda case: bool(case.options.get("state_v_first")) or case.peer in (
-        "flashinfer", "ggml") and case.function != "gated_delta_rule_decode",
+    "a state of [V, K]": lambda case: bool(has(case, ("q", "mixed_qkv"))) and (
+        bool(case.options.get("state_v_first")) if case.peer == "fla" else case.function not in KEYS_FIRST[case.peer]),
     "a residual": lambda case: bool(has(case, ("residual",))),
     "several steps for each token": lambda case: case.options.get("num_householder", 1) > 1,
 }
