@@ -30,11 +30,14 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
 
   const std::vector<float>& qkv = inputs["qkv"];
   const std::vector<float>& weight = inputs["conv_weight"];
-  const std::vector<float>& windows = inputs["conv_state"];
+  const bool reads = problem.reads_conv_window();
+  const bool writes = problem.writes_conv_window();
   const float* bias = problem.conv_bias ? inputs["conv_bias"].data() : nullptr;
   ConvResult<Scalar> result;
   result.output.assign(qkv.size(), Scalar(0));  // what sequences with slot -1 keep
-  result.state.assign(windows.begin(), windows.end());
+  if (reads || writes) {
+    result.state.assign(inputs["conv_state"].begin(), inputs["conv_state"].end());
+  }
 
   const auto sequence_channels = [&](std::int64_t n, std::int64_t c_begin, std::int64_t c_end) {
     const std::int64_t slot = inputs.slot(n);
@@ -43,8 +46,10 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     const std::int64_t length = inputs.length(n);
     std::vector<Scalar> ext(window + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
-      const float* old_window = &windows[(slot * channels + c) * window];
-      for (std::int64_t j = 0; j < window; ++j) ext[j] = Scalar(old_window[j]);
+      const std::int64_t row = (slot * channels + c) * window;
+      for (std::int64_t j = 0; j < window; ++j) {
+        ext[j] = reads ? Scalar(inputs["conv_state"][row + j]) : Scalar(0);
+      }
       for (std::int64_t t = 0; t < length; ++t) {
         ext[window + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
       }
@@ -55,8 +60,7 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
       }
       // New slot j is x[L - (width-1) + j] if that index is >= 0, else old slot L + j: the last
       // width - 1 entries of ext, for every L >= 0.
-      Scalar* new_window = &result.state[(slot * channels + c) * window];
-      for (std::int64_t j = 0; j < window; ++j) new_window[j] = ext[length + j];
+      for (std::int64_t j = 0; writes && j < window; ++j) result.state[row + j] = ext[length + j];
     }
   };
 

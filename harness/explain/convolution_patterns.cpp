@@ -113,6 +113,7 @@ class ConvolutionPatterns {
                                          ? ConvLayout::channels
                                          : ConvLayout::time;
            });
+    if (!p_.reads_conv_window()) return;
     agrees("conv window", "windows that are not read", "with windows of zeros",
            [](Case& c) { std::fill(c["conv_state"].begin(), c["conv_state"].end(), 0.0f); });
     agrees("conv window", "windows read newest first", "with reversed windows",
@@ -154,6 +155,7 @@ class ConvolutionPatterns {
   }
 
   void windows() {
+    if (!p_.writes_conv_window()) return;
     const std::int64_t row = channels() * window();
     bool only_short = true;
     bool unchanged = true;
@@ -178,7 +180,7 @@ class ConvolutionPatterns {
     if (wrong == 0) return;
     std::vector<std::string> evidence = {
         fmt::format("{} windows are wrong, the first: {}", wrong, first)};
-    if (unchanged) evidence.push_back("they hold what they held before");
+    if (unchanged && p_.reads_conv_window()) evidence.push_back("they hold what they held before");
     if (only_short) {
       add("short window",
           "the window of a sequence shorter than width - 1: its tokens after what is left of the "

@@ -1,6 +1,7 @@
 #include "harness/inputs/draw_convolution.h"
 
 #include <cmath>
+#include <limits>
 
 #include "harness/inputs/draw.h"
 
@@ -21,7 +22,12 @@ void draw_convolution(Case& c) {
   c["conv_weight"] = normal("conv_weight", channels, p.conv_width,
                             1 / std::sqrt(static_cast<double>(p.conv_width)), p.token_dtype);
   if (p.conv_bias) c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.token_dtype);
-  c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * taps, 1, p.state_dtype);
+  if (p.reads_conv_window()) {
+    c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * taps, 1, p.state_dtype);
+  } else if (p.writes_conv_window()) {  // nobody may read what it held
+    c["conv_state"].assign(static_cast<std::size_t>(p.num_pool_rows() * channels * taps),
+                           std::numeric_limits<float>::quiet_NaN());
+  }
 }
 
 }  // namespace gdn

@@ -189,10 +189,14 @@ std::vector<float> interleave(const Case& whole, const CutAt& cut, const std::ve
   return result;
 }
 
-// The problem writes all that a next call goes on from.
+// The problem writes all that a next call goes on from. An array that it did not have holds nothing yet.
 void write_carried(Case& c) {
   for (const Operand& operand : c.problem.operation->operands) {
-    if (operand.in_place.make_written != nullptr) operand.in_place.make_written(c.problem);
+    if (operand.in_place.make_written == nullptr) continue;
+    operand.in_place.make_written(c.problem);
+    if (c.arrays.has(operand.name)) continue;
+    c[operand.name].assign(static_cast<std::size_t>(element_count(operand, c.problem)),
+                           std::numeric_limits<float>::quiet_NaN());
   }
 }
 
@@ -201,8 +205,15 @@ void read_carried(Case& c) {
   for (const Operand& operand : c.problem.operation->operands) {
     if (!operand.is_output() || carried_to(operand, c.problem) == nullptr) continue;
     const Operand& into = *carried_to(operand, c.problem);
-    if (!c.arrays.has(into.name) || is_read(into, c.problem)) continue;
-    into.in_file.infer_presence(c.problem, true);
+    if (is_read(into, c.problem)) continue;
+    if (into.in_place.make_read != nullptr) {
+      into.in_place.make_read(c.problem);
+      c[into.name].resize(static_cast<std::size_t>(element_count(into, c.problem)));
+    } else if (c.arrays.has(into.name)) {
+      into.in_file.infer_presence(c.problem, true);
+    } else {
+      continue;
+    }
     std::fill(c[into.name].begin(), c[into.name].end(), 0.0f);
   }
 }
@@ -395,6 +406,7 @@ Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const 
   Outputs result;
   for_each_output(p, second, [&](const Operand& operand) {
     const std::string& name = operand.output_name();
+    if (!is_present(operand, p)) return;  // written for the sake of the second call alone
     if (is_pool(operand, p)) {
       result[name] = joined_pool(whole, cut, operand, first[name], second[name]);
     } else if (is_cut_by_tokens(operand, p)) {
@@ -476,6 +488,7 @@ Case single_token(const Case& batch, std::int64_t t, const Outputs* states) {
 void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs* outputs) {
   const Problem& p = whole.problem;
   for_each_output(p, step, [&](const Operand& operand) {
+    if (!is_present(operand, p)) return;  // written for the sake of the next call alone
     const std::vector<float>& from = step[operand.output_name()];
     std::vector<float>& to = (*outputs)[operand.output_name()];
     const bool pool = is_pool(operand, p);

@@ -126,6 +126,14 @@ enum class NormGate { silu, sigmoid, sigmoid2 };
 /// Memory order of conv tokens: channels = [T, channels] (default), time = [channels, T].
 enum class ConvLayout { channels, time };
 
+/// What a call makes of the convolution's window in its pool row.
+enum class ConvWindow {
+  carried,  ///< read, and written for the next call
+  read,     ///< read alone: the row stays as it is
+  written,  ///< zeros stand in front of the sequence; the row is written, what it held does not matter
+  none,     ///< zeros stand in front of the sequence, and nothing is written: there is no pool
+};
+
 struct Problem {
   Operation operation;
 
@@ -170,7 +178,8 @@ struct Problem {
   bool conv_bias = false;
   Activation activation = Activation::silu;
   ConvLayout conv_layout = ConvLayout::channels;
-  bool conv_state_in_place = true;
+  bool conv_state_in_place = true;  ///< of a window that is carried
+  ConvWindow conv_window = ConvWindow::carried;
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it
@@ -201,6 +210,8 @@ struct Problem {
   std::int64_t gates_per_head() const { return decay == DecayPer::channel ? key_head_dim : 1; }
   /// Channels of qkv for gated_delta_layer and causal_conv1d: `channels`, or 2 * Hk * Dk + Hv * Dv.
   std::int64_t conv_channels() const;
+  bool reads_conv_window() const;
+  bool writes_conv_window() const;
   /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.
   std::int64_t state_row_stride() const;
   /// Rows of every pool: pool_rows, or what stands in its place.

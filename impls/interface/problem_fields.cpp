@@ -492,6 +492,9 @@ std::vector<ProblemField> make_fields() {
       with(flag_field("conv_in_place", "convolution window updated in place",
                       &P::conv_state_in_place, "conv_state_in_place"),
            flag_attribute("conv_state_in_place", &P::conv_state_in_place, kUnlessDefault)),
+      with(named_field("window", "what a call makes of the convolution window", &P::conv_window,
+                       "conv_window"),
+           named_attribute("conv_window", &P::conv_window, kUnlessDefault)),
       // In case files the dataset z says it.
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),

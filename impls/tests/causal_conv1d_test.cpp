@@ -83,6 +83,54 @@ TEST_P(CausalConv1d, ChannelsOfHeadsAndOfNoneGiveTheSameBits) {
   }
 }
 
+// Lengths below and above the window's, an empty sequence, both layouts, and every slot map.
+TEST_P(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
+  for (const char* window : {"read", "written", "none"}) {
+    for (const char* layout : {"channels", "time"}) {
+      for (const char* options :
+           {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+            ",dtype=f16,width=2,slots=permuted,act=none"}) {
+        expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+130,window=" +
+                          std::string(window) + ",conv_layout=" + layout + options});
+      }
+    }
+  }
+}
+
+// What a row held does not matter where it is only written, and stays where it is only read; the
+// arithmetic is that of windows of zeros.
+TEST_P(CausalConv1d, WindowsThatAreNotReadAreZeros) {
+  Case carried =
+      generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=24,seq=70+0+2,dtype=bf16"));
+  std::fill(carried["conv_state"].begin(), carried["conv_state"].end(), 0.0f);
+  const Outputs expected = execute(implementation(), carried, device());
+
+  Case written = carried;
+  written.problem.conv_window = ConvWindow::written;
+  std::fill(written["conv_state"].begin(), written["conv_state"].end(), 3.0f);
+  const Outputs of_written = execute(implementation(), written, device());
+  EXPECT_TRUE(same_bits(of_written["conv_output"], expected["conv_output"]));
+  EXPECT_TRUE(same_bits(of_written["conv_state"], expected["conv_state"]));
+
+  Case none = carried;
+  none.problem.conv_window = ConvWindow::none;
+  none.arrays.erase("conv_state");
+  const Outputs of_none = execute(implementation(), none, device());
+  EXPECT_TRUE(same_bits(of_none["conv_output"], expected["conv_output"]));
+  EXPECT_FALSE(of_none.has("conv_state"));
+}
+
+TEST_P(CausalConv1d, WindowsThatAreReadAloneKeepTheirBits) {
+  const Case inputs = generate_case(
+      Problem::parse("causal_conv1d:heads=1/2,dim=24,seq=70+0+2,dtype=bf16,window=read"));
+  Case carried = inputs;
+  carried.problem.conv_window = ConvWindow::carried;
+  const Outputs outputs = execute(implementation(), inputs, device());
+  EXPECT_TRUE(same_bits(outputs["conv_output"],
+                        execute(implementation(), carried, device())["conv_output"]));
+  EXPECT_TRUE(same_bits(outputs["conv_state"], inputs["conv_state"]));
+}
+
 // Two calls joined by the window give the bits of one: windows hold raw inputs.
 TEST_P(CausalConv1d, TwoCallsJoinedByTheWindowAreEqualToOne) {
   const Case whole =

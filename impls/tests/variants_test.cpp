@@ -101,6 +101,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"act", "none"},
                                                           {"conv_layout", "time"},
                                                           {"conv_in_place", "0"},
+                                                          {"window", "read"},
                                                           {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};

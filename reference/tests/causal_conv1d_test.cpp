@@ -17,6 +17,7 @@ double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64
   const Problem& p = c.problem;
   const std::int64_t channels = p.conv_channels();
   if (position < 0) {
+    if (!p.reads_conv_window()) return 0;
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     const std::int64_t window = p.conv_width - 1;
     return c["conv_state"].at((slot * channels + channel) * window + window + position);
@@ -34,7 +35,8 @@ void expect_defined_values(const Case& c) {
   const std::int64_t channels = p.conv_channels();
   const std::int64_t window = p.conv_width - 1;
   std::vector<double> output(c["qkv"].size(), 0.0);
-  std::vector<double> state(c["conv_state"].begin(), c["conv_state"].end());
+  std::vector<double> state;
+  if (c.arrays.has("conv_state")) state.assign(c["conv_state"].begin(), c["conv_state"].end());
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     if (slot < 0) continue;
@@ -51,7 +53,7 @@ void expect_defined_values(const Case& c) {
         output.at(p.conv_layout == ConvLayout::channels ? token * channels + channel
                                                         : channel * p.total_tokens() + token) = y;
       }
-      for (std::int64_t j = 0; j < window; ++j) {
+      for (std::int64_t j = 0; p.writes_conv_window() && j < window; ++j) {
         state.at((slot * channels + channel) * window + j) =
             input_at(c, n, length - window + j, channel);
       }
@@ -59,7 +61,10 @@ void expect_defined_values(const Case& c) {
   }
   const double error = relative_difference(result["conv_output"], output);
   EXPECT_TRUE(error <= 1e-14) << error;
-  EXPECT_EQ(result["conv_state"], state);
+  ASSERT_EQ(result.has("conv_state"), p.conv_window != ConvWindow::none);
+  if (result.has("conv_state")) {
+    EXPECT_EQ(result["conv_state"], state);
+  }
 }
 
 TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
@@ -88,6 +93,36 @@ TEST(CausalConv1d, OneChannelOfNoHeads) {
   const auto result = evaluate<double>(c);
   EXPECT_EQ(result["conv_output"], (std::vector<double>{23, 49}));
   EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10}));
+}
+
+TEST(CausalConv1d, WindowsThatAreNotReadAreZeros) {
+  // As above with a window of zeros: y0 = 4, y1 = 2 + 40.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:channels=1,seq=1x2,width=3,act=none,window=written");
+  c.sequence_offsets = {0, 2};
+  c["qkv"] = {1, 10};
+  c["conv_weight"] = {1, 2, 4};
+  c["conv_state"] = {5, 7};
+  auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{4, 42}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10}));
+  c.arrays.erase("conv_state");
+  c.problem.conv_window = ConvWindow::none;
+  result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{4, 42}));
+  EXPECT_FALSE(result.has("conv_state"));
+}
+
+TEST(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
+  for (const char* window : {"read", "written", "none"}) {
+    Case c = generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window=" +
+                      std::string(window));
+    // Rows that nobody reads hold NaN, which is not equal to itself.
+    if (c.arrays.has("conv_state") && !c.problem.reads_conv_window()) {
+      std::fill(c["conv_state"].begin(), c["conv_state"].end(), 3.0f);
+    }
+    expect_defined_values(c);
+  }
 }
 
 TEST(CausalConv1d, AnyNumberOfChannels) {

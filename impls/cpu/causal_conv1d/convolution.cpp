@@ -34,6 +34,10 @@ std::int64_t Convolution::workspace_floats(const Problem& problem) {
 void Convolution::load_window(std::int64_t slot, const Block& block, float* rows) const {
   const std::int64_t window = problem_.conv_width - 1;
   const DType dtype = problem_.state_dtype;
+  if (arguments_.state_in == nullptr) {
+    std::fill_n(rows, window * block.channels, 0.0f);
+    return;
+  }
   for (std::int64_t c = 0; c < block.channels; ++c) {
     const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
     for (std::int64_t j = 0; j < window; ++j) {
@@ -143,8 +147,10 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     std::memmove(ext, ext + count * block.channels,
                  static_cast<std::size_t>(window * block.channels) * sizeof(float));
   }
-  // An empty sequence leaves its row as it is; out of place that takes a copy.
-  if (num_tokens > 0 || !problem_.conv_state_in_place) store_window(slot, block, ext);
+  // An empty sequence leaves its row as it is; out of place that takes a copy, and where nothing was
+  // read its window is zeros.
+  const bool stays = num_tokens == 0 && arguments_.state_in == arguments_.state_out;
+  if (arguments_.state_out != nullptr && !stays) store_window(slot, block, ext);
 }
 
 }  // namespace gdn::cpu

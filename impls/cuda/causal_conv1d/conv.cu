@@ -79,6 +79,11 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
+/// Element of an old window; 0 where none is read.
+__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t index) {
+  return p.window_in != nullptr ? load_element(p.window_in, index, p.window_dtype) : 0.0f;
+}
+
 template <typename Token>
 __device__ __forceinline__ float activate(float x, bool silu) {
   return silu ? silu_for<Token>(x) : x;
@@ -245,8 +250,8 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
   } else if (full_width) {
     // The new window is the last of (old window, sequence): where the sequence is short, some of it
     // is the old one, moved to lower places.
-    PerChannel<Count, Width - 1> old;
-    old.load(p.window_in, row, p.window_dtype, p.whole);
+    PerChannel<Count, Width - 1> old{};
+    if (p.window_in != nullptr) old.load(p.window_in, row, p.window_dtype, p.whole);
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
@@ -278,9 +283,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
-        history[j][i] =
-            j < skipped ? 0.0f
-                        : load_element(p.window_in, row + i * window + j - skipped, p.window_dtype);
+        history[j][i] = j < skipped ? 0.0f : old_input(p, row + i * window + j - skipped);
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
@@ -289,8 +292,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
       const std::int64_t t = tile.length - window + j;
       for (int i = 0; i < Count; ++i) {
         const float value =
-            t >= 0 ? to_float(input[t * stride + i])
-                   : load_element(p.window_in, row + i * window + window + t, p.window_dtype);
+            t >= 0 ? to_float(input[t * stride + i]) : old_input(p, row + i * window + window + t);
         store_element(p.window_out, row + i * window + j, p.window_dtype, value);
       }
     }
@@ -367,8 +369,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
         const std::int64_t s = t - window + j;
-        const float x = s >= 0 ? to_float(input[s])
-                               : load_element(p.window_in, row + window + s, p.window_dtype);
+        const float x = s >= 0 ? to_float(input[s]) : old_input(p, row + window + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
@@ -384,8 +385,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   const std::int64_t t = tile.length - window + lane;
   float value = 0;
   if (lane < window) {
-    value =
-        t >= 0 ? to_float(input[t]) : load_element(p.window_in, row + window + t, p.window_dtype);
+    value = t >= 0 ? to_float(input[t]) : old_input(p, row + window + t);
   }
   __syncwarp();
   if (lane < window && p.window_out != nullptr &&

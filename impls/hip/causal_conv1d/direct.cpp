@@ -10,8 +10,6 @@
 namespace gdn::hip {
 namespace {
 
-constexpr int kLaunches = 2;  // outputs, then windows
-
 LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArguments& arguments) {
   ConvParams params{};
   params.input = arguments.input;
@@ -32,7 +30,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.width = static_cast<std::int32_t>(problem.conv_width);
   params.silu = problem.activation == Activation::silu ? 1 : 0;
   params.time_fastest = problem.conv_layout == ConvLayout::time ? 1 : 0;
-  params.in_place = problem.conv_state_in_place ? 1 : 0;
+  params.in_place = arguments.state_in == arguments.state_out ? 1 : 0;
   params.token_element = element_of(problem.token_dtype);
   params.state_element = element_of(problem.state_dtype);
   const auto sequences = static_cast<std::uint32_t>(problem.num_sequences());
@@ -45,6 +43,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   const std::string suffix = short_name(problem.token_dtype);
   return [params, output_grid, window_grid, suffix](KernelLauncher& launcher) {
     launcher.launch("conv_outputs_" + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
+    if (params.state_out == nullptr) return;
     launcher.launch("conv_windows_" + suffix, window_grid, {256, 1, 1}, &params, sizeof(params));
   };
 }
@@ -55,7 +54,8 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
-        .honours = convolution_options() + HonouredFields{"channels"},
+        .honours =
+            convolution_options() + convolution_window_options() + HonouredFields{"channels"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
@@ -63,7 +63,10 @@ class Direct final : public Implementation {
         .rank = 10,
         .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1",
-                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16"}};
+                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }
@@ -73,7 +76,7 @@ class Direct final : public Implementation {
     require_runnable(*this, problem, device);
     const CausalConv1dArguments given = causal_conv1d_arguments(problem, arguments);
     PlanInfo info;
-    info.launches = kLaunches;
+    info.launches = given.state_out == nullptr ? 1 : 2;  // outputs, then windows
     info.choice = "tile=64x64";
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         launches_of(problem, given));

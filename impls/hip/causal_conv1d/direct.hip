@@ -35,6 +35,11 @@ __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::i
   return (row * p.channels + channel) * (p.width - 1);
 }
 
+/// Element of an old window; 0 where none is read.
+__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t index) {
+  return p.state_in == nullptr ? 0.0f : load_element(p.state_in, p.state_element, index);
+}
+
 template <typename Token>
 __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& sequence,
                                            std::int64_t t, std::int64_t channel) {
@@ -45,8 +50,7 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
     const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
-                           : load_element(p.state_in, p.state_element,
-                                          window_index(p, sequence.row, channel) + window + i);
+                           : old_input(p, window_index(p, sequence.row, channel) + window + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
   return p.silu != 0 ? sum * sigmoid(sum) : sum;
@@ -92,7 +96,7 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
     const std::int64_t i = sequence.length - window + j;
     x[j] = i >= 0 ? to_float(static_cast<const Token*>(
                         p.input)[input_index(p, sequence.first + i, channel)])
-                  : load_element(p.state_in, p.state_element, at + sequence.length + j);
+                  : old_input(p, at + sequence.length + j);
   }
 #pragma unroll
   for (int j = 0; j < kConvMaxWindow; ++j) {

@@ -33,6 +33,7 @@ OperationSchema make_schema() {
   schema.fields = convolution_fields();
   schema.fields.emplace_back("channels");  // those of a layer belong to its heads
   schema.stated_fields = {"act"};
+  schema.validate = validate_convolution;
   return schema;
 }
 
@@ -54,8 +55,8 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   a.bias = arguments.input("conv_bias");
   a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
   a.slot_index = arguments.input_as<std::int64_t>("slot_index");
-  a.state_in = arguments["conv_state"].read;
-  a.state_out = arguments["conv_state"].written;
+  if (problem.reads_conv_window()) a.state_in = arguments["conv_state"].read;
+  if (problem.writes_conv_window()) a.state_out = arguments["conv_state"].written;
   return a;
 }
 

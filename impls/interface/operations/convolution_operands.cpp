@@ -1,5 +1,7 @@
 #include "interface/operations/convolution_operands.h"
 
+#include "interface/enum_names.h"
+#include "interface/error.h"
 #include "interface/operations/dimensions.h"
 
 namespace gdn {
@@ -48,6 +50,19 @@ Operand convolution_window_operand() {
                 return Dimensions{dimension::slots, kChannels, kWindow};
               },
           .dtype = element_type::state,
+          .present = [](const Problem& p) { return p.conv_window != ConvWindow::none; },
+          .in_place = {.read = [](const Problem& p) { return p.reads_conv_window(); },
+                       .written = [](const Problem& p) { return p.writes_conv_window(); },
+                       .make_written =
+                           [](Problem& p) {
+                             p.conv_window =
+                                 p.reads_conv_window() ? ConvWindow::carried : ConvWindow::written;
+                           },
+                       .make_read =
+                           [](Problem& p) {
+                             p.conv_window =
+                                 p.writes_conv_window() ? ConvWindow::carried : ConvWindow::read;
+                           }},
           .pool = {.out_of_place = [](const Problem& p) { return !p.conv_state_in_place; },
                    .written_by_empty_sequences = true},
           .judging = {.per = JudgedPer::sequence, .is_copy = true},
@@ -64,12 +79,21 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots", "pool_rows",   "state",         "width",     "bias",
-          "act",   "conv_layout", "conv_in_place", "magnitudes"};
+  return {"slots", "pool_rows",   "state",         "width",  "bias",
+          "act",   "conv_layout", "conv_in_place", "window", "magnitudes"};
 }
 
 HonouredFields convolution_options() {
   return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
+}
+
+HonouredFields convolution_window_options() { return {"window"}; }
+
+void validate_convolution(const Problem& p) {
+  if (!p.conv_state_in_place && p.conv_window != ConvWindow::carried) {
+    throw_bad_input("problem: window=" + name_of(p.conv_window) +
+                    " is one array; conv_in_place=0 needs window=carried");
+  }
 }
 
 }  // namespace gdn

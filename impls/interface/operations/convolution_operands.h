@@ -12,7 +12,8 @@ namespace gdn {
 
 /// qkv, conv_weight and conv_bias.
 std::vector<Operand> convolution_operands();
-/// The window of raw inputs conv_state, oldest first, updated in place or out of place.
+/// The window of raw inputs conv_state, oldest first: read, written, or updated in place or out of
+/// place, as Problem::conv_window has it.
 Operand convolution_window_operand();
 /// conv_output, of qkv's shape; `on_request`: an operation goes on from it and need not show it.
 Operand convolution_output_operand(bool on_request);
@@ -21,5 +22,9 @@ std::vector<std::string> convolution_fields();
 /// Those that every form of the convolution is written for (docs/contract.md, section 1.2); an option
 /// that comes later is named by the forms that have it.
 HonouredFields convolution_options();
+/// Those that say how windows are held (docs/contract.md, section 1.2).
+HonouredFields convolution_window_options();
+/// What a problem with a convolution must fulfil; throws Error(bad_input).
+void validate_convolution(const Problem& problem);
 
 }  // namespace gdn

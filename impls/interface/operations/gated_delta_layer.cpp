@@ -44,6 +44,7 @@ OperationSchema make_schema() {
   for (const char* field : {"gated_norm", "norm_gate", "norm_eps"}) schema.fields.push_back(field);
   schema.validate = [](const Problem& p) {
     validate_recurrence(p);
+    validate_convolution(p);
     if (!p.gated_norm && (p.norm_gate != NormGate::silu || p.norm_eps != Problem().norm_eps)) {
       throw_bad_input("problem: norm_gate and norm_eps of gated_delta_layer need gated_norm=1");
     }
