@@ -1,5 +1,6 @@
 #include "reference/causal_conv1d.h"
 
+#include "interface/operations/convolution_operands.h"
 #include "reference/gates.h"
 #include "reference/parallel.h"
 
@@ -30,6 +31,7 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
 
   const std::vector<float>& qkv = inputs["qkv"];
   const std::vector<float>& weight = inputs["conv_weight"];
+  const WindowStrides strides = window_strides(problem);
   const bool reads = problem.reads_conv_window();
   const bool writes = problem.writes_conv_window();
   const float* bias = problem.conv_bias ? inputs["conv_bias"].data() : nullptr;
@@ -46,9 +48,9 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     const std::int64_t length = inputs.length(n);
     std::vector<Scalar> ext(window + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
-      const std::int64_t row = (slot * channels + c) * window;
+      const std::int64_t row = slot * strides.row + c * strides.channel;
       for (std::int64_t j = 0; j < window; ++j) {
-        ext[j] = reads ? Scalar(inputs["conv_state"][row + j]) : Scalar(0);
+        ext[j] = reads ? Scalar(inputs["conv_state"][row + j * strides.place]) : Scalar(0);
       }
       for (std::int64_t t = 0; t < length; ++t) {
         ext[window + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
@@ -60,7 +62,9 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
       }
       // New slot j is x[L - (width-1) + j] if that index is >= 0, else old slot L + j: the last
       // width - 1 entries of ext, for every L >= 0.
-      for (std::int64_t j = 0; writes && j < window; ++j) result.state[row + j] = ext[length + j];
+      for (std::int64_t j = 0; writes && j < window; ++j) {
+        result.state[row + j * strides.place] = ext[length + j];
+      }
     }
   };
 

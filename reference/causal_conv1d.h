@@ -11,7 +11,7 @@ namespace gdn::reference {
 template <typename Scalar>
 struct ConvResult {
   std::vector<Scalar> output;  ///< [T, channels] or [channels, T] (Problem::conv_layout)
-  std::vector<Scalar> state;   ///< [pool rows, channels, width - 1], after the call; empty: no pool
+  std::vector<Scalar> state;   ///< conv_state after the call; empty: there is no pool
 };
 
 /// y[t,c] = act(bias_c + sum_j weight[c,j] ext[t+j,c]), ext = the sequence's window, oldest first,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 #include "interface/operations/gated_delta_layer.h"
 
 namespace gdn {
@@ -117,11 +119,26 @@ class ConvolutionPatterns {
     agrees("conv window", "windows that are not read", "with windows of zeros",
            [](Case& c) { std::fill(c["conv_state"].begin(), c["conv_state"].end(), 0.0f); });
     agrees("conv window", "windows read newest first", "with reversed windows",
-           [](Case& c) { reverse_rows(c["conv_state"], c.problem.conv_width - 1); });
+           [](Case& c) { reverse_windows(c); });
   }
 
   static void reverse_rows(std::vector<float>& rows, std::int64_t size) {
     for (auto row = rows.begin(); row != rows.end(); row += size) std::reverse(row, row + size);
+  }
+
+  static void reverse_windows(Case& c) {
+    const WindowStrides strides = window_strides(c.problem);
+    std::vector<float>& windows = c["conv_state"];
+    const std::int64_t last = c.problem.window_places() - 1;
+    for (std::int64_t row = 0; row < c.problem.num_pool_rows(); ++row) {
+      for (std::int64_t channel = 0; channel < c.problem.conv_channels(); ++channel) {
+        const std::int64_t first = row * strides.row + channel * strides.channel;
+        for (std::int64_t j = 0; j < last - j; ++j) {
+          std::swap(windows[static_cast<std::size_t>(first + j * strides.place)],
+                    windows[static_cast<std::size_t>(first + (last - j) * strides.place)]);
+        }
+      }
+    }
   }
 
   // Of tokens that own a window; element by element in memory.
@@ -156,7 +173,7 @@ class ConvolutionPatterns {
 
   void windows() {
     if (!p_.writes_conv_window()) return;
-    const std::int64_t row = channels() * window();
+    const std::int64_t row = window_strides(p_).row;
     bool only_short = true;
     bool unchanged = true;
     std::int64_t wrong = 0;

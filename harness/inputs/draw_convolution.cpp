@@ -10,7 +10,7 @@ namespace gdn {
 void draw_convolution(Case& c) {
   const Problem& p = c.problem;
   const std::int64_t channels = p.conv_channels();
-  const std::int64_t taps = p.conv_width - 1;
+  const std::int64_t places = p.window_places();
   const bool by_time = p.conv_layout == ConvLayout::time;
   const std::int64_t rows = by_time ? channels : p.total_tokens();
   const std::int64_t width = by_time ? p.total_tokens() : channels;
@@ -23,9 +23,9 @@ void draw_convolution(Case& c) {
                             1 / std::sqrt(static_cast<double>(p.conv_width)), p.token_dtype);
   if (p.conv_bias) c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.token_dtype);
   if (p.reads_conv_window()) {
-    c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * taps, 1, p.state_dtype);
+    c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * places, 1, p.state_dtype);
   } else if (p.writes_conv_window()) {  // nobody may read what it held
-    c["conv_state"].assign(static_cast<std::size_t>(p.num_pool_rows() * channels * taps),
+    c["conv_state"].assign(static_cast<std::size_t>(p.num_pool_rows() * channels * places),
                            std::numeric_limits<float>::quiet_NaN());
   }
 }

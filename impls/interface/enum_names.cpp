@@ -130,6 +130,13 @@ const EnumNames<ConvLayout>& names_of() {
 }
 
 template <>
+const EnumNames<WindowLayout>& names_of() {
+  static const EnumNames<WindowLayout> names = {{"time", WindowLayout::time},
+                                                {"channels", WindowLayout::channels}};
+  return names;
+}
+
+template <>
 const EnumNames<ConvWindow>& names_of() {
   static const EnumNames<ConvWindow> names = {{"carried", ConvWindow::carried},
                                               {"read", ConvWindow::read},

@@ -126,6 +126,10 @@ enum class NormGate { silu, sigmoid, sigmoid2 };
 /// Memory order of conv tokens: channels = [T, channels] (default), time = [channels, T].
 enum class ConvLayout { channels, time };
 
+/// Memory order of a row of convolution windows: time = [channels, places] (default), channels =
+/// [places, channels].
+enum class WindowLayout { time, channels };
+
 /// What a call makes of the convolution's window in its pool row.
 enum class ConvWindow {
   carried,  ///< read, and written for the next call
@@ -180,6 +184,7 @@ struct Problem {
   ConvLayout conv_layout = ConvLayout::channels;
   bool conv_state_in_place = true;  ///< of a window that is carried
   ConvWindow conv_window = ConvWindow::carried;
+  WindowLayout window_layout = WindowLayout::time;
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it
@@ -210,6 +215,8 @@ struct Problem {
   std::int64_t gates_per_head() const { return decay == DecayPer::channel ? key_head_dim : 1; }
   /// Channels of qkv for gated_delta_layer and causal_conv1d: `channels`, or 2 * Hk * Dk + Hv * Dv.
   std::int64_t conv_channels() const;
+  /// Inputs of a channel that a row of windows holds.
+  std::int64_t window_places() const;
   bool reads_conv_window() const;
   bool writes_conv_window() const;
   /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.

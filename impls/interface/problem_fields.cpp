@@ -495,6 +495,9 @@ std::vector<ProblemField> make_fields() {
       with(named_field("window", "what a call makes of the convolution window", &P::conv_window,
                        "conv_window"),
            named_attribute("conv_window", &P::conv_window, kUnlessDefault)),
+      with(named_field("window_layout", "convolution window layout", &P::window_layout,
+                       "window_layout"),
+           named_attribute("window_layout", &P::window_layout, kUnlessDefault)),
       // In case files the dataset z says it.
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),

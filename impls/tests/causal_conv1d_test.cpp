@@ -97,6 +97,44 @@ TEST_P(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
   }
 }
 
+// Windows as some servers hold them, channels fastest: in place and not, of every width.
+TEST_P(CausalConv1d, WindowsWithChannelsFastest) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,width=3,conv_in_place=0",
+          ",dtype=bf16,window=read", ",dtype=f32,width=15,window=written"}) {
+      expect_all_agree(
+          {"causal_conv1d:channels=36,seq=70+0+1+2+130,window_layout=channels,conv_layout=" +
+           std::string(layout) + options});
+      expect_all_agree({"causal_conv1d:channels=5,seq=17x1,window_layout=channels,conv_layout=" +
+                        std::string(layout) + options});
+    }
+  }
+}
+
+// The same windows in either layout give the same bits.
+TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
+  const Case by_time = generate_case(
+      Problem::parse("causal_conv1d:channels=36,seq=70+0+2,dtype=bf16,slots=permuted"));
+  Case by_channels = by_time;
+  by_channels.problem.window_layout = WindowLayout::channels;
+  const auto transposed = [](const std::vector<float>& rows) {
+    std::vector<float> result(rows.size());
+    for (std::size_t row = 0; row < rows.size(); row += 36 * 3) {
+      for (std::size_t c = 0; c < 36; ++c) {
+        for (std::size_t j = 0; j < 3; ++j) result[row + j * 36 + c] = rows[row + c * 3 + j];
+      }
+    }
+    return result;
+  };
+  by_channels["conv_state"] = transposed(by_time["conv_state"]);
+  const Outputs expected = execute(implementation(), by_time, device());
+  const Outputs outputs = execute(implementation(), by_channels, device());
+  EXPECT_TRUE(same_bits(outputs["conv_output"], expected["conv_output"]));
+  EXPECT_TRUE(same_bits(outputs["conv_state"], transposed(expected["conv_state"])));
+}
+
 // What a row held does not matter where it is only written, and stays where it is only read; the
 // arithmetic is that of windows of zeros.
 TEST_P(CausalConv1d, WindowsThatAreNotReadAreZeros) {

@@ -102,6 +102,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"conv_layout", "time"},
                                                           {"conv_in_place", "0"},
                                                           {"window", "read"},
+                                                          {"window_layout", "channels"},
                                                           {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};

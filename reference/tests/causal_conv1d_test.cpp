@@ -12,6 +12,15 @@ namespace {
 
 Case generate(const std::string& problem) { return generate_case(Problem::parse(problem)); }
 
+// Where a window's place lies in conv_state.
+std::int64_t window_at(const Problem& p, std::int64_t slot, std::int64_t channel,
+                       std::int64_t place) {
+  const std::int64_t channels = p.conv_channels();
+  const std::int64_t places = p.conv_width - 1;
+  return p.window_layout == WindowLayout::time ? (slot * channels + channel) * places + place
+                                               : (slot * places + place) * channels + channel;
+}
+
 // One element of x of sequence n, by its position: negative positions lie in the old window.
 double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64_t channel) {
   const Problem& p = c.problem;
@@ -20,7 +29,7 @@ double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64
     if (!p.reads_conv_window()) return 0;
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     const std::int64_t window = p.conv_width - 1;
-    return c["conv_state"].at((slot * channels + channel) * window + window + position);
+    return c["conv_state"].at(window_at(p, slot, channel, window + position));
   }
   const std::int64_t t = c.sequence_offsets.at(n) + position;
   return p.conv_layout == ConvLayout::channels ? c["qkv"].at(t * channels + channel)
@@ -54,8 +63,7 @@ void expect_defined_values(const Case& c) {
                                                         : channel * p.total_tokens() + token) = y;
       }
       for (std::int64_t j = 0; p.writes_conv_window() && j < window; ++j) {
-        state.at((slot * channels + channel) * window + j) =
-            input_at(c, n, length - window + j, channel);
+        state.at(window_at(p, slot, channel, j)) = input_at(c, n, length - window + j, channel);
       }
     }
   }
@@ -123,6 +131,13 @@ TEST(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
     }
     expect_defined_values(c);
   }
+}
+
+TEST(CausalConv1d, WindowsWithChannelsFastest) {
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window_layout=channels"));
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x2,width=9,window_layout=channels,window=read"));
 }
 
 TEST(CausalConv1d, AnyNumberOfChannels) {

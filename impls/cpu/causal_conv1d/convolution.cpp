@@ -21,6 +21,7 @@ Convolution::Convolution(const Problem& problem, const CausalConv1dArguments& ar
       arguments_(arguments),
       outputs_(std::move(outputs)),
       channels_(problem.conv_channels()),
+      strides_(window_strides(problem)),
       num_blocks_((channels_ + kBlockChannels - 1) / kBlockChannels),
       convolve_rows_(version_for(instruction_set(), GDN_CPU_VERSIONS(convolve_rows))) {}
 
@@ -39,10 +40,10 @@ void Convolution::load_window(std::int64_t slot, const Block& block, float* rows
     return;
   }
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
+    const std::int64_t index = slot * strides_.row + (block.first_channel + c) * strides_.channel;
     for (std::int64_t j = 0; j < window; ++j) {
-      decode(dtype, element(arguments_.state_in, index + j, dtype), rows + j * block.channels + c,
-             1);
+      decode(dtype, element(arguments_.state_in, index + j * strides_.place, dtype),
+             rows + j * block.channels + c, 1);
     }
   }
 }
@@ -51,10 +52,10 @@ void Convolution::store_window(std::int64_t slot, const Block& block, const floa
   const std::int64_t window = problem_.conv_width - 1;
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
+    const std::int64_t index = slot * strides_.row + (block.first_channel + c) * strides_.channel;
     for (std::int64_t j = 0; j < window; ++j) {
-      encode(dtype, rows + j * block.channels + c, element(arguments_.state_out, index + j, dtype),
-             1);
+      encode(dtype, rows + j * block.channels + c,
+             element(arguments_.state_out, index + j * strides_.place, dtype), 1);
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "cpu/instruction_set.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 #include "interface/problem.h"
 
 namespace gdn::cpu {
@@ -51,6 +52,7 @@ class Convolution {
   CausalConv1dArguments arguments_;
   std::vector<ConvolutionOutput> outputs_;
   std::int64_t channels_;
+  WindowStrides strides_;
   std::int64_t num_blocks_;
   void (*convolve_rows_)(const float*, const float*, const float*, std::int64_t, std::int64_t,
                          std::int64_t, bool, float*);

@@ -79,8 +79,16 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
-/// Element of an old window; 0 where none is read.
-__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t index) {
+/// Where the window of a channel begins.
+__device__ __forceinline__ std::int64_t window_of(const ConvParams& p, std::int64_t row,
+                                                  std::int64_t channel) {
+  return row * p.window_strides.row + channel * p.window_strides.channel;
+}
+
+/// Input at a place of an old window, which begins at `window`; 0 where none is read.
+__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t window,
+                                           std::int64_t place) {
+  const std::int64_t index = window + place * p.window_strides.place;
   return p.window_in != nullptr ? load_element(p.window_in, index, p.window_dtype) : 0.0f;
 }
 
@@ -233,7 +241,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 
   // history[j] is the input of token t - (Width - 1) + j.
   const int window = p.width - 1;
-  const std::int64_t row = (tile.row * p.channels + channel) * window;
+  const std::int64_t row = window_of(p, tile.row, channel);
   const bool moves_window =
       p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out);
   float history[Width - 1][Count];
@@ -247,7 +255,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
         load_channels<Token, Count>(input + (tile.begin - (Width - 1) + j) * stride, history[j]);
       }
     }
-  } else if (full_width) {
+  } else if (full_width && p.dense_windows) {
     // The new window is the last of (old window, sequence): where the sequence is short, some of it
     // is the old one, moved to lower places.
     PerChannel<Count, Width - 1> old{};
@@ -283,7 +291,8 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
-        history[j][i] = j < skipped ? 0.0f : old_input(p, row + i * window + j - skipped);
+        history[j][i] =
+            j < skipped ? 0.0f : old_input(p, row + i * p.window_strides.channel, j - skipped);
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
@@ -291,9 +300,10 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     for (int j = 0; moves_window && j < window; ++j) {
       const std::int64_t t = tile.length - window + j;
       for (int i = 0; i < Count; ++i) {
+        const std::int64_t of_channel = row + i * p.window_strides.channel;
         const float value =
-            t >= 0 ? to_float(input[t * stride + i]) : old_input(p, row + i * window + window + t);
-        store_element(p.window_out, row + i * window + j, p.window_dtype, value);
+            t >= 0 ? to_float(input[t * stride + i]) : old_input(p, of_channel, window + t);
+        store_element(p.window_out, of_channel + j * p.window_strides.place, p.window_dtype, value);
       }
     }
   }
@@ -359,7 +369,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   const auto* const input =
       static_cast<const Token*>(p.input) + channel * p.token_capacity + tile.sequence_first;
   const int window = p.width - 1;
-  const std::int64_t row = (tile.row * p.channels + channel) * window;
+  const std::int64_t row = window_of(p, tile.row, channel);
   const float bias =
       p.bias != nullptr ? to_float(static_cast<const Token*>(p.bias)[channel]) : 0.0f;
   const auto* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
@@ -369,7 +379,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
         const std::int64_t s = t - window + j;
-        const float x = s >= 0 ? to_float(input[s]) : old_input(p, row + window + s);
+        const float x = s >= 0 ? to_float(input[s]) : old_input(p, row, window + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
@@ -385,12 +395,12 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   const std::int64_t t = tile.length - window + lane;
   float value = 0;
   if (lane < window) {
-    value = t >= 0 ? to_float(input[t]) : old_input(p, row + window + t);
+    value = t >= 0 ? to_float(input[t]) : old_input(p, row, window + t);
   }
   __syncwarp();
   if (lane < window && p.window_out != nullptr &&
       (tile.length > 0 || p.window_in != p.window_out)) {
-    store_element(p.window_out, row + lane, p.window_dtype, value);
+    store_element(p.window_out, row + lane * p.window_strides.place, p.window_dtype, value);
   }
 }
 
@@ -465,7 +475,8 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.input_token_stride = arguments.input_token_stride;
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
-
+  p.window_strides = window_strides(problem);
+  p.dense_windows = problem.window_layout == WindowLayout::time;
   return p;
 }
 

@@ -7,11 +7,12 @@
 
 #include "cuda/target.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
-/// Validated arguments of one convolution. Windows are [rows, channels, width - 1] in window_dtype,
-/// oldest first; window_out may be window_in.
+/// Validated arguments of one convolution. Windows are in window_dtype, oldest first; window_out may be
+/// window_in.
 struct ConvParams {
   const void* input = nullptr;
   const void* weight = nullptr;  ///< [channels, width], token dtype
@@ -30,8 +31,10 @@ struct ConvParams {
   std::int64_t token_capacity = 0;  ///< T: also the time-fastest layout's channel stride
   std::int64_t channels = 0;
   std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
+  WindowStrides window_strides;
   std::int32_t width = 4;
   bool silu = false;
+  bool dense_windows = true;  ///< [rows, channels, width - 1]
   bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)
 };
 

@@ -24,6 +24,10 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.tokens = problem.total_tokens();
   params.channels = problem.conv_channels();
   params.input_token_stride = arguments.input_token_stride;
+  const WindowStrides strides = window_strides(problem);
+  params.window_row_stride = strides.row;
+  params.window_channel_stride = strides.channel;
+  params.window_place_stride = strides.place;
   // As many tiles as the longest planned sequence has; a longer one is strided over.
   const std::int64_t longest = std::max<std::int64_t>(1, problem.sequences.longest());
   params.token_tiles = static_cast<std::int32_t>((longest + kConvTileTokens - 1) / kConvTileTokens);
@@ -66,7 +70,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:channels=131,seq=20+3,dtype=bf16",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

@@ -32,11 +32,13 @@ __device__ __forceinline__ std::int64_t input_index(const ConvParams& p, std::in
 }
 __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::int64_t row,
                                                      std::int64_t channel) {
-  return (row * p.channels + channel) * (p.width - 1);
+  return row * p.window_row_stride + channel * p.window_channel_stride;
 }
 
-/// Element of an old window; 0 where none is read.
-__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t index) {
+/// Input at a place of an old window, which begins at `window`; 0 where none is read.
+__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t window,
+                                           std::int64_t place) {
+  const std::int64_t index = window + place * p.window_place_stride;
   return p.state_in == nullptr ? 0.0f : load_element(p.state_in, p.state_element, index);
 }
 
@@ -50,7 +52,7 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
     const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
-                           : old_input(p, window_index(p, sequence.row, channel) + window + i);
+                           : old_input(p, window_index(p, sequence.row, channel), window + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
   return p.silu != 0 ? sum * sigmoid(sum) : sum;
@@ -96,11 +98,12 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
     const std::int64_t i = sequence.length - window + j;
     x[j] = i >= 0 ? to_float(static_cast<const Token*>(
                         p.input)[input_index(p, sequence.first + i, channel)])
-                  : old_input(p, at + sequence.length + j);
+                  : old_input(p, at, sequence.length + j);
   }
 #pragma unroll
   for (int j = 0; j < kConvMaxWindow; ++j) {
-    if (j < window) store_element(p.state_out, p.state_element, at + j, x[j]);
+    if (j < window)
+      store_element(p.state_out, p.state_element, at + j * p.window_place_stride, x[j]);
   }
 }
 

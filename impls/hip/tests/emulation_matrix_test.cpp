@@ -114,6 +114,8 @@ const std::vector<Option> kConvolution = {
     {"out_of_place", "heads=1,dim=16,seq=33+0+2,conv_in_place=0,slots=permuted"},
     {"windows_read", "heads=1,dim=16,seq=33+0+2,window=read"},
     {"windows_written", "heads=1,dim=16,seq=33+0+2,window=written,conv_layout=time"},
+    {"windows_with_channels_fastest",
+     "heads=1,dim=16,seq=33+0+2,window_layout=channels,slots=permuted"},
     {"windows_none", "heads=1,dim=16,seq=33+0+2,window=none"},
     {"channels_of_no_heads", "channels=131,seq=70+1"},
     {"one_channel", "channels=1,seq=70+1,conv_layout=time"},

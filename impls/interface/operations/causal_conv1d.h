@@ -18,7 +18,8 @@ struct CausalConv1dArguments {
   const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;
-  /// [rows, channels, width - 1], state dtype, oldest first; nullptr: zeros stand before sequences.
+  /// Rows of windows at window_strides(), state dtype, oldest first; nullptr: zeros stand before
+  /// sequences.
   const void* state_in = nullptr;
   /// The same pointer as state_in when updated in place; nullptr: no window is written.
   void* state_out = nullptr;

@@ -13,7 +13,7 @@ constexpr Dimension kChannels = {"channels", [](const Problem& p) { return p.con
 constexpr Dimension kWidth = {"width", [](const Problem& p) { return p.conv_width; }, Cut::whole,
                               Heads::none,
                               [](Problem& p, std::int64_t width) { p.conv_width = width; }};
-constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.conv_width - 1; }};
+constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.window_places(); }};
 
 Dimensions token_shape(const Problem& p) {
   if (p.conv_layout == ConvLayout::channels) return {dimension::T, kChannels};
@@ -46,7 +46,10 @@ Operand convolution_window_operand() {
   return {.name = "conv_state",
           .role = Role::in_place,
           .shape =
-              [](const Problem&) {
+              [](const Problem& p) {
+                if (p.window_layout == WindowLayout::channels) {
+                  return Dimensions{dimension::slots, kWindow, kChannels};
+                }
                 return Dimensions{dimension::slots, kChannels, kWindow};
               },
           .dtype = element_type::state,
@@ -79,20 +82,32 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots", "pool_rows",   "state",         "width",  "bias",
-          "act",   "conv_layout", "conv_in_place", "window", "magnitudes"};
+  return {"slots",       "pool_rows",     "state",  "width",         "bias",      "act",
+          "conv_layout", "conv_in_place", "window", "window_layout", "magnitudes"};
 }
 
 HonouredFields convolution_options() {
   return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
 }
 
-HonouredFields convolution_window_options() { return {"window"}; }
+HonouredFields convolution_window_options() { return {"window", "window_layout"}; }
+
+WindowStrides window_strides(const Problem& p) {
+  const std::int64_t places = p.window_places();
+  const std::int64_t row = p.conv_channels() * places;
+  if (p.window_layout == WindowLayout::channels) return {row, 1, p.conv_channels()};
+  return {row, places, 1};
+}
 
 void validate_convolution(const Problem& p) {
   if (!p.conv_state_in_place && p.conv_window != ConvWindow::carried) {
     throw_bad_input("problem: window=" + name_of(p.conv_window) +
                     " is one array; conv_in_place=0 needs window=carried");
+  }
+  if (p.conv_window != ConvWindow::none) return;
+  if (p.window_layout != WindowLayout::time) {
+    throw_bad_input(
+        "problem: window_layout=channels: window=none has no windows, expected another");
   }
 }
 

@@ -2,6 +2,7 @@
 // and the layer have in common.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,13 @@ std::vector<std::string> convolution_fields();
 HonouredFields convolution_options();
 /// Those that say how windows are held (docs/contract.md, section 1.2).
 HonouredFields convolution_window_options();
+/// Elements from one row, channel and place of conv_state to the next.
+struct WindowStrides {
+  std::int64_t row = 0;
+  std::int64_t channel = 0;
+  std::int64_t place = 0;
+};
+WindowStrides window_strides(const Problem& problem);
 /// What a problem with a convolution must fulfil; throws Error(bad_input).
 void validate_convolution(const Problem& problem);
 
