@@ -23,7 +23,8 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
   const Problem& problem = inputs.problem;
   const std::int64_t channels = problem.conv_channels();
   const std::int64_t width = problem.conv_width;
-  const std::int64_t window = width - 1;
+  const std::int64_t places = problem.window_places();
+  const std::int64_t first_read = places - (width - 1);  // what lies before it is only kept
   const std::int64_t total_tokens = problem.total_tokens();
   const bool channels_fastest = problem.conv_layout == ConvLayout::channels;
   const std::int64_t token_stride = channels_fastest ? channels : 1;
@@ -46,23 +47,23 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     if (slot < 0) return;
     const std::int64_t first = inputs.first_token(n);
     const std::int64_t length = inputs.length(n);
-    std::vector<Scalar> ext(window + length);
+    std::vector<Scalar> ext(places + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
       const std::int64_t row = slot * strides.row + c * strides.channel;
-      for (std::int64_t j = 0; j < window; ++j) {
+      for (std::int64_t j = 0; j < places; ++j) {
         ext[j] = reads ? Scalar(inputs["conv_state"][row + j * strides.place]) : Scalar(0);
       }
       for (std::int64_t t = 0; t < length; ++t) {
-        ext[window + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
+        ext[places + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
       }
       const Scalar channel_bias = bias == nullptr ? Scalar(0) : Scalar(bias[c]);
       for (std::int64_t t = 0; t < length; ++t) {
-        result.output[(first + t) * token_stride + c * channel_stride] =
-            convolve_at(ext, t, &weight[c * width], width, channel_bias, problem.activation);
+        result.output[(first + t) * token_stride + c * channel_stride] = convolve_at(
+            ext, first_read + t, &weight[c * width], width, channel_bias, problem.activation);
       }
-      // New slot j is x[L - (width-1) + j] if that index is >= 0, else old slot L + j: the last
-      // width - 1 entries of ext, for every L >= 0.
-      for (std::int64_t j = 0; writes && j < window; ++j) {
+      // With N places new slot j is x[L - N + j] if that index is >= 0, else old slot L + j: the last
+      // N entries of ext, for every L >= 0.
+      for (std::int64_t j = 0; writes && j < places; ++j) {
         result.state[row + j * strides.place] = ext[length + j];
       }
     }

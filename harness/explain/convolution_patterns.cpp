@@ -191,7 +191,7 @@ class ConvolutionPatterns {
       }
       if (right) continue;
       if (wrong++ == 0) first = fmt::format("sequence {} of {} tokens", n, inputs_.length(n));
-      only_short = only_short && inputs_.length(n) < window();
+      only_short = only_short && inputs_.length(n) < p_.window_places();
       unchanged = unchanged && kept;
     }
     if (wrong == 0) return;
@@ -200,11 +200,12 @@ class ConvolutionPatterns {
     if (unchanged && p_.reads_conv_window()) evidence.push_back("they hold what they held before");
     if (only_short) {
       add("short window",
-          "the window of a sequence shorter than width - 1: its tokens after what is left of the "
-          "old one",
+          "the window of a sequence shorter than it: its tokens after what is left of the old one",
           evidence);
     } else {
-      add("final window", "the last width - 1 raw inputs of a sequence, oldest first", evidence);
+      add("final window",
+          fmt::format("the last {} raw inputs of a sequence, oldest first", p_.window_places()),
+          evidence);
     }
     found_.back().outputs = {"conv_state"};
   }

@@ -185,6 +185,8 @@ struct Problem {
   bool conv_state_in_place = true;  ///< of a window that is carried
   ConvWindow conv_window = ConvWindow::carried;
   WindowLayout window_layout = WindowLayout::time;
+  /// Inputs of a channel that a row of windows holds, at least conv_width - 1; 0: as many.
+  std::int64_t window_length = 0;
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it
@@ -215,7 +217,8 @@ struct Problem {
   std::int64_t gates_per_head() const { return decay == DecayPer::channel ? key_head_dim : 1; }
   /// Channels of qkv for gated_delta_layer and causal_conv1d: `channels`, or 2 * Hk * Dk + Hv * Dv.
   std::int64_t conv_channels() const;
-  /// Inputs of a channel that a row of windows holds.
+  /// Inputs of a channel that a row of windows holds: window_length, or conv_width - 1. The last
+  /// conv_width - 1 of them stand before the sequence.
   std::int64_t window_places() const;
   bool reads_conv_window() const;
   bool writes_conv_window() const;

@@ -113,6 +113,25 @@ TEST_P(CausalConv1d, WindowsWithChannelsFastest) {
   }
 }
 
+// Windows that hold more than the convolution reads: as the tokens, more than a warp, more than a tile.
+// Of sequences shorter and longer, both layouts of windows and of tokens.
+TEST_P(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32,window_length=3", ",dtype=f32,window_length=4",
+          ",dtype=bf16,width=9,window_length=14,state=f16,slots=padding",
+          ",dtype=f16,width=2,window_length=15,slots=permuted,act=none",
+          ",dtype=bf16,window_length=71,conv_in_place=0", ",dtype=bf16,window_length=70",
+          ",dtype=bf16,window_length=40,window=read", ",dtype=f32,window_length=33,window=written",
+          ",dtype=bf16,window_length=100,window_layout=channels,bias=1"}) {
+      expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+130,conv_layout=" +
+                        std::string(layout) + options});
+      expect_all_agree(
+          {"causal_conv1d:channels=5,seq=17x1,conv_layout=" + std::string(layout) + options});
+    }
+  }
+}
+
 // The same windows in either layout give the same bits.
 TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
   const Case by_time = generate_case(

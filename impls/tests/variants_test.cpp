@@ -103,6 +103,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"conv_in_place", "0"},
                                                           {"window", "read"},
                                                           {"window_layout", "channels"},
+                                                          {"window_length", "9"},
                                                           {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};

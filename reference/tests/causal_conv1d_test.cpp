@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/operations/generate_case.h"
+#include "interface/error.h"
 #include "reference/reference.h"
 #include "reference/tests/dense_formulation.h"
 
@@ -16,7 +17,7 @@ Case generate(const std::string& problem) { return generate_case(Problem::parse(
 std::int64_t window_at(const Problem& p, std::int64_t slot, std::int64_t channel,
                        std::int64_t place) {
   const std::int64_t channels = p.conv_channels();
-  const std::int64_t places = p.conv_width - 1;
+  const std::int64_t places = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
   return p.window_layout == WindowLayout::time ? (slot * channels + channel) * places + place
                                                : (slot * places + place) * channels + channel;
 }
@@ -28,7 +29,7 @@ double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64
   if (position < 0) {
     if (!p.reads_conv_window()) return 0;
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
-    const std::int64_t window = p.conv_width - 1;
+    const std::int64_t window = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
     return c["conv_state"].at(window_at(p, slot, channel, window + position));
   }
   const std::int64_t t = c.sequence_offsets.at(n) + position;
@@ -42,7 +43,7 @@ void expect_defined_values(const Case& c) {
   const Problem& p = c.problem;
   const auto result = evaluate<double>(c);
   const std::int64_t channels = p.conv_channels();
-  const std::int64_t window = p.conv_width - 1;
+  const std::int64_t window = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
   std::vector<double> output(c["qkv"].size(), 0.0);
   std::vector<double> state;
   if (c.arrays.has("conv_state")) state.assign(c["conv_state"].begin(), c["conv_state"].end());
@@ -130,6 +131,34 @@ TEST(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
       std::fill(c["conv_state"].begin(), c["conv_state"].end(), 3.0f);
     }
     expect_defined_values(c);
+  }
+}
+
+TEST(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
+  // Weights (1, 2, 4), window (9, 5, 7), x = (10): y0 = 5 + 14 + 40, and the oldest input leaves.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:channels=1,seq=1x1,width=3,act=none,window_length=3");
+  c.sequence_offsets = {0, 1};
+  c["qkv"] = {10};
+  c["conv_weight"] = {1, 2, 4};
+  c["conv_state"] = {9, 5, 7};
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{59}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{5, 7, 10}));
+  for (const char* length : {"3", "4", "9", "20"}) {
+    expect_defined_values(
+        generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window_layout=channels,"
+                 "window_length=" +
+                 std::string(length)));
+  }
+}
+
+TEST(CausalConv1d, AWindowShorterThanTheConvolutionReadsIsRefused) {
+  try {
+    Problem::parse("causal_conv1d:channels=5,seq=9,width=4,window_length=2");
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "problem: window_length=2: width=4 expects auto or 3..65536");
   }
 }
 

@@ -40,7 +40,8 @@ void Convolution::load_window(std::int64_t slot, const Block& block, float* rows
     return;
   }
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = slot * strides_.row + (block.first_channel + c) * strides_.channel;
+    const std::int64_t index = first_place(slot, block.first_channel + c) +
+                               (problem_.window_places() - window) * strides_.place;
     for (std::int64_t j = 0; j < window; ++j) {
       decode(dtype, element(arguments_.state_in, index + j * strides_.place, dtype),
              rows + j * block.channels + c, 1);
@@ -52,10 +53,38 @@ void Convolution::store_window(std::int64_t slot, const Block& block, const floa
   const std::int64_t window = problem_.conv_width - 1;
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = slot * strides_.row + (block.first_channel + c) * strides_.channel;
+    const std::int64_t index = first_place(slot, block.first_channel + c) +
+                               (problem_.window_places() - window) * strides_.place;
     for (std::int64_t j = 0; j < window; ++j) {
       encode(dtype, rows + j * block.channels + c,
              element(arguments_.state_out, index + j * strides_.place, dtype), 1);
+    }
+  }
+}
+
+void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::int64_t first_token,
+                                    std::int64_t num_tokens) const {
+  const std::int64_t places = problem_.window_places();
+  const std::int64_t older = places - (problem_.conv_width - 1);
+  const DType dtype = problem_.state_dtype;
+  for (std::int64_t c = 0; c < block.channels; ++c) {
+    const std::int64_t channel = block.first_channel + c;
+    const std::int64_t window = first_place(slot, channel);
+    for (std::int64_t j = 0; j < older; ++j) {
+      const std::int64_t t = num_tokens - places + j;
+      float value = 0;
+      if (t >= 0) {
+        const std::int64_t token = first_token + t;
+        const std::int64_t index = problem_.conv_layout == ConvLayout::channels
+                                       ? token * arguments_.input_token_stride + channel
+                                       : channel * problem_.total_tokens() + token;
+        decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value,
+               1);
+      } else if (arguments_.state_in != nullptr) {
+        const std::int64_t index = window + (places + t) * strides_.place;
+        decode(dtype, element(arguments_.state_in, index, dtype), &value, 1);
+      }
+      encode(dtype, &value, element(arguments_.state_out, window + j * strides_.place, dtype), 1);
     }
   }
 }
@@ -151,7 +180,9 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   // An empty sequence leaves its row as it is; out of place that takes a copy, and where nothing was
   // read its window is zeros.
   const bool stays = num_tokens == 0 && arguments_.state_in == arguments_.state_out;
-  if (arguments_.state_out != nullptr && !stays) store_window(slot, block, ext);
+  if (arguments_.state_out == nullptr || stays) return;
+  move_older_inputs(slot, block, first_token, num_tokens);
+  store_window(slot, block, ext);
 }
 
 }  // namespace gdn::cpu

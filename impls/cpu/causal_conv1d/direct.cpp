@@ -75,7 +75,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

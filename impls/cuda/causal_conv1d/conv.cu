@@ -240,7 +240,6 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     load_channels<Token, Count>(static_cast<const Token*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
-  const int window = p.width - 1;
   const std::int64_t row = window_of(p, tile.row, channel);
   const bool moves_window =
       p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out);
@@ -291,18 +290,19 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
-        history[j][i] =
-            j < skipped ? 0.0f : old_input(p, row + i * p.window_strides.channel, j - skipped);
+        history[j][i] = j < skipped ? 0.0f
+                                    : old_input(p, row + i * p.window_strides.channel,
+                                                p.window_places - (Width - 1) + j);
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
     // overwritten before it is read.
-    for (int j = 0; moves_window && j < window; ++j) {
-      const std::int64_t t = tile.length - window + j;
+    for (int j = 0; moves_window && j < p.window_places; ++j) {
+      const std::int64_t t = tile.length - p.window_places + j;
       for (int i = 0; i < Count; ++i) {
         const std::int64_t of_channel = row + i * p.window_strides.channel;
-        const float value =
-            t >= 0 ? to_float(input[t * stride + i]) : old_input(p, of_channel, window + t);
+        const float value = t >= 0 ? to_float(input[t * stride + i])
+                                   : old_input(p, of_channel, p.window_places + t);
         store_element(p.window_out, of_channel + j * p.window_strides.place, p.window_dtype, value);
       }
     }
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
         const std::int64_t s = t - window + j;
-        const float x = s >= 0 ? to_float(input[s]) : old_input(p, row, window + s);
+        const float x = s >= 0 ? to_float(input[s]) : old_input(p, row, p.window_places + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
@@ -391,16 +391,20 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
                   p.output_dtype, sum);
   }
   if (tile.begin != 0 || tile.row < 0) return;
-  // A lane per place of the window; all have read the old one before any writes.
-  const std::int64_t t = tile.length - window + lane;
-  float value = 0;
-  if (lane < window) {
-    value = t >= 0 ? to_float(input[t]) : old_input(p, row, window + t);
-  }
-  __syncwarp();
-  if (lane < window && p.window_out != nullptr &&
-      (tile.length > 0 || p.window_in != p.window_out)) {
-    store_element(p.window_out, row + lane * p.window_strides.place, p.window_dtype, value);
+  if (p.window_out == nullptr || (tile.length == 0 && p.window_in == p.window_out)) return;
+  // A lane per place of the window; all have read the old one before any writes. What stays of it moves
+  // to lower places, so that places beyond a warp's, which come later, are read before they change too.
+  for (int first = 0; first < p.window_places; first += 32) {
+    const int place = first + lane;
+    const std::int64_t t = tile.length - p.window_places + place;
+    float value = 0;
+    if (place < p.window_places) {
+      value = t >= 0 ? to_float(input[t]) : old_input(p, row, p.window_places + t);
+    }
+    __syncwarp();
+    if (place < p.window_places) {
+      store_element(p.window_out, row + place * p.window_strides.place, p.window_dtype, value);
+    }
   }
 }
 
@@ -476,7 +480,9 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
   p.window_strides = window_strides(problem);
-  p.dense_windows = problem.window_layout == WindowLayout::time;
+  p.window_places = static_cast<std::int32_t>(problem.window_places());
+  p.dense_windows = problem.window_layout == WindowLayout::time &&
+                    problem.window_places() == problem.conv_width - 1;
   return p;
 }
 

@@ -33,6 +33,7 @@ struct ConvParams {
   std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
   WindowStrides window_strides;
   std::int32_t width = 4;
+  std::int32_t window_places = 3;
   bool silu = false;
   bool dense_windows = true;  ///< [rows, channels, width - 1]
   bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)

@@ -25,6 +25,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.channels = problem.conv_channels();
   params.input_token_stride = arguments.input_token_stride;
   const WindowStrides strides = window_strides(problem);
+  params.window_places = static_cast<std::int32_t>(problem.window_places());
   params.window_row_stride = strides.row;
   params.window_channel_stride = strides.channel;
   params.window_place_stride = strides.place;
@@ -71,7 +72,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

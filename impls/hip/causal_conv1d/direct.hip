@@ -51,8 +51,9 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Token*>(p.bias)[channel]);
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
-    const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
-                           : old_input(p, window_index(p, sequence.row, channel), window + i);
+    const float x = i >= 0
+                        ? to_float(input[input_index(p, sequence.first + i, channel)])
+                        : old_input(p, window_index(p, sequence.row, channel), p.window_places + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
   return p.silu != 0 ? sum * sigmoid(sum) : sum;
@@ -89,8 +90,20 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= p.channels || sequence.row < 0) return;
   if (sequence.length == 0 && p.in_place != 0) return;
-  const int window = p.width - 1;
+  const int window = p.window_places;
   const std::int64_t at = window_index(p, sequence.row, channel);
+  if (window > kConvMaxWindow) {
+    // What stays of the old window moves to lower places: in ascending order nothing is overwritten
+    // before it is read.
+    for (int j = 0; j < window; ++j) {
+      const std::int64_t i = sequence.length - window + j;
+      const float value = i >= 0 ? to_float(static_cast<const Token*>(
+                                       p.input)[input_index(p, sequence.first + i, channel)])
+                                 : old_input(p, at, window + i);
+      store_element(p.state_out, p.state_element, at + j * p.window_place_stride, value);
+    }
+    return;
+  }
   float x[kConvMaxWindow];
 #pragma unroll
   for (int j = 0; j < kConvMaxWindow; ++j) {

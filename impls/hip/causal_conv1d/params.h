@@ -9,7 +9,7 @@ namespace gdn::hip {
 
 constexpr int kConvTileTokens = 64;
 constexpr int kConvTileChannels = 64;
-constexpr int kConvMaxWindow = 14;  ///< width - 1
+constexpr int kConvMaxWindow = 14;  ///< width - 1; a longer window is moved input by input
 
 struct ConvParams {
   const void* input;   ///< [T, channels], or [channels, T] if time_fastest
@@ -34,7 +34,7 @@ struct ConvParams {
   std::int32_t in_place;
   Element token_element;
   Element state_element;
-  std::int32_t unused;
+  std::int32_t window_places;  ///< inputs of a channel in a window; width - 1 of them are read
 };
 
 }  // namespace gdn::hip

@@ -116,6 +116,8 @@ const std::vector<Option> kConvolution = {
     {"windows_written", "heads=1,dim=16,seq=33+0+2,window=written,conv_layout=time"},
     {"windows_with_channels_fastest",
      "heads=1,dim=16,seq=33+0+2,window_layout=channels,slots=permuted"},
+    {"windows_of_14", "heads=1,dim=16,seq=33+0+2,window_length=14"},
+    {"windows_of_40", "heads=1,dim=16,seq=33+0+2,window_length=40,conv_layout=time"},
     {"windows_none", "heads=1,dim=16,seq=33+0+2,window=none"},
     {"channels_of_no_heads", "channels=131,seq=70+1"},
     {"one_channel", "channels=1,seq=70+1,conv_layout=time"},

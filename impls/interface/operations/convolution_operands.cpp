@@ -15,6 +15,10 @@ constexpr Dimension kWidth = {"width", [](const Problem& p) { return p.conv_widt
                               [](Problem& p, std::int64_t width) { p.conv_width = width; }};
 constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.window_places(); }};
 
+constexpr Dimension kLongWindow = {"window_length",
+                                   [](const Problem& p) { return p.window_places(); }};
+constexpr std::int64_t kLongestWindow = 65536;
+
 Dimensions token_shape(const Problem& p) {
   if (p.conv_layout == ConvLayout::channels) return {dimension::T, kChannels};
   return {kChannels, dimension::T};
@@ -47,10 +51,11 @@ Operand convolution_window_operand() {
           .role = Role::in_place,
           .shape =
               [](const Problem& p) {
+                const Dimension& places = p.window_length == 0 ? kWindow : kLongWindow;
                 if (p.window_layout == WindowLayout::channels) {
-                  return Dimensions{dimension::slots, kWindow, kChannels};
+                  return Dimensions{dimension::slots, places, kChannels};
                 }
-                return Dimensions{dimension::slots, kChannels, kWindow};
+                return Dimensions{dimension::slots, kChannels, places};
               },
           .dtype = element_type::state,
           .present = [](const Problem& p) { return p.conv_window != ConvWindow::none; },
@@ -82,15 +87,15 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots",       "pool_rows",     "state",  "width",         "bias",      "act",
-          "conv_layout", "conv_in_place", "window", "window_layout", "magnitudes"};
+  return {"slots",       "pool_rows",     "state",  "width",         "bias",          "act",
+          "conv_layout", "conv_in_place", "window", "window_layout", "window_length", "magnitudes"};
 }
 
 HonouredFields convolution_options() {
   return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
 }
 
-HonouredFields convolution_window_options() { return {"window", "window_layout"}; }
+HonouredFields convolution_window_options() { return {"window", "window_layout", "window_length"}; }
 
 WindowStrides window_strides(const Problem& p) {
   const std::int64_t places = p.window_places();
@@ -104,7 +109,17 @@ void validate_convolution(const Problem& p) {
     throw_bad_input("problem: window=" + name_of(p.conv_window) +
                     " is one array; conv_in_place=0 needs window=carried");
   }
+  if (p.window_length != 0 &&
+      (p.window_length < p.conv_width - 1 || p.window_length > kLongestWindow)) {
+    throw_bad_input("problem: window_length=" + std::to_string(p.window_length) +
+                    ": width=" + std::to_string(p.conv_width) + " expects auto or " +
+                    std::to_string(p.conv_width - 1) + ".." + std::to_string(kLongestWindow));
+  }
   if (p.conv_window != ConvWindow::none) return;
+  if (p.window_length != 0) {
+    throw_bad_input("problem: window_length=" + std::to_string(p.window_length) +
+                    ": window=none has no windows, expected another");
+  }
   if (p.window_layout != WindowLayout::time) {
     throw_bad_input(
         "problem: window_layout=channels: window=none has no windows, expected another");
