@@ -45,13 +45,16 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
   const auto sequence_channels = [&](std::int64_t n, std::int64_t c_begin, std::int64_t c_end) {
     const std::int64_t slot = inputs.slot(n);
     if (slot < 0) return;
+    const bool fresh = problem.fresh_windows &&
+                       inputs.other_indices["has_window"][static_cast<std::size_t>(n)] == 0;
+    const bool has_window = reads && !fresh;
     const std::int64_t first = inputs.first_token(n);
     const std::int64_t length = inputs.length(n);
     std::vector<Scalar> ext(places + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
       const std::int64_t row = slot * strides.row + c * strides.channel;
       for (std::int64_t j = 0; j < places; ++j) {
-        ext[j] = reads ? Scalar(inputs["conv_state"][row + j * strides.place]) : Scalar(0);
+        ext[j] = has_window ? Scalar(inputs["conv_state"][row + j * strides.place]) : Scalar(0);
       }
       for (std::int64_t t = 0; t < length; ++t) {
         ext[places + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);

@@ -25,6 +25,9 @@ Case convolution_of(const Case& inputs) {
   for (const auto& [name, values] : inputs.arrays) {
     if (convolution->find(name) != nullptr) c[name] = values;
   }
+  for (const auto& [name, values] : inputs.other_indices) {
+    if (convolution->find(name) != nullptr) c.other_indices[name] = values;
+  }
   return c;
 }
 

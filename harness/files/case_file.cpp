@@ -152,7 +152,7 @@ class CaseReader {
   void find_what_is_there() {
     std::vector<std::string> looked_at;
     for (const Operand& operand : schema().operands) {
-      if (!is_stored_input(operand)) continue;
+      if (!is_stored_input(operand) && !is_index_of_its_own(operand)) continue;
       if (operand.in_file.alternatives.empty()) {
         if (operand.in_file.infer_presence != nullptr) {
           operand.in_file.infer_presence(problem_, file_.has_dataset(operand.name));

@@ -22,6 +22,10 @@ void draw_convolution(Case& c) {
   c["conv_weight"] = normal("conv_weight", channels, p.conv_width,
                             1 / std::sqrt(static_cast<double>(p.conv_width)), p.token_dtype);
   if (p.conv_bias) c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.token_dtype);
+  if (p.fresh_windows) {
+    std::vector<std::int64_t>& has_window = c.other_indices["has_window"];
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) has_window.push_back(n % 2);
+  }
   if (p.reads_conv_window()) {
     c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * places, 1, p.state_dtype);
   } else if (p.writes_conv_window()) {  // nobody may read what it held

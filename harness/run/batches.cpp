@@ -343,7 +343,8 @@ bool cuts_a_sequence(const Case& whole, const CutAt& cut) {
 }
 
 bool is_carried_token_by_token(const Problem& problem) {
-  if (problem.operation->carries_backward || problem.operation->fit_part != nullptr) return false;
+  if (problem.operation->carries_backward || problem.operation->carried_tokens != nullptr)
+    return false;
   const auto& operands = problem.operation->operands;
   return std::all_of(operands.begin(), operands.end(), [&](const Operand& operand) {
     if (operand.is_index() || !is_present(operand, problem)) return true;
@@ -478,11 +479,12 @@ Case single_token(const Case& batch, std::int64_t t, const Outputs* states) {
   Case step = take_parts(batch, parts);
   write_carried(step);
   read_carried(step);
-  if (states == nullptr) return step;
-  for_each_output(batch.problem, *states, [&](const Operand& operand) {
-    if (is_pool(operand, batch.problem)) step[operand.name] = (*states)[operand.output_name()];
-  });
-  return step;
+  if (states != nullptr) {
+    for_each_output(batch.problem, *states, [&](const Operand& operand) {
+      if (is_pool(operand, batch.problem)) step[operand.name] = (*states)[operand.output_name()];
+    });
+  }
+  return fitted(batch, parts, std::move(step));
 }
 
 void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs* outputs) {

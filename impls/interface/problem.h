@@ -187,6 +187,8 @@ struct Problem {
   WindowLayout window_layout = WindowLayout::time;
   /// Inputs of a channel that a row of windows holds, at least conv_width - 1; 0: as many.
   std::int64_t window_length = 0;
+  /// Whether the call says of each sequence if it reads its window (the operand has_window).
+  bool fresh_windows = false;
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it

@@ -517,6 +517,9 @@ std::vector<ProblemField> make_fields() {
                        "window_layout"),
            named_attribute("window_layout", &P::window_layout, kUnlessDefault)),
       window_length_field(),
+      // In case files the dataset has_window says it.
+      flag_field("fresh", "has_window says which sequences start from zeros", &P::fresh_windows,
+                 "fresh_windows"),
       // In case files the dataset z says it.
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),

@@ -132,6 +132,22 @@ TEST_P(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
   }
 }
 
+// Sequences that start from zeros beside others that go on, empty ones of both kinds among them.
+TEST_P(CausalConv1d, SequencesThatStartAnewBesideOthers) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,window_length=14,state=f16,slots=padding",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,conv_in_place=0",
+          ",dtype=bf16,window=read",
+          ",dtype=bf16,window_length=40,window_layout=channels,bias=1"}) {
+      expect_all_agree({"causal_conv1d:channels=36,seq=70+70+0+0+1+1+2+2+130,fresh=1,conv_layout=" +
+                        std::string(layout) + options});
+      expect_all_agree({"causal_conv1d:channels=5,seq=17x1,fresh=1,conv_layout=" +
+                        std::string(layout) + options});
+    }
+  }
+}
+
 // The same windows in either layout give the same bits.
 TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
   const Case by_time = generate_case(

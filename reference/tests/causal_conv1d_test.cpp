@@ -28,6 +28,7 @@ double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64
   const std::int64_t channels = p.conv_channels();
   if (position < 0) {
     if (!p.reads_conv_window()) return 0;
+    if (p.fresh_windows && c.other_indices["has_window"].at(n) == 0) return 0;
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     const std::int64_t window = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
     return c["conv_state"].at(window_at(p, slot, channel, window + position));
@@ -160,6 +161,13 @@ TEST(CausalConv1d, AWindowShorterThanTheConvolutionReadsIsRefused) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "problem: window_length=2: width=4 expects auto or 3..65536");
   }
+}
+
+TEST(CausalConv1d, SequencesThatStartAnewBesideOthers) {
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x8+2x0+2x2,slots=permuted,fresh=1"));
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x8+2x0+2x2,window_length=5,window=read,fresh=1"));
 }
 
 TEST(CausalConv1d, WindowsWithChannelsFastest) {

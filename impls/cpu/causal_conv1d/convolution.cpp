@@ -32,13 +32,14 @@ std::int64_t Convolution::workspace_floats(const Problem& problem) {
          std::max(kTileTokens, kBlockChannels * width);
 }
 
+bool Convolution::has_window(std::int64_t sequence) const {
+  if (arguments_.state_in == nullptr) return false;
+  return arguments_.has_window == nullptr || arguments_.has_window[sequence] != 0;
+}
+
 void Convolution::load_window(std::int64_t slot, const Block& block, float* rows) const {
   const std::int64_t window = problem_.conv_width - 1;
   const DType dtype = problem_.state_dtype;
-  if (arguments_.state_in == nullptr) {
-    std::fill_n(rows, window * block.channels, 0.0f);
-    return;
-  }
   for (std::int64_t c = 0; c < block.channels; ++c) {
     const std::int64_t index = first_place(slot, block.first_channel + c) +
                                (problem_.window_places() - window) * strides_.place;
@@ -62,8 +63,10 @@ void Convolution::store_window(std::int64_t slot, const Block& block, const floa
   }
 }
 
-void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::int64_t first_token,
-                                    std::int64_t num_tokens) const {
+void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::int64_t sequence,
+                                    bool reads) const {
+  const std::int64_t first_token = arguments_.sequence_offsets[sequence];
+  const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
   const std::int64_t places = problem_.window_places();
   const std::int64_t older = places - (problem_.conv_width - 1);
   const DType dtype = problem_.state_dtype;
@@ -80,7 +83,7 @@ void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::
                                        : channel * problem_.total_tokens() + token;
         decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value,
                1);
-      } else if (arguments_.state_in != nullptr) {
+      } else if (reads) {
         const std::int64_t index = window + (places + t) * strides_.place;
         decode(dtype, element(arguments_.state_in, index, dtype), &value, 1);
       }
@@ -165,7 +168,12 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     std::fill_n(bias, block.channels, 0.0f);
   }
 
-  load_window(slot, block, ext);
+  const bool reads = has_window(sequence);
+  if (reads) {
+    load_window(slot, block, ext);
+  } else {
+    std::fill_n(ext, window * block.channels, 0.0f);
+  }
   for (std::int64_t start = 0; start < num_tokens; start += kTileTokens) {
     const std::int64_t count = std::min(kTileTokens, num_tokens - start);
     load_tokens(first_token + start, count, block, ext + window * block.channels, scratch);
@@ -179,9 +187,9 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   }
   // An empty sequence leaves its row as it is; out of place that takes a copy, and where nothing was
   // read its window is zeros.
-  const bool stays = num_tokens == 0 && arguments_.state_in == arguments_.state_out;
+  const bool stays = num_tokens == 0 && reads && arguments_.state_in == arguments_.state_out;
   if (arguments_.state_out == nullptr || stays) return;
-  move_older_inputs(slot, block, first_token, num_tokens);
+  move_older_inputs(slot, block, sequence, reads);
   store_window(slot, block, ext);
 }
 

@@ -76,7 +76,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

@@ -49,6 +49,7 @@ struct Tile {
   std::int64_t length;          // of the sequence
   std::int64_t begin, end;      // tokens of the tile, counted from the sequence's first
   std::int64_t row;             // of the window pool; -1 = padding
+  bool reads_window;            // false: zeros stand before the sequence
 };
 
 /// First tile that sequence n can own.
@@ -76,6 +77,7 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   tile.begin = (index - first_tile(p, low, run)) * run;
   tile.end = min(tile.begin + run, tile.length);
   tile.row = p.slot_index != nullptr ? p.slot_index[low] : low;
+  tile.reads_window = p.window_in != nullptr && (p.has_window == nullptr || p.has_window[low] != 0);
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
@@ -85,11 +87,17 @@ __device__ __forceinline__ std::int64_t window_of(const ConvParams& p, std::int6
   return row * p.window_strides.row + channel * p.window_strides.channel;
 }
 
-/// Input at a place of an old window, which begins at `window`; 0 where none is read.
-__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t window,
-                                           std::int64_t place) {
+/// Whether the call writes the sequence's window: not in place where it would write what it read.
+__device__ __forceinline__ bool moves_window(const ConvParams& p, const Tile& tile) {
+  return p.window_out != nullptr &&
+         (tile.length > 0 || !tile.reads_window || p.window_in != p.window_out);
+}
+
+/// Input at a place of the sequence's old window, which begins at `window`; 0 where it reads none.
+__device__ __forceinline__ float old_input(const ConvParams& p, const Tile& tile,
+                                           std::int64_t window, std::int64_t place) {
   const std::int64_t index = window + place * p.window_strides.place;
-  return p.window_in != nullptr ? load_element(p.window_in, index, p.window_dtype) : 0.0f;
+  return tile.reads_window ? load_element(p.window_in, index, p.window_dtype) : 0.0f;
 }
 
 template <typename Token>
@@ -241,8 +249,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 
   // history[j] is the input of token t - (Width - 1) + j.
   const std::int64_t row = window_of(p, tile.row, channel);
-  const bool moves_window =
-      p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out);
+  const bool moves = moves_window(p, tile);
   float history[Width - 1][Count];
   if (tile.begin > 0) {
 #pragma unroll
@@ -258,13 +265,13 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     // The new window is the last of (old window, sequence): where the sequence is short, some of it
     // is the old one, moved to lower places.
     PerChannel<Count, Width - 1> old{};
-    if (p.window_in != nullptr) old.load(p.window_in, row, p.window_dtype, p.whole);
+    if (tile.reads_window) old.load(p.window_in, row, p.window_dtype, p.whole);
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) history[j][i] = old.values[i][j];
     }
-    if (moves_window) {
+    if (moves) {
       PerChannel<Count, Width - 1> moved;
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) {
@@ -291,18 +298,18 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
         history[j][i] = j < skipped ? 0.0f
-                                    : old_input(p, row + i * p.window_strides.channel,
+                                    : old_input(p, tile, row + i * p.window_strides.channel,
                                                 p.window_places - (Width - 1) + j);
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
     // overwritten before it is read.
-    for (int j = 0; moves_window && j < p.window_places; ++j) {
+    for (int j = 0; moves && j < p.window_places; ++j) {
       const std::int64_t t = tile.length - p.window_places + j;
       for (int i = 0; i < Count; ++i) {
         const std::int64_t of_channel = row + i * p.window_strides.channel;
         const float value = t >= 0 ? to_float(input[t * stride + i])
-                                   : old_input(p, of_channel, p.window_places + t);
+                                   : old_input(p, tile, of_channel, p.window_places + t);
         store_element(p.window_out, of_channel + j * p.window_strides.place, p.window_dtype, value);
       }
     }
@@ -379,7 +386,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
         const std::int64_t s = t - window + j;
-        const float x = s >= 0 ? to_float(input[s]) : old_input(p, row, p.window_places + s);
+        const float x = s >= 0 ? to_float(input[s]) : old_input(p, tile, row, p.window_places + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
@@ -391,7 +398,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
                   p.output_dtype, sum);
   }
   if (tile.begin != 0 || tile.row < 0) return;
-  if (p.window_out == nullptr || (tile.length == 0 && p.window_in == p.window_out)) return;
+  if (!moves_window(p, tile)) return;
   // A lane per place of the window; all have read the old one before any writes. What stays of it moves
   // to lower places, so that places beyond a warp's, which come later, are read before they change too.
   for (int first = 0; first < p.window_places; first += 32) {
@@ -399,7 +406,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     const std::int64_t t = tile.length - p.window_places + place;
     float value = 0;
     if (place < p.window_places) {
-      value = t >= 0 ? to_float(input[t]) : old_input(p, row, p.window_places + t);
+      value = t >= 0 ? to_float(input[t]) : old_input(p, tile, row, p.window_places + t);
     }
     __syncwarp();
     if (place < p.window_places) {
@@ -465,6 +472,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.bias = problem.conv_bias ? arguments.bias : nullptr;
   p.sequence_offsets = arguments.sequence_offsets;
   p.slot_index = arguments.slot_index;
+  p.has_window = arguments.has_window;
   p.window_in = arguments.state_in;
   p.window_out = arguments.state_out;
   p.output = arguments.output;

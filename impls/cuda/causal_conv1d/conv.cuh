@@ -19,8 +19,10 @@ struct ConvParams {
   const void* bias = nullptr;    ///< [channels] or null
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
-  const void* window_in = nullptr;           ///< null: zeros stand before the sequences
-  void* window_out = nullptr;                ///< null: windows stay as they are
+  /// [N], 0: zeros stand before the sequence; null: none is 0.
+  const std::int64_t* has_window = nullptr;
+  const void* window_in = nullptr;  ///< null: zeros stand before the sequences
+  void* window_out = nullptr;       ///< null: windows stay as they are
   void* output = nullptr;
   DType token_dtype = DType::float32;
   DType window_dtype = DType::float32;

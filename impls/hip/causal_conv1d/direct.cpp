@@ -17,6 +17,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.bias = problem.conv_bias ? arguments.bias : nullptr;
   params.sequence_offsets = arguments.sequence_offsets;
   params.slot_index = arguments.slot_index;
+  params.has_window = arguments.has_window;
   params.state_in = arguments.state_in;
   params.state_out = arguments.state_out;
   params.output = arguments.output;
@@ -73,7 +74,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

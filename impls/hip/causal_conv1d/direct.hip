@@ -16,11 +16,14 @@ constexpr int kThreads = 64 * kWaves;
 
 struct Sequence {
   std::int64_t first, length, row;
+  bool reads_window;
 };
 __device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
   const std::int64_t first = p.sequence_offsets[n];
   const std::int64_t row = p.slot_index == nullptr ? n : p.slot_index[n];
-  return {first, p.sequence_offsets[n + 1] - first, row};
+  const bool reads_window =
+      p.state_in != nullptr && (p.has_window == nullptr || p.has_window[n] != 0);
+  return {first, p.sequence_offsets[n + 1] - first, row, reads_window};
 }
 __device__ __forceinline__ std::int64_t token_index(const ConvParams& p, std::int64_t token,
                                                     std::int64_t channel) {
@@ -35,11 +38,11 @@ __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::i
   return row * p.window_row_stride + channel * p.window_channel_stride;
 }
 
-/// Input at a place of an old window, which begins at `window`; 0 where none is read.
-__device__ __forceinline__ float old_input(const ConvParams& p, std::int64_t window,
-                                           std::int64_t place) {
+/// Input at a place of the sequence's old window, which begins at `window`; 0 where it reads none.
+__device__ __forceinline__ float old_input(const ConvParams& p, const Sequence& sequence,
+                                           std::int64_t window, std::int64_t place) {
   const std::int64_t index = window + place * p.window_place_stride;
-  return p.state_in == nullptr ? 0.0f : load_element(p.state_in, p.state_element, index);
+  return !sequence.reads_window ? 0.0f : load_element(p.state_in, p.state_element, index);
 }
 
 template <typename Token>
@@ -51,9 +54,9 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Token*>(p.bias)[channel]);
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
-    const float x = i >= 0
-                        ? to_float(input[input_index(p, sequence.first + i, channel)])
-                        : old_input(p, window_index(p, sequence.row, channel), p.window_places + i);
+    const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
+                           : old_input(p, sequence, window_index(p, sequence.row, channel),
+                                       p.window_places + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
   return p.silu != 0 ? sum * sigmoid(sum) : sum;
@@ -89,7 +92,7 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= p.channels || sequence.row < 0) return;
-  if (sequence.length == 0 && p.in_place != 0) return;
+  if (sequence.length == 0 && sequence.reads_window && p.in_place != 0) return;
   const int window = p.window_places;
   const std::int64_t at = window_index(p, sequence.row, channel);
   if (window > kConvMaxWindow) {
@@ -99,7 +102,7 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
       const std::int64_t i = sequence.length - window + j;
       const float value = i >= 0 ? to_float(static_cast<const Token*>(
                                        p.input)[input_index(p, sequence.first + i, channel)])
-                                 : old_input(p, at, window + i);
+                                 : old_input(p, sequence, at, window + i);
       store_element(p.state_out, p.state_element, at + j * p.window_place_stride, value);
     }
     return;
@@ -111,7 +114,7 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
     const std::int64_t i = sequence.length - window + j;
     x[j] = i >= 0 ? to_float(static_cast<const Token*>(
                         p.input)[input_index(p, sequence.first + i, channel)])
-                  : old_input(p, at, sequence.length + j);
+                  : old_input(p, sequence, at, sequence.length + j);
   }
 #pragma unroll
   for (int j = 0; j < kConvMaxWindow; ++j) {

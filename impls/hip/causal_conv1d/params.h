@@ -17,6 +17,7 @@ struct ConvParams {
   const void* bias;    ///< [channels] or null
   const std::int64_t* sequence_offsets;
   const std::int64_t* slot_index;  ///< or null = identity
+  const std::int64_t* has_window;  ///< 0 = zeros stand before the sequence; null = none is 0
   const void* state_in;            ///< windows at the strides below, or null = zeros
   void* state_out;                 ///< or null where windows are not written
   void* output;                    ///< as input, token type; or null

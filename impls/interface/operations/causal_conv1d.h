@@ -18,6 +18,8 @@ struct CausalConv1dArguments {
   const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;
+  /// [N], 0 where zeros stand before the sequence though windows are read; or nullptr.
+  const std::int64_t* has_window = nullptr;
   /// Rows of windows at window_strides(), state dtype, oldest first; nullptr: zeros stand before
   /// sequences.
   const void* state_in = nullptr;

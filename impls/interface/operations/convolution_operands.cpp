@@ -1,5 +1,6 @@
 #include "interface/operations/convolution_operands.h"
 
+#include "interface/case.h"
 #include "interface/enum_names.h"
 #include "interface/error.h"
 #include "interface/operations/dimensions.h"
@@ -18,6 +19,8 @@ constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.wind
 constexpr Dimension kLongWindow = {"window_length",
                                    [](const Problem& p) { return p.window_places(); }};
 constexpr std::int64_t kLongestWindow = 65536;
+
+constexpr const char* kHasWindow = "has_window";
 
 Dimensions token_shape(const Problem& p) {
   if (p.conv_layout == ConvLayout::channels) return {dimension::T, kChannels};
@@ -77,6 +80,27 @@ Operand convolution_window_operand() {
           .in_file = {.when_absent = WhenAbsent::zeros}};
 }
 
+Operand has_window_operand() {
+  return {
+      .name = kHasWindow,
+      .shape = [](const Problem&) { return Dimensions{dimension::N}; },
+      .present = [](const Problem& p) { return p.fresh_windows; },
+      .in_file = {.infer_presence = [](Problem& p, bool present) { p.fresh_windows = present; }},
+      .index_rule = {[](const Case&, std::int64_t, std::int64_t value) {
+                       return value == 0 || value == 1;
+                     },
+                     "0 or 1"}};
+}
+
+void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+  if (!whole.problem.fresh_windows) return;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    if (parts[n].first_token > whole.first_token(parts[n].sequence)) {
+      part.other_indices[kHasWindow][n] = 1;
+    }
+  }
+}
+
 Operand convolution_output_operand(bool on_request) {
   return {.name = "conv_output",
           .role = Role::output,
@@ -87,15 +111,18 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots",       "pool_rows",     "state",  "width",         "bias",          "act",
-          "conv_layout", "conv_in_place", "window", "window_layout", "window_length", "magnitudes"};
+  return {"slots",         "pool_rows",   "state",         "width",  "bias",
+          "act",           "conv_layout", "conv_in_place", "window", "window_layout",
+          "window_length", "fresh",       "magnitudes"};
 }
 
 HonouredFields convolution_options() {
   return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
 }
 
-HonouredFields convolution_window_options() { return {"window", "window_layout", "window_length"}; }
+HonouredFields convolution_window_options() {
+  return {"window", "window_layout", "window_length", "fresh"};
+}
 
 WindowStrides window_strides(const Problem& p) {
   const std::int64_t places = p.window_places();
@@ -108,6 +135,10 @@ void validate_convolution(const Problem& p) {
   if (!p.conv_state_in_place && p.conv_window != ConvWindow::carried) {
     throw_bad_input("problem: window=" + name_of(p.conv_window) +
                     " is one array; conv_in_place=0 needs window=carried");
+  }
+  if (p.fresh_windows && !p.reads_conv_window()) {
+    throw_bad_input("problem: fresh=1: window=" + name_of(p.conv_window) +
+                    " reads no windows, expected carried or read");
   }
   if (p.window_length != 0 &&
       (p.window_length < p.conv_width - 1 || p.window_length > kLongestWindow)) {

@@ -16,6 +16,11 @@ std::vector<Operand> convolution_operands();
 /// The window of raw inputs conv_state, oldest first: read, written, or updated in place or out of
 /// place, as Problem::conv_window has it.
 Operand convolution_window_operand();
+/// has_window, [N], where Problem::fresh_windows: 1 or 0, whether sequence n reads its window.
+Operand has_window_operand();
+/// OperationSchema::fit_part of an operation with a convolution: a part behind a sequence's first token
+/// has a window.
+void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part);
 /// conv_output, of qkv's shape; `on_request`: an operation goes on from it and need not show it.
 Operand convolution_output_operand(bool on_request);
 /// Keys of the problem fields the convolution looks at.
