@@ -61,8 +61,10 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
       }
       const Scalar channel_bias = bias == nullptr ? Scalar(0) : Scalar(bias[c]);
       for (std::int64_t t = 0; t < length; ++t) {
-        result.output[(first + t) * token_stride + c * channel_stride] = convolve_at(
-            ext, first_read + t, &weight[c * width], width, channel_bias, problem.activation);
+        const Scalar y = convolve_at(ext, first_read + t, &weight[c * width], width, channel_bias,
+                                     problem.activation);
+        result.output[(first + t) * token_stride + c * channel_stride] =
+            problem.conv_residual ? y + ext[places + t] : y;
       }
       // With N places new slot j is x[L - N + j] if that index is >= 0, else old slot L + j: the last
       // N entries of ext, for every L >= 0.

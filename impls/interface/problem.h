@@ -189,6 +189,7 @@ struct Problem {
   std::int64_t window_length = 0;
   /// Whether the call says of each sequence if it reads its window (the operand has_window).
   bool fresh_windows = false;
+  bool conv_residual = false;  ///< causal_conv1d: the input is added behind the activation
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it

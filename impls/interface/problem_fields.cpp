@@ -520,6 +520,9 @@ std::vector<ProblemField> make_fields() {
       // In case files the dataset has_window says it.
       flag_field("fresh", "has_window says which sequences start from zeros", &P::fresh_windows,
                  "fresh_windows"),
+      with(flag_field("residual", "the convolution's input is added behind its activation",
+                      &P::conv_residual, "conv_residual"),
+           flag_attribute("conv_residual", &P::conv_residual, kUnlessDefault)),
       // In case files the dataset z says it.
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),

@@ -148,6 +148,19 @@ TEST_P(CausalConv1d, SequencesThatStartAnewBesideOthers) {
   }
 }
 
+TEST_P(CausalConv1d, TheInputAddedToTheOutput) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,window=none"}) {
+      expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+130,residual=1,conv_layout=" +
+                        std::string(layout) + options});
+      expect_all_agree({"causal_conv1d:channels=5,seq=17x1,residual=1,conv_layout=" +
+                        std::string(layout) + options});
+    }
+  }
+}
+
 // The same windows in either layout give the same bits.
 TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
   const Case by_time = generate_case(

@@ -105,6 +105,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"window_layout", "channels"},
                                                           {"window_length", "9"},
                                                           {"fresh", "1"},
+                                                          {"residual", "1"},
                                                           {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};

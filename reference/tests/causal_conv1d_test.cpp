@@ -59,7 +59,8 @@ void expect_defined_values(const Case& c) {
           sum += static_cast<double>(c["conv_weight"].at((channel + 1) * p.conv_width - 1 - back)) *
                  input_at(c, n, t - back, channel);
         }
-        const double y = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
+        const double act = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
+        const double y = p.conv_residual ? act + input_at(c, n, t, channel) : act;
         const std::int64_t token = c.sequence_offsets.at(n) + t;
         output.at(p.conv_layout == ConvLayout::channels ? token * channels + channel
                                                         : channel * p.total_tokens() + token) = y;
@@ -168,6 +169,13 @@ TEST(CausalConv1d, SequencesThatStartAnewBesideOthers) {
       generate("causal_conv1d:channels=5,seq=1x9+1x8+2x0+2x2,slots=permuted,fresh=1"));
   expect_defined_values(
       generate("causal_conv1d:channels=5,seq=1x9+1x8+2x0+2x2,window_length=5,window=read,fresh=1"));
+}
+
+TEST(CausalConv1d, TheInputAddedToTheOutput) {
+  expect_defined_values(generate("causal_conv1d:channels=5,seq=1x9+1x2,bias=1,residual=1"));
+  expect_defined_values(generate(
+      "causal_conv1d:channels=5,seq=1x9+1x2,slots=padding,conv_layout=time,window_length=5,"
+      "residual=1"));
 }
 
 TEST(CausalConv1d, WindowsWithChannelsFastest) {

@@ -179,6 +179,10 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     load_tokens(first_token + start, count, block, ext + window * block.channels, scratch);
     convolve_rows_(ext, weight, bias, count, block.channels, width,
                    problem_.activation == Activation::silu, y);
+    if (problem_.conv_residual) {
+      const float* const inputs = ext + window * block.channels;
+      for (std::int64_t i = 0; i < count * block.channels; ++i) y[i] += inputs[i];
+    }
     store_tokens(first_token + start, count, block, y, scratch);
     // The last inputs lead the next tile, and after the last tile they are the new window: for a
     // sequence shorter than the window that keeps the newest of the old one.

@@ -81,24 +81,40 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
-/// Where the window of a channel begins.
-__device__ __forceinline__ std::int64_t window_of(const ConvParams& p, std::int64_t row,
-                                                  std::int64_t channel) {
-  return row * p.window_strides.row + channel * p.window_strides.channel;
-}
+/// The window of a sequence. Ordinary: [rows, channels, width - 1] and read, as in most calls; its
+/// kernels are compiled apart, without the registers that all other forms take.
+template <bool Ordinary>
+struct Window {
+  const ConvParams& p;
+  const Tile& tile;
 
-/// Whether the call writes the sequence's window: not in place where it would write what it read.
-__device__ __forceinline__ bool moves_window(const ConvParams& p, const Tile& tile) {
-  return p.window_out != nullptr &&
-         (tile.length > 0 || !tile.reads_window || p.window_in != p.window_out);
-}
-
-/// Input at a place of the sequence's old window, which begins at `window`; 0 where it reads none.
-__device__ __forceinline__ float old_input(const ConvParams& p, const Tile& tile,
-                                           std::int64_t window, std::int64_t place) {
-  const std::int64_t index = window + place * p.window_strides.place;
-  return tile.reads_window ? load_element(p.window_in, index, p.window_dtype) : 0.0f;
-}
+  __device__ __forceinline__ int places() const { return Ordinary ? p.width - 1 : p.window_places; }
+  __device__ __forceinline__ bool is_read() const { return Ordinary || tile.reads_window; }
+  /// Whether the call writes it: not in place where it would write what it read.
+  __device__ __forceinline__ bool moves() const {
+    return p.window_out != nullptr &&
+           (tile.length > 0 || !is_read() || p.window_in != p.window_out);
+  }
+  /// Where the places of a channel begin.
+  __device__ __forceinline__ std::int64_t begin(std::int64_t channel) const {
+    if constexpr (Ordinary) return (tile.row * p.channels + channel) * (p.width - 1);
+    return tile.row * p.window_strides.row + channel * p.window_strides.channel;
+  }
+  /// Of the i-th channel from the one at `begin` on.
+  template <typename Place>
+  __device__ __forceinline__ std::int64_t at(std::int64_t begin, int i, Place place) const {
+    if constexpr (Ordinary) return begin + i * (p.width - 1) + place;
+    return begin + i * p.window_strides.channel + place * p.window_strides.place;
+  }
+  /// The old input there; 0 where none is read.
+  template <typename Place>
+  __device__ __forceinline__ float old(std::int64_t begin, int i, Place place) const {
+    return is_read() ? load_element(p.window_in, at(begin, i, place), p.window_dtype) : 0.0f;
+  }
+  __device__ __forceinline__ void store(std::int64_t begin, int i, int place, float value) const {
+    store_element(p.window_out, at(begin, i, place), p.window_dtype, value);
+  }
+};
 
 template <typename Token>
 __device__ __forceinline__ float activate(float x, bool silu) {
@@ -197,14 +213,14 @@ struct PerChannel {
 
 /// As many threads as the registers are enough for: what an SM has under way is what bounds it.
 template <typename Token>
-constexpr int blocks_per_sm(int ahead) {
-  return ahead == 1 ? 8 : sizeof(Token) == sizeof(float) ? 5 : 6;
+constexpr int blocks_per_sm(int ahead, bool ordinary) {
+  return !ordinary ? 4 : ahead == 1 ? 7 : sizeof(Token) == sizeof(float) ? 5 : 6;
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
-/// has leading zero weights.
-template <typename Token, typename Output, int Width, int Count, int Ahead>
-__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
+/// has leading zero weights. Ordinary: its window is, and nothing is added to its output.
+template <typename Token, typename Output, int Width, int Count, int Ahead, bool Ordinary>
+__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, Ordinary))
     conv_channels_kernel(const ConvParams p, int channel_blocks) {
   using Vector = Channels<Token, Count>;
   Tile tile;
@@ -248,8 +264,10 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     load_channels<Token, Count>(static_cast<const Token*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
-  const std::int64_t row = window_of(p, tile.row, channel);
-  const bool moves = moves_window(p, tile);
+  const Window<Ordinary> window{p, tile};
+  const int places = window.places();
+  const std::int64_t row = window.begin(channel);
+  const bool moves = window.moves();
   float history[Width - 1][Count];
   if (tile.begin > 0) {
 #pragma unroll
@@ -261,11 +279,11 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
         load_channels<Token, Count>(input + (tile.begin - (Width - 1) + j) * stride, history[j]);
       }
     }
-  } else if (full_width && p.dense_windows) {
+  } else if (Ordinary && full_width) {
     // The new window is the last of (old window, sequence): where the sequence is short, some of it
     // is the old one, moved to lower places.
-    PerChannel<Count, Width - 1> old{};
-    if (tile.reads_window) old.load(p.window_in, row, p.window_dtype, p.whole);
+    PerChannel<Count, Width - 1> old;
+    old.load(p.window_in, row, p.window_dtype, p.whole);
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
@@ -293,24 +311,35 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
       moved.store(p.window_out, row, p.window_dtype, p.whole);
     }
   } else {
+    // Ordinary: the same places, in a form that takes fewer registers.
+    const int first_read = places - (Width - 1);
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
-        history[j][i] = j < skipped ? 0.0f
-                                    : old_input(p, tile, row + i * p.window_strides.channel,
-                                                p.window_places - (Width - 1) + j);
+        if constexpr (Ordinary) {
+          history[j][i] = j < skipped ? 0.0f
+                                      : load_element(p.window_in, row + i * places + j - skipped,
+                                                     p.window_dtype);
+        } else {
+          history[j][i] = j < skipped ? 0.0f : window.old(row, i, first_read + j);
+        }
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
     // overwritten before it is read.
-    for (int j = 0; moves && j < p.window_places; ++j) {
-      const std::int64_t t = tile.length - p.window_places + j;
+    for (int j = 0; moves && j < places; ++j) {
+      const std::int64_t t = tile.length - places + j;
       for (int i = 0; i < Count; ++i) {
-        const std::int64_t of_channel = row + i * p.window_strides.channel;
-        const float value = t >= 0 ? to_float(input[t * stride + i])
-                                   : old_input(p, tile, of_channel, p.window_places + t);
-        store_element(p.window_out, of_channel + j * p.window_strides.place, p.window_dtype, value);
+        if constexpr (Ordinary) {
+          const float value =
+              t >= 0 ? to_float(input[t * stride + i])
+                     : load_element(p.window_in, row + i * places + places + t, p.window_dtype);
+          store_element(p.window_out, row + i * places + j, p.window_dtype, value);
+        } else {
+          window.store(row, i, j,
+                       t >= 0 ? to_float(input[t * stride + i]) : window.old(row, i, places + t));
+        }
       }
     }
   }
@@ -337,6 +366,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) sum = fmaf(weight.values[i][j], history[j][i], sum);
       sums[i] = activate<Output>(fmaf(weight.values[i][Width - 1], newest, sum), p.silu);
+      if (!Ordinary && p.residual) sums[i] += newest;
 #pragma unroll
       for (int j = 0; j + 1 < Width - 1; ++j) history[j][i] = history[j + 1][i];
       history[Width - 2][i] = newest;
@@ -364,7 +394,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 
 // ---- time fastest
 
-template <typename Token>
+template <typename Token, bool Ordinary>
 __global__ void __launch_bounds__(32 * kTimeWarps)
     conv_time_kernel(const ConvParams p, std::int64_t channel_blocks) {
   Tile tile;
@@ -375,8 +405,9 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   // Token t at t.
   const auto* const input =
       static_cast<const Token*>(p.input) + channel * p.token_capacity + tile.sequence_first;
-  const int window = p.width - 1;
-  const std::int64_t row = window_of(p, tile.row, channel);
+  const Window<Ordinary> window{p, tile};
+  const std::int64_t row = window.begin(channel);
+  const int places = window.places();
   const float bias =
       p.bias != nullptr ? to_float(static_cast<const Token*>(p.bias)[channel]) : 0.0f;
   const auto* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
@@ -385,12 +416,13 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     float sum = bias;
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
-        const std::int64_t s = t - window + j;
-        const float x = s >= 0 ? to_float(input[s]) : old_input(p, tile, row, p.window_places + s);
+        const std::int64_t s = t - (p.width - 1) + j;
+        const float x = s >= 0 ? to_float(input[s]) : window.old(row, 0, places + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
                                              : activate<Token>(sum, p.silu);
+      if (!Ordinary && p.residual) sum += to_float(input[t]);
     } else {
       sum = 0;
     }
@@ -398,20 +430,17 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
                   p.output_dtype, sum);
   }
   if (tile.begin != 0 || tile.row < 0) return;
-  if (!moves_window(p, tile)) return;
+  if (!window.moves()) return;
   // A lane per place of the window; all have read the old one before any writes. What stays of it moves
   // to lower places, so that places beyond a warp's, which come later, are read before they change too.
-  for (int first = 0; first < p.window_places; first += 32) {
+  for (int first = 0; first < places; first += 32) {
     const int place = first + lane;
-    const std::int64_t t = tile.length - p.window_places + place;
+    const std::int64_t t = tile.length - places + place;
     float value = 0;
-    if (place < p.window_places) {
-      value = t >= 0 ? to_float(input[t]) : old_input(p, tile, row, p.window_places + t);
-    }
+    if (place < places) value = t >= 0 ? to_float(input[t]) : window.old(row, 0, places + t);
     __syncwarp();
-    if (place < p.window_places) {
-      store_element(p.window_out, row + place * p.window_strides.place, p.window_dtype, value);
-    }
+    if (place < places) window.store(row, 0, place, value);
+    if constexpr (Ordinary) return;  // a warp has lanes for all places
   }
 }
 
@@ -427,8 +456,9 @@ void launch_channels(const ConvParams& p, cudaStream_t stream) {
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
   const unsigned int blocks =
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
-  launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead>, blocks, kChannelThreads,
-                0, stream, p, static_cast<int>(channel_blocks));
+  launch_kernel(p.ordinary ? conv_channels_kernel<Token, Output, Width, Count, Ahead, true>
+                           : conv_channels_kernel<Token, Output, Width, Count, Ahead, false>,
+                blocks, kChannelThreads, 0, stream, p, static_cast<int>(channel_blocks));
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -456,7 +486,8 @@ void launch(const ConvParams& p, cudaStream_t stream) {
     const std::int64_t channel_blocks = (p.channels + kTimeWarps - 1) / kTimeWarps;
     const unsigned int blocks =
         grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
-    launch_kernel(conv_time_kernel<Token>, blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
+    launch_kernel(p.ordinary ? conv_time_kernel<Token, true> : conv_time_kernel<Token, false>,
+                  blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
     return;
   }
   if (p.output_dtype == DType::float32) return launch_channels_into<Token, float>(p, stream);
@@ -487,10 +518,12 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.input_token_stride = arguments.input_token_stride;
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
+  p.residual = problem.conv_residual;
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
-  p.dense_windows = problem.window_layout == WindowLayout::time &&
-                    problem.window_places() == problem.conv_width - 1;
+  p.ordinary = p.window_in != nullptr && p.has_window == nullptr && !p.residual &&
+               problem.window_layout == WindowLayout::time &&
+               problem.window_places() == problem.conv_width - 1;
   return p;
 }
 

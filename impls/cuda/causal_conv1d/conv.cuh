@@ -37,7 +37,9 @@ struct ConvParams {
   std::int32_t width = 4;
   std::int32_t window_places = 3;
   bool silu = false;
-  bool dense_windows = true;  ///< [rows, channels, width - 1]
+  bool residual = false;  ///< the input is added behind the activation
+  /// Windows are [rows, channels, width - 1] and all read, and there is no residual.
+  bool ordinary = true;
   bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)
 };
 

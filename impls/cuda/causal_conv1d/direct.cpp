@@ -16,8 +16,8 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "cuda/direct",
         .operation = causal_conv1d_operation(),
-        .honours =
-            convolution_options() + convolution_window_options() + HonouredFields{"channels"},
+        .honours = convolution_options() + convolution_window_options() +
+                   HonouredFields{"channels", "residual"},
         .backend = "cuda",
         .form = "direct",
         .summary = "tokens in tiles, four channels per thread; bound by device memory",
@@ -32,7 +32,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1"}};
     return description;
   }
 

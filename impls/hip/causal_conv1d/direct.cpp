@@ -47,8 +47,9 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
                            sequences};
   const Extent window_grid{tiles(256), 1, sequences};
   const std::string suffix = short_name(problem.token_dtype);
-  return [params, output_grid, window_grid, suffix](KernelLauncher& launcher) {
-    launcher.launch("conv_outputs_" + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
+  const std::string outputs = problem.conv_residual ? "conv_residual_" : "conv_outputs_";
+  return [params, output_grid, window_grid, outputs, suffix](KernelLauncher& launcher) {
+    launcher.launch(outputs + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
     if (params.state_out == nullptr) return;
     launcher.launch("conv_windows_" + suffix, window_grid, {256, 1, 1}, &params, sizeof(params));
   };
@@ -60,8 +61,8 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
-        .honours =
-            convolution_options() + convolution_window_options() + HonouredFields{"channels"},
+        .honours = convolution_options() + convolution_window_options() +
+                   HonouredFields{"channels", "residual"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
@@ -75,7 +76,8 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

@@ -45,7 +45,7 @@ __device__ __forceinline__ float old_input(const ConvParams& p, const Sequence& 
   return !sequence.reads_window ? 0.0f : load_element(p.state_in, p.state_element, index);
 }
 
-template <typename Token>
+template <typename Token, bool residual>
 __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& sequence,
                                            std::int64_t t, std::int64_t channel) {
   const Token* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
@@ -59,11 +59,13 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
                                        p.window_places + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
-  return p.silu != 0 ? sum * sigmoid(sum) : sum;
+  const float y = p.silu != 0 ? sum * sigmoid(sum) : sum;
+  if constexpr (!residual) return y;
+  return y + to_float(input[input_index(p, sequence.first + t, channel)]);
 }
 
 /// Grid: x = tiles of 64 channels, y = tiles of 64 tokens, z = sequence.
-template <typename Token>
+template <typename Token, bool residual>
 __device__ __forceinline__ void outputs(const ConvParams& p) {
   const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
   const int lane = static_cast<int>(threadIdx.x) % 64, wave = static_cast<int>(threadIdx.x) / 64;
@@ -75,7 +77,7 @@ __device__ __forceinline__ void outputs(const ConvParams& p) {
       const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kConvTileChannels +
                                    (p.time_fastest != 0 ? across : lane);
       if (t >= sequence.length || channel >= p.channels) continue;
-      const float y = sequence.row < 0 ? 0.0f : convolved<Token>(p, sequence, t, channel);
+      const float y = sequence.row < 0 ? 0.0f : convolved<Token, residual>(p, sequence, t, channel);
       const std::int64_t token = sequence.first + t;
       if (p.output != nullptr) {
         store_as(&static_cast<Token*>(p.output)[token_index(p, token, channel)], y);
@@ -125,12 +127,15 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
 
 }  // namespace
 
-#define GDN_CONV(suffix, Token)                                                                \
-  extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) { \
-    outputs<Token>(p);                                                                         \
-  }                                                                                            \
-  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) { \
-    windows<Token>(p);                                                                         \
+#define GDN_CONV(suffix, Token)                                                                 \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) {  \
+    outputs<Token, false>(p);                                                                   \
+  }                                                                                             \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_residual_##suffix(ConvParams p) { \
+    outputs<Token, true>(p);                                                                    \
+  }                                                                                             \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) {  \
+    windows<Token>(p);                                                                          \
   }
 GDN_CONV(f32, float)
 GDN_CONV(f16, Half)

@@ -119,6 +119,7 @@ const std::vector<Option> kConvolution = {
     {"windows_of_14", "heads=1,dim=16,seq=33+0+2,window_length=14"},
     {"windows_of_40", "heads=1,dim=16,seq=33+0+2,window_length=40,conv_layout=time"},
     {"sequences_that_start_anew", "heads=1,dim=16,seq=33+32+0+0+2+2,fresh=1,slots=permuted"},
+    {"input_added", "heads=1,dim=16,seq=33+0+2,residual=1"},
     {"windows_none", "heads=1,dim=16,seq=33+0+2,window=none"},
     {"channels_of_no_heads", "channels=131,seq=70+1"},
     {"one_channel", "channels=1,seq=70+1,conv_layout=time"},

@@ -33,6 +33,7 @@ OperationSchema make_schema() {
   schema.operands.push_back(convolution_window_operand());
   schema.fields = convolution_fields();
   schema.fields.emplace_back("channels");  // those of a layer belong to its heads
+  schema.fields.emplace_back("residual");  // a layer's q, k and v have none
   schema.stated_fields = {"act"};
   schema.validate = validate_convolution;
   schema.fit_part = fit_convolution_part;
