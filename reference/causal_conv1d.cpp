@@ -1,5 +1,6 @@
 #include "reference/causal_conv1d.h"
 
+#include "interface/operations/convolution_operands.h"
 #include "reference/gates.h"
 #include "reference/parallel.h"
 
@@ -22,7 +23,8 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
   const Problem& problem = inputs.problem;
   const std::int64_t channels = problem.conv_channels();
   const std::int64_t width = problem.conv_width;
-  const std::int64_t window = width - 1;
+  const std::int64_t places = problem.window_places();
+  const std::int64_t first_read = places - (width - 1);  // what lies before it is only kept
   const std::int64_t total_tokens = problem.total_tokens();
   const bool channels_fastest = problem.conv_layout == ConvLayout::channels;
   const std::int64_t token_stride = channels_fastest ? channels : 1;
@@ -30,33 +32,45 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
 
   const std::vector<float>& qkv = inputs["qkv"];
   const std::vector<float>& weight = inputs["conv_weight"];
-  const std::vector<float>& windows = inputs["conv_state"];
+  const WindowStrides strides = window_strides(problem);
+  const bool reads = problem.reads_conv_window();
+  const bool writes = problem.writes_conv_window();
   const float* bias = problem.conv_bias ? inputs["conv_bias"].data() : nullptr;
   ConvResult<Scalar> result;
   result.output.assign(qkv.size(), Scalar(0));  // what sequences with slot -1 keep
-  result.state.assign(windows.begin(), windows.end());
+  if (reads || writes) {
+    result.state.assign(inputs["conv_state"].begin(), inputs["conv_state"].end());
+  }
 
   const auto sequence_channels = [&](std::int64_t n, std::int64_t c_begin, std::int64_t c_end) {
     const std::int64_t slot = inputs.slot(n);
     if (slot < 0) return;
+    const bool fresh = problem.fresh_windows &&
+                       inputs.other_indices["has_window"][static_cast<std::size_t>(n)] == 0;
+    const bool has_window = reads && !fresh;
     const std::int64_t first = inputs.first_token(n);
     const std::int64_t length = inputs.length(n);
-    std::vector<Scalar> ext(window + length);
+    std::vector<Scalar> ext(places + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
-      const float* old_window = &windows[(slot * channels + c) * window];
-      for (std::int64_t j = 0; j < window; ++j) ext[j] = Scalar(old_window[j]);
+      const std::int64_t row = slot * strides.row + c * strides.channel;
+      for (std::int64_t j = 0; j < places; ++j) {
+        ext[j] = has_window ? Scalar(inputs["conv_state"][row + j * strides.place]) : Scalar(0);
+      }
       for (std::int64_t t = 0; t < length; ++t) {
-        ext[window + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
+        ext[places + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
       }
       const Scalar channel_bias = bias == nullptr ? Scalar(0) : Scalar(bias[c]);
       for (std::int64_t t = 0; t < length; ++t) {
+        const Scalar y = convolve_at(ext, first_read + t, &weight[c * width], width, channel_bias,
+                                     problem.activation);
         result.output[(first + t) * token_stride + c * channel_stride] =
-            convolve_at(ext, t, &weight[c * width], width, channel_bias, problem.activation);
+            problem.conv_residual ? y + ext[places + t] : y;
       }
-      // New slot j is x[L - (width-1) + j] if that index is >= 0, else old slot L + j: the last
-      // width - 1 entries of ext, for every L >= 0.
-      Scalar* new_window = &result.state[(slot * channels + c) * window];
-      for (std::int64_t j = 0; j < window; ++j) new_window[j] = ext[length + j];
+      // With N places new slot j is x[L - N + j] if that index is >= 0, else old slot L + j: the last
+      // N entries of ext, for every L >= 0.
+      for (std::int64_t j = 0; writes && j < places; ++j) {
+        result.state[row + j * strides.place] = ext[length + j];
+      }
     }
   };
 

@@ -11,13 +11,14 @@ namespace gdn::reference {
 template <typename Scalar>
 struct ConvResult {
   std::vector<Scalar> output;  ///< [T, channels] or [channels, T] (Problem::conv_layout)
-  std::vector<Scalar> state;   ///< [pool rows, channels, width - 1], after the call
+  std::vector<Scalar> state;   ///< conv_state after the call; empty: there is no pool
 };
 
 /// y[t,c] = act(bias_c + sum_j weight[c,j] ext[t+j,c]), ext = the sequence's window, oldest first,
-/// followed by the sequence. The window is always read, and always written (Problem::initial_state
-/// and final_state concern the recurrent state). Rows no sequence owns keep their values; sequences
-/// with slot -1 read and write no window and their outputs are zeros.
+/// followed by the sequence; Problem::conv_window says whether zeros stand in the window's place, and
+/// whether it is written (Problem::initial_state and final_state concern the recurrent state). Rows no
+/// sequence owns keep their values; sequences with slot -1 read and write no window and their outputs
+/// are zeros.
 /// The result does not depend on Problem::conv_state_in_place: the old window is read before the
 /// new one is written.
 template <typename Scalar>

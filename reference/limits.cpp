@@ -24,7 +24,8 @@ ErrorLimits error_limits(const Problem& problem, const Conditioning& conditionin
 }
 
 OutputLimit convolution_limit(const Problem& problem) {
-  return {16 * unit_roundoff(DType::float32) + unit_roundoff(problem.token_dtype), 0};
+  const double operations = problem.conv_residual ? 17 : 16;
+  return {operations * unit_roundoff(DType::float32) + unit_roundoff(problem.token_dtype), 0};
 }
 
 void widen_convolution_limit(OutputLimit& limit, const Problem& problem) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 #include "interface/operations/gated_delta_layer.h"
 
 namespace gdn {
@@ -22,6 +24,9 @@ Case convolution_of(const Case& inputs) {
   c.slot_index = inputs.slot_index;
   for (const auto& [name, values] : inputs.arrays) {
     if (convolution->find(name) != nullptr) c[name] = values;
+  }
+  for (const auto& [name, values] : inputs.other_indices) {
+    if (convolution->find(name) != nullptr) c.other_indices[name] = values;
   }
   return c;
 }
@@ -113,14 +118,30 @@ class ConvolutionPatterns {
                                          ? ConvLayout::channels
                                          : ConvLayout::time;
            });
+    if (!p_.reads_conv_window()) return;
     agrees("conv window", "windows that are not read", "with windows of zeros",
            [](Case& c) { std::fill(c["conv_state"].begin(), c["conv_state"].end(), 0.0f); });
     agrees("conv window", "windows read newest first", "with reversed windows",
-           [](Case& c) { reverse_rows(c["conv_state"], c.problem.conv_width - 1); });
+           [](Case& c) { reverse_windows(c); });
   }
 
   static void reverse_rows(std::vector<float>& rows, std::int64_t size) {
     for (auto row = rows.begin(); row != rows.end(); row += size) std::reverse(row, row + size);
+  }
+
+  static void reverse_windows(Case& c) {
+    const WindowStrides strides = window_strides(c.problem);
+    std::vector<float>& windows = c["conv_state"];
+    const std::int64_t last = c.problem.window_places() - 1;
+    for (std::int64_t row = 0; row < c.problem.num_pool_rows(); ++row) {
+      for (std::int64_t channel = 0; channel < c.problem.conv_channels(); ++channel) {
+        const std::int64_t first = row * strides.row + channel * strides.channel;
+        for (std::int64_t j = 0; j < last - j; ++j) {
+          std::swap(windows[static_cast<std::size_t>(first + j * strides.place)],
+                    windows[static_cast<std::size_t>(first + (last - j) * strides.place)]);
+        }
+      }
+    }
   }
 
   // Of tokens that own a window; element by element in memory.
@@ -154,7 +175,8 @@ class ConvolutionPatterns {
   }
 
   void windows() {
-    const std::int64_t row = channels() * window();
+    if (!p_.writes_conv_window()) return;
+    const std::int64_t row = window_strides(p_).row;
     bool only_short = true;
     bool unchanged = true;
     std::int64_t wrong = 0;
@@ -172,20 +194,21 @@ class ConvolutionPatterns {
       }
       if (right) continue;
       if (wrong++ == 0) first = fmt::format("sequence {} of {} tokens", n, inputs_.length(n));
-      only_short = only_short && inputs_.length(n) < window();
+      only_short = only_short && inputs_.length(n) < p_.window_places();
       unchanged = unchanged && kept;
     }
     if (wrong == 0) return;
     std::vector<std::string> evidence = {
         fmt::format("{} windows are wrong, the first: {}", wrong, first)};
-    if (unchanged) evidence.push_back("they hold what they held before");
+    if (unchanged && p_.reads_conv_window()) evidence.push_back("they hold what they held before");
     if (only_short) {
       add("short window",
-          "the window of a sequence shorter than width - 1: its tokens after what is left of the "
-          "old one",
+          "the window of a sequence shorter than it: its tokens after what is left of the old one",
           evidence);
     } else {
-      add("final window", "the last width - 1 raw inputs of a sequence, oldest first", evidence);
+      add("final window",
+          fmt::format("the last {} raw inputs of a sequence, oldest first", p_.window_places()),
+          evidence);
     }
     found_.back().outputs = {"conv_state"};
   }

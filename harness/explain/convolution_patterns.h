@@ -15,7 +15,7 @@ namespace gdn {
 ///                    the other token layout; of windows that start from zeros or newest first
 ///   sequence start   only the first width - 1 tokens of sequences: what they take from the window
 ///   convolution      other tokens
-///   short window     only windows of sequences shorter than width - 1 wrong; after what outputs say
+///   short window     only windows of sequences shorter than a window wrong; after what outputs say
 ///   final window     other windows wrong; likewise
 std::vector<FaultPattern> find_convolution_patterns(const CheckedReference& reference,
                                                     const Outputs& outputs);

@@ -152,7 +152,7 @@ class CaseReader {
   void find_what_is_there() {
     std::vector<std::string> looked_at;
     for (const Operand& operand : schema().operands) {
-      if (!is_stored_input(operand)) continue;
+      if (!is_stored_input(operand) && !is_index_of_its_own(operand)) continue;
       if (operand.in_file.alternatives.empty()) {
         if (operand.in_file.infer_presence != nullptr) {
           operand.in_file.infer_presence(problem_, file_.has_dataset(operand.name));
@@ -247,7 +247,8 @@ class CaseReader {
   }
 
   bool is_pool(const Operand& operand) const {
-    return is_stored_input(operand) && cut_of(operand, problem_) == Cut::pool_rows;
+    return is_stored_input(operand) && is_present(operand, problem_) &&
+           cut_of(operand, problem_) == Cut::pool_rows;
   }
 
   // Rows and padding are numbers in the file, and no array need be there that has their size.
@@ -272,6 +273,11 @@ class CaseReader {
   std::vector<float> values(const Operand& operand) const {
     const Problem& p = problem_;
     const bool pool = cut_of(operand, p) == Cut::pool_rows;
+    // A dataset of its name is then the output.
+    if (operand.role == Role::in_place && !is_read(operand, p)) {
+      return std::vector<float>(static_cast<std::size_t>(element_count(operand, p)),
+                                std::numeric_limits<float>::quiet_NaN());
+    }
     if (operand.in_file.when_absent != WhenAbsent::not_allowed &&
         !file_.has_dataset(operand.name)) {
       const float value = operand.in_file.when_absent == WhenAbsent::zeros

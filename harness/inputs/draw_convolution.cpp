@@ -1,6 +1,7 @@
 #include "harness/inputs/draw_convolution.h"
 
 #include <cmath>
+#include <limits>
 
 #include "harness/inputs/draw.h"
 
@@ -9,7 +10,7 @@ namespace gdn {
 void draw_convolution(Case& c) {
   const Problem& p = c.problem;
   const std::int64_t channels = p.conv_channels();
-  const std::int64_t taps = p.conv_width - 1;
+  const std::int64_t places = p.window_places();
   const bool by_time = p.conv_layout == ConvLayout::time;
   const std::int64_t rows = by_time ? channels : p.total_tokens();
   const std::int64_t width = by_time ? p.total_tokens() : channels;
@@ -21,7 +22,16 @@ void draw_convolution(Case& c) {
   c["conv_weight"] = normal("conv_weight", channels, p.conv_width,
                             1 / std::sqrt(static_cast<double>(p.conv_width)), p.token_dtype);
   if (p.conv_bias) c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.token_dtype);
-  c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * taps, 1, p.state_dtype);
+  if (p.fresh_windows) {
+    std::vector<std::int64_t>& has_window = c.other_indices["has_window"];
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) has_window.push_back(n % 2);
+  }
+  if (p.reads_conv_window()) {
+    c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * places, 1, p.state_dtype);
+  } else if (p.writes_conv_window()) {  // nobody may read what it held
+    c["conv_state"].assign(static_cast<std::size_t>(p.num_pool_rows() * channels * places),
+                           std::numeric_limits<float>::quiet_NaN());
+  }
 }
 
 }  // namespace gdn

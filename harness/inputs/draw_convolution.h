@@ -1,5 +1,5 @@
 // The generated operands of the short convolution: qkv N(0, 1) entries; conv_weight N(0, 1) /
-// sqrt(width); conv_bias N(0, 1) * 0.1; conv_state N(0, 1). KeyDistribution does not apply: a layer's
+// sqrt(width); conv_bias N(0, 1) * 0.1; conv_state N(0, 1); has_window 0, 1, 0, and so on. KeyDistribution does not apply: a layer's
 // keys come out of the convolution.
 #pragma once
 

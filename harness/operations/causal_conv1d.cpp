@@ -22,6 +22,20 @@ Texts every_option(const std::string& seq, const std::string& dim) {
   return texts;
 }
 
+// How callers hold windows, and what they add to the output.
+Texts every_window(const std::string& seq) {
+  Texts texts;
+  for (const char* dtype : {"f32", "bf16"}) {
+    for (const char* window : {"window=read", "window=written,slots=permuted", "window=none",
+                               "window_layout=channels,slots=padding", "window_length=4",
+                               "window_length=40", "fresh=1", "residual=1"}) {
+      texts.push_back("causal_conv1d:heads=1/2,dim=64,seq=" + seq + ",dtype=" + dtype + "," +
+                      window);
+    }
+  }
+  return texts;
+}
+
 Texts suite(std::string_view name) {
   if (name == "quick") {
     Texts texts = every_option("1x70+1x2+1x0", "64");
@@ -32,7 +46,13 @@ Texts suite(std::string_view name) {
     texts.push_back("causal_conv1d:channels=131,seq=70+2+0+1,dtype=bf16");
     return texts;
   }
-  if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");
+  if (name == "grid") {
+    Texts texts = every_option("1x130+1x3+1x0+1x1+1x64", "128");
+    for (std::string& text : every_window("1x130+1x3+1x0+1x1+1x64")) {
+      texts.push_back(std::move(text));
+    }
+    return texts;
+  }
   if (name == "gpu") return {"causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16"};
   if (name == "sanitizer") {
     return {"causal_conv1d:heads=1/2,dim=64,seq=1x9+1x2+1x0,dtype=bf16,slots=permuted"};

@@ -78,7 +78,17 @@ Texts suite(std::string_view name) {
     }
     return texts;
   }
-  if (name == "grid") return every_option("1x130+1x3+1x0+1x1+1x64", "128");
+  if (name == "grid") {
+    const std::string seq = "1x130+1x3+1x0+1x1+1x64";
+    Texts texts = every_option(seq, "128");
+    for (const char* windows :
+         {"window=written", "window=none", "h0=normal,window=read",
+          "h0=normal,window_layout=channels,window_length=5,fresh=1,slots=permuted"}) {
+      texts.push_back("gated_delta_layer:heads=1/2,dim=128,seq=" + seq +
+                      ",dtype=bf16,gate=logits,beta=logit," + windows);
+    }
+    return texts;
+  }
   if (name == "gpu") {
     return {
         "gated_delta_layer:heads=16/"

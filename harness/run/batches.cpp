@@ -189,10 +189,14 @@ std::vector<float> interleave(const Case& whole, const CutAt& cut, const std::ve
   return result;
 }
 
-// The problem writes all that a next call goes on from.
+// The problem writes all that a next call goes on from. An array that it did not have holds nothing yet.
 void write_carried(Case& c) {
   for (const Operand& operand : c.problem.operation->operands) {
-    if (operand.in_place.make_written != nullptr) operand.in_place.make_written(c.problem);
+    if (operand.in_place.make_written == nullptr) continue;
+    operand.in_place.make_written(c.problem);
+    if (c.arrays.has(operand.name)) continue;
+    c[operand.name].assign(static_cast<std::size_t>(element_count(operand, c.problem)),
+                           std::numeric_limits<float>::quiet_NaN());
   }
 }
 
@@ -201,8 +205,15 @@ void read_carried(Case& c) {
   for (const Operand& operand : c.problem.operation->operands) {
     if (!operand.is_output() || carried_to(operand, c.problem) == nullptr) continue;
     const Operand& into = *carried_to(operand, c.problem);
-    if (!c.arrays.has(into.name) || is_read(into, c.problem)) continue;
-    into.in_file.infer_presence(c.problem, true);
+    if (is_read(into, c.problem)) continue;
+    if (into.in_place.make_read != nullptr) {
+      into.in_place.make_read(c.problem);
+      c[into.name].resize(static_cast<std::size_t>(element_count(into, c.problem)));
+    } else if (c.arrays.has(into.name)) {
+      into.in_file.infer_presence(c.problem, true);
+    } else {
+      continue;
+    }
     std::fill(c[into.name].begin(), c[into.name].end(), 0.0f);
   }
 }
@@ -332,7 +343,8 @@ bool cuts_a_sequence(const Case& whole, const CutAt& cut) {
 }
 
 bool is_carried_token_by_token(const Problem& problem) {
-  if (problem.operation->carries_backward || problem.operation->fit_part != nullptr) return false;
+  if (problem.operation->carries_backward || problem.operation->carried_tokens != nullptr)
+    return false;
   const auto& operands = problem.operation->operands;
   return std::all_of(operands.begin(), operands.end(), [&](const Operand& operand) {
     if (operand.is_index() || !is_present(operand, problem)) return true;
@@ -395,6 +407,7 @@ Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const 
   Outputs result;
   for_each_output(p, second, [&](const Operand& operand) {
     const std::string& name = operand.output_name();
+    if (!is_present(operand, p)) return;  // written for the sake of the second call alone
     if (is_pool(operand, p)) {
       result[name] = joined_pool(whole, cut, operand, first[name], second[name]);
     } else if (is_cut_by_tokens(operand, p)) {
@@ -466,16 +479,18 @@ Case single_token(const Case& batch, std::int64_t t, const Outputs* states) {
   Case step = take_parts(batch, parts);
   write_carried(step);
   read_carried(step);
-  if (states == nullptr) return step;
-  for_each_output(batch.problem, *states, [&](const Operand& operand) {
-    if (is_pool(operand, batch.problem)) step[operand.name] = (*states)[operand.output_name()];
-  });
-  return step;
+  if (states != nullptr) {
+    for_each_output(batch.problem, *states, [&](const Operand& operand) {
+      if (is_pool(operand, batch.problem)) step[operand.name] = (*states)[operand.output_name()];
+    });
+  }
+  return fitted(batch, parts, std::move(step));
 }
 
 void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs* outputs) {
   const Problem& p = whole.problem;
   for_each_output(p, step, [&](const Operand& operand) {
+    if (!is_present(operand, p)) return;  // written for the sake of the next call alone
     const std::vector<float>& from = step[operand.output_name()];
     std::vector<float>& to = (*outputs)[operand.output_name()];
     const bool pool = is_pool(operand, p);

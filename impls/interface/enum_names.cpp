@@ -130,6 +130,22 @@ const EnumNames<ConvLayout>& names_of() {
 }
 
 template <>
+const EnumNames<WindowLayout>& names_of() {
+  static const EnumNames<WindowLayout> names = {{"time", WindowLayout::time},
+                                                {"channels", WindowLayout::channels}};
+  return names;
+}
+
+template <>
+const EnumNames<ConvWindow>& names_of() {
+  static const EnumNames<ConvWindow> names = {{"carried", ConvWindow::carried},
+                                              {"read", ConvWindow::read},
+                                              {"written", ConvWindow::written},
+                                              {"none", ConvWindow::none}};
+  return names;
+}
+
+template <>
 const EnumNames<bool>& names_of() {
   static const EnumNames<bool> names = {{"0", false}, {"1", true}};
   return names;

@@ -116,6 +116,8 @@ struct InPlace {
   /// Of what a next call goes on from: makes the problem one that writes it; null where every problem
   /// does.
   void (*make_written)(Problem&) = nullptr;
+  /// Makes the problem one that reads it; null: InFile::infer_presence does.
+  void (*make_read)(Problem&) = nullptr;
 };
 
 /// What is a pool's own (Cut::pool_rows).

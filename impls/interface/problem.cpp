@@ -28,6 +28,18 @@ std::int64_t Problem::conv_channels() const {
   return 2 * num_key_heads * key_head_dim + num_value_heads * value_head_dim;
 }
 
+std::int64_t Problem::window_places() const {
+  return window_length != 0 ? window_length : conv_width - 1;
+}
+
+bool Problem::reads_conv_window() const {
+  return conv_window == ConvWindow::carried || conv_window == ConvWindow::read;
+}
+
+bool Problem::writes_conv_window() const {
+  return conv_window == ConvWindow::carried || conv_window == ConvWindow::written;
+}
+
 std::int64_t Problem::state_row_stride() const {
   return num_value_heads * key_head_dim * value_head_dim + pool_row_padding;
 }

@@ -126,6 +126,18 @@ enum class NormGate { silu, sigmoid, sigmoid2 };
 /// Memory order of conv tokens: channels = [T, channels] (default), time = [channels, T].
 enum class ConvLayout { channels, time };
 
+/// Memory order of a row of convolution windows: time = [channels, places] (default), channels =
+/// [places, channels].
+enum class WindowLayout { time, channels };
+
+/// What a call makes of the convolution's window in its pool row.
+enum class ConvWindow {
+  carried,  ///< read, and written for the next call
+  read,     ///< read alone: the row stays as it is
+  written,  ///< zeros stand in front of the sequence; the row is written, what it held does not matter
+  none,     ///< zeros stand in front of the sequence, and nothing is written: there is no pool
+};
+
 struct Problem {
   Operation operation;
 
@@ -170,7 +182,14 @@ struct Problem {
   bool conv_bias = false;
   Activation activation = Activation::silu;
   ConvLayout conv_layout = ConvLayout::channels;
-  bool conv_state_in_place = true;
+  bool conv_state_in_place = true;  ///< of a window that is carried
+  ConvWindow conv_window = ConvWindow::carried;
+  WindowLayout window_layout = WindowLayout::time;
+  /// Inputs of a channel that a row of windows holds, at least conv_width - 1; 0: as many.
+  std::int64_t window_length = 0;
+  /// Whether the call says of each sequence if it reads its window (the operand has_window).
+  bool fresh_windows = false;
+  bool conv_residual = false;  ///< causal_conv1d: the input is added behind the activation
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it
@@ -201,6 +220,11 @@ struct Problem {
   std::int64_t gates_per_head() const { return decay == DecayPer::channel ? key_head_dim : 1; }
   /// Channels of qkv for gated_delta_layer and causal_conv1d: `channels`, or 2 * Hk * Dk + Hv * Dv.
   std::int64_t conv_channels() const;
+  /// Inputs of a channel that a row of windows holds: window_length, or conv_width - 1. The last
+  /// conv_width - 1 of them stand before the sequence.
+  std::int64_t window_places() const;
+  bool reads_conv_window() const;
+  bool writes_conv_window() const;
   /// Elements from one state-pool row to the next: Hv * Dk * Dv + pool_row_padding.
   std::int64_t state_row_stride() const;
   /// Rows of every pool: pool_rows, or what stands in its place.

@@ -292,6 +292,24 @@ ProblemField pool_rows_field() {
   return field;
 }
 
+ProblemField window_length_field() {
+  ProblemField field;
+  field.key = "window_length";
+  field.help = "inputs that a convolution window holds, or auto: width - 1";
+  field.set = [](Problem& p, std::string_view text) {
+    p.window_length = text == "auto" ? 0 : parse_integer(text, "window_length", 1);
+  };
+  field.get = [](const Problem& p) {
+    return p.window_length == 0 ? std::string("auto") : std::to_string(p.window_length);
+  };
+  field.columns = {integer_column("window_length",
+                                  "inputs that a convolution window holds; 0: width - 1",
+                                  &Problem::window_length)};
+  field.attributes = {integer_attribute("window_length", 1, &Problem::window_length,
+                                        Written::unless_default, false)};
+  return field;
+}
+
 ProblemField token_dtype_field() {
   ProblemField field = dtype_field("dtype", "tokens", &Problem::token_dtype, "token_dtype");
   field.help = "token dtype: f32|bf16|f16";
@@ -492,6 +510,19 @@ std::vector<ProblemField> make_fields() {
       with(flag_field("conv_in_place", "convolution window updated in place",
                       &P::conv_state_in_place, "conv_state_in_place"),
            flag_attribute("conv_state_in_place", &P::conv_state_in_place, kUnlessDefault)),
+      with(named_field("window", "what a call makes of the convolution window", &P::conv_window,
+                       "conv_window"),
+           named_attribute("conv_window", &P::conv_window, kUnlessDefault)),
+      with(named_field("window_layout", "convolution window layout", &P::window_layout,
+                       "window_layout"),
+           named_attribute("window_layout", &P::window_layout, kUnlessDefault)),
+      window_length_field(),
+      // In case files the dataset has_window says it.
+      flag_field("fresh", "has_window says which sequences start from zeros", &P::fresh_windows,
+                 "fresh_windows"),
+      with(flag_field("residual", "the convolution's input is added behind its activation",
+                      &P::conv_residual, "conv_residual"),
+           flag_attribute("conv_residual", &P::conv_residual, kUnlessDefault)),
       // In case files the dataset z says it.
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),

@@ -83,6 +83,140 @@ TEST_P(CausalConv1d, ChannelsOfHeadsAndOfNoneGiveTheSameBits) {
   }
 }
 
+// Lengths below and above the window's, an empty sequence, both layouts, and every slot map.
+TEST_P(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
+  for (const char* window : {"read", "written", "none"}) {
+    for (const char* layout : {"channels", "time"}) {
+      for (const char* options :
+           {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+            ",dtype=f16,width=2,slots=permuted,act=none"}) {
+        expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+130,window=" +
+                          std::string(window) + ",conv_layout=" + layout + options});
+      }
+    }
+  }
+}
+
+// Windows as some servers hold them, channels fastest: in place and not, of every width.
+TEST_P(CausalConv1d, WindowsWithChannelsFastest) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,width=3,conv_in_place=0",
+          ",dtype=bf16,window=read", ",dtype=f32,width=15,window=written"}) {
+      expect_all_agree(
+          {"causal_conv1d:channels=36,seq=70+0+1+2+130,window_layout=channels,conv_layout=" +
+           std::string(layout) + options});
+      expect_all_agree({"causal_conv1d:channels=5,seq=17x1,window_layout=channels,conv_layout=" +
+                        std::string(layout) + options});
+    }
+  }
+}
+
+// Windows that hold more than the convolution reads: as the tokens, more than a warp, more than a tile.
+// Of sequences shorter and longer, both layouts of windows and of tokens.
+TEST_P(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32,window_length=3", ",dtype=f32,window_length=4",
+          ",dtype=bf16,width=9,window_length=14,state=f16,slots=padding",
+          ",dtype=f16,width=2,window_length=15,slots=permuted,act=none",
+          ",dtype=bf16,window_length=71,conv_in_place=0", ",dtype=bf16,window_length=70",
+          ",dtype=bf16,window_length=40,window=read", ",dtype=f32,window_length=33,window=written",
+          ",dtype=bf16,window_length=100,window_layout=channels,bias=1"}) {
+      expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+130,conv_layout=" +
+                        std::string(layout) + options});
+      expect_all_agree(
+          {"causal_conv1d:channels=5,seq=17x1,conv_layout=" + std::string(layout) + options});
+    }
+  }
+}
+
+// Sequences that start from zeros beside others that go on, empty ones of both kinds among them.
+TEST_P(CausalConv1d, SequencesThatStartAnewBesideOthers) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,window_length=14,state=f16,slots=padding",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,conv_in_place=0",
+          ",dtype=bf16,window=read",
+          ",dtype=bf16,window_length=40,window_layout=channels,bias=1"}) {
+      expect_all_agree({"causal_conv1d:channels=36,seq=70+70+0+0+1+1+2+2+130,fresh=1,conv_layout=" +
+                        std::string(layout) + options});
+      expect_all_agree({"causal_conv1d:channels=5,seq=17x1,fresh=1,conv_layout=" +
+                        std::string(layout) + options});
+    }
+  }
+}
+
+TEST_P(CausalConv1d, TheInputAddedToTheOutput) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,window=none"}) {
+      expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+130,residual=1,conv_layout=" +
+                        std::string(layout) + options});
+      expect_all_agree({"causal_conv1d:channels=5,seq=17x1,residual=1,conv_layout=" +
+                        std::string(layout) + options});
+    }
+  }
+}
+
+// The same windows in either layout give the same bits.
+TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
+  const Case by_time = generate_case(
+      Problem::parse("causal_conv1d:channels=36,seq=70+0+2,dtype=bf16,slots=permuted"));
+  Case by_channels = by_time;
+  by_channels.problem.window_layout = WindowLayout::channels;
+  const auto transposed = [](const std::vector<float>& rows) {
+    std::vector<float> result(rows.size());
+    for (std::size_t row = 0; row < rows.size(); row += 36 * 3) {
+      for (std::size_t c = 0; c < 36; ++c) {
+        for (std::size_t j = 0; j < 3; ++j) result[row + j * 36 + c] = rows[row + c * 3 + j];
+      }
+    }
+    return result;
+  };
+  by_channels["conv_state"] = transposed(by_time["conv_state"]);
+  const Outputs expected = execute(implementation(), by_time, device());
+  const Outputs outputs = execute(implementation(), by_channels, device());
+  EXPECT_TRUE(same_bits(outputs["conv_output"], expected["conv_output"]));
+  EXPECT_TRUE(same_bits(outputs["conv_state"], transposed(expected["conv_state"])));
+}
+
+// What a row held does not matter where it is only written, and stays where it is only read; the
+// arithmetic is that of windows of zeros.
+TEST_P(CausalConv1d, WindowsThatAreNotReadAreZeros) {
+  Case carried =
+      generate_case(Problem::parse("causal_conv1d:heads=1/2,dim=24,seq=70+0+2,dtype=bf16"));
+  std::fill(carried["conv_state"].begin(), carried["conv_state"].end(), 0.0f);
+  const Outputs expected = execute(implementation(), carried, device());
+
+  Case written = carried;
+  written.problem.conv_window = ConvWindow::written;
+  std::fill(written["conv_state"].begin(), written["conv_state"].end(), 3.0f);
+  const Outputs of_written = execute(implementation(), written, device());
+  EXPECT_TRUE(same_bits(of_written["conv_output"], expected["conv_output"]));
+  EXPECT_TRUE(same_bits(of_written["conv_state"], expected["conv_state"]));
+
+  Case none = carried;
+  none.problem.conv_window = ConvWindow::none;
+  none.arrays.erase("conv_state");
+  const Outputs of_none = execute(implementation(), none, device());
+  EXPECT_TRUE(same_bits(of_none["conv_output"], expected["conv_output"]));
+  EXPECT_FALSE(of_none.has("conv_state"));
+}
+
+TEST_P(CausalConv1d, WindowsThatAreReadAloneKeepTheirBits) {
+  const Case inputs = generate_case(
+      Problem::parse("causal_conv1d:heads=1/2,dim=24,seq=70+0+2,dtype=bf16,window=read"));
+  Case carried = inputs;
+  carried.problem.conv_window = ConvWindow::carried;
+  const Outputs outputs = execute(implementation(), inputs, device());
+  EXPECT_TRUE(same_bits(outputs["conv_output"],
+                        execute(implementation(), carried, device())["conv_output"]));
+  EXPECT_TRUE(same_bits(outputs["conv_state"], inputs["conv_state"]));
+}
+
 // Two calls joined by the window give the bits of one: windows hold raw inputs.
 TEST_P(CausalConv1d, TwoCallsJoinedByTheWindowAreEqualToOne) {
   const Case whole =

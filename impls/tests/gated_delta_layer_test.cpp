@@ -49,6 +49,17 @@ TEST_P(GatedDeltaLayer, DtypesAndConvolutionOptions) {
   }
 }
 
+// The layer's convolution holds its windows as its owner does, whatever its other steps are.
+TEST_P(GatedDeltaLayer, WindowsAsTheirOwnersHoldThem) {
+  for (const char* window : {"window=read", "window=written", "window=none", "fresh=1",
+                             "window_layout=channels", "window_length=9,fresh=1,slots=permuted"}) {
+    expect_all_agree(
+        {"gated_delta_layer:heads=1/2,dim=64,seq=70+65+0+2,dtype=bf16,h0=normal,"
+         "gate=logits,beta=logit," +
+         std::string(window)});
+  }
+}
+
 // The gated norm as the last step: every gate, lengths with empty sequences and padding, values of
 // more and of less than a vector.
 TEST_P(GatedDeltaLayer, GatedNormOfTheOutput) {

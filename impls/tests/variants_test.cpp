@@ -101,6 +101,11 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"act", "none"},
                                                           {"conv_layout", "time"},
                                                           {"conv_in_place", "0"},
+                                                          {"window", "read"},
+                                                          {"window_layout", "channels"},
+                                                          {"window_length", "9"},
+                                                          {"fresh", "1"},
+                                                          {"residual", "1"},
                                                           {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};

@@ -13,7 +13,7 @@ Arrays<Scalar> evaluate_convolution(const Case& inputs, const EvaluationOptions&
   ConvResult<Scalar> conv = causal_conv1d<Scalar>(inputs, options.threads);
   Arrays<Scalar> result;
   result["conv_output"] = std::move(conv.output);
-  result["conv_state"] = std::move(conv.state);
+  if (!conv.state.empty()) result["conv_state"] = std::move(conv.state);
   return result;
 }
 
@@ -22,7 +22,8 @@ Arrays<Scalar> evaluate_convolution(const Case& inputs, const EvaluationOptions&
 const ReferenceOperation& causal_conv1d_reference() {
   static const ReferenceOperation operation = {
       .operation = causal_conv1d_operation(),
-      .honours = convolution_options() + HonouredFields{"channels"},
+      .honours = convolution_options() + convolution_window_options() +
+                 HonouredFields{"channels", "residual"},
       .evaluate_float = evaluate_convolution<float>,
       .evaluate_double = evaluate_convolution<double>,
       .evaluate_long_double = evaluate_convolution<long double>,

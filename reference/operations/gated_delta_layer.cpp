@@ -107,7 +107,7 @@ Arrays<Scalar> evaluate_layer(const Case& inputs, const EvaluationOptions& optio
   run_recurrence(inputs, source_of(inputs.problem, conv.output), true, options, result);
   if (inputs.problem.gated_norm) apply_norm(inputs, options, result);
   result["conv_output"] = std::move(conv.output);
-  result["conv_state"] = std::move(conv.state);
+  if (!conv.state.empty()) result["conv_state"] = std::move(conv.state);
   return result;
 }
 
@@ -141,6 +141,7 @@ const ReferenceOperation& gated_delta_layer_reference() {
   static const ReferenceOperation operation = {
       .operation = gated_delta_layer_operation(),
       .honours = recurrence_options() + recurrence_variants() + convolution_options() +
+                 convolution_window_options() +
                  HonouredFields{"gated_norm", "norm_gate", "norm_eps"},
       .evaluate_float = evaluate_layer<float>,
       .evaluate_double = evaluate_layer<double>,

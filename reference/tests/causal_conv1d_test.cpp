@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/operations/generate_case.h"
+#include "interface/error.h"
 #include "reference/reference.h"
 #include "reference/tests/dense_formulation.h"
 
@@ -12,14 +13,25 @@ namespace {
 
 Case generate(const std::string& problem) { return generate_case(Problem::parse(problem)); }
 
+// Where a window's place lies in conv_state.
+std::int64_t window_at(const Problem& p, std::int64_t slot, std::int64_t channel,
+                       std::int64_t place) {
+  const std::int64_t channels = p.conv_channels();
+  const std::int64_t places = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
+  return p.window_layout == WindowLayout::time ? (slot * channels + channel) * places + place
+                                               : (slot * places + place) * channels + channel;
+}
+
 // One element of x of sequence n, by its position: negative positions lie in the old window.
 double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64_t channel) {
   const Problem& p = c.problem;
   const std::int64_t channels = p.conv_channels();
   if (position < 0) {
+    if (!p.reads_conv_window()) return 0;
+    if (p.fresh_windows && c.other_indices["has_window"].at(n) == 0) return 0;
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
-    const std::int64_t window = p.conv_width - 1;
-    return c["conv_state"].at((slot * channels + channel) * window + window + position);
+    const std::int64_t window = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
+    return c["conv_state"].at(window_at(p, slot, channel, window + position));
   }
   const std::int64_t t = c.sequence_offsets.at(n) + position;
   return p.conv_layout == ConvLayout::channels ? c["qkv"].at(t * channels + channel)
@@ -32,9 +44,10 @@ void expect_defined_values(const Case& c) {
   const Problem& p = c.problem;
   const auto result = evaluate<double>(c);
   const std::int64_t channels = p.conv_channels();
-  const std::int64_t window = p.conv_width - 1;
+  const std::int64_t window = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
   std::vector<double> output(c["qkv"].size(), 0.0);
-  std::vector<double> state(c["conv_state"].begin(), c["conv_state"].end());
+  std::vector<double> state;
+  if (c.arrays.has("conv_state")) state.assign(c["conv_state"].begin(), c["conv_state"].end());
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     if (slot < 0) continue;
@@ -46,20 +59,23 @@ void expect_defined_values(const Case& c) {
           sum += static_cast<double>(c["conv_weight"].at((channel + 1) * p.conv_width - 1 - back)) *
                  input_at(c, n, t - back, channel);
         }
-        const double y = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
+        const double act = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
+        const double y = p.conv_residual ? act + input_at(c, n, t, channel) : act;
         const std::int64_t token = c.sequence_offsets.at(n) + t;
         output.at(p.conv_layout == ConvLayout::channels ? token * channels + channel
                                                         : channel * p.total_tokens() + token) = y;
       }
-      for (std::int64_t j = 0; j < window; ++j) {
-        state.at((slot * channels + channel) * window + j) =
-            input_at(c, n, length - window + j, channel);
+      for (std::int64_t j = 0; p.writes_conv_window() && j < window; ++j) {
+        state.at(window_at(p, slot, channel, j)) = input_at(c, n, length - window + j, channel);
       }
     }
   }
   const double error = relative_difference(result["conv_output"], output);
   EXPECT_TRUE(error <= 1e-14) << error;
-  EXPECT_EQ(result["conv_state"], state);
+  ASSERT_EQ(result.has("conv_state"), p.conv_window != ConvWindow::none);
+  if (result.has("conv_state")) {
+    EXPECT_EQ(result["conv_state"], state);
+  }
 }
 
 TEST(CausalConv1d, MatchesValuesWorkedOutByHand) {
@@ -88,6 +104,85 @@ TEST(CausalConv1d, OneChannelOfNoHeads) {
   const auto result = evaluate<double>(c);
   EXPECT_EQ(result["conv_output"], (std::vector<double>{23, 49}));
   EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10}));
+}
+
+TEST(CausalConv1d, WindowsThatAreNotReadAreZeros) {
+  // As above with a window of zeros: y0 = 4, y1 = 2 + 40.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:channels=1,seq=1x2,width=3,act=none,window=written");
+  c.sequence_offsets = {0, 2};
+  c["qkv"] = {1, 10};
+  c["conv_weight"] = {1, 2, 4};
+  c["conv_state"] = {5, 7};
+  auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{4, 42}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{1, 10}));
+  c.arrays.erase("conv_state");
+  c.problem.conv_window = ConvWindow::none;
+  result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{4, 42}));
+  EXPECT_FALSE(result.has("conv_state"));
+}
+
+TEST(CausalConv1d, WindowsReadOrWrittenAloneOrNotAtAll) {
+  for (const char* window : {"read", "written", "none"}) {
+    Case c = generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window=" +
+                      std::string(window));
+    // Rows that nobody reads hold NaN, which is not equal to itself.
+    if (c.arrays.has("conv_state") && !c.problem.reads_conv_window()) {
+      std::fill(c["conv_state"].begin(), c["conv_state"].end(), 3.0f);
+    }
+    expect_defined_values(c);
+  }
+}
+
+TEST(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
+  // Weights (1, 2, 4), window (9, 5, 7), x = (10): y0 = 5 + 14 + 40, and the oldest input leaves.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:channels=1,seq=1x1,width=3,act=none,window_length=3");
+  c.sequence_offsets = {0, 1};
+  c["qkv"] = {10};
+  c["conv_weight"] = {1, 2, 4};
+  c["conv_state"] = {9, 5, 7};
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{59}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{5, 7, 10}));
+  for (const char* length : {"3", "4", "9", "20"}) {
+    expect_defined_values(
+        generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window_layout=channels,"
+                 "window_length=" +
+                 std::string(length)));
+  }
+}
+
+TEST(CausalConv1d, AWindowShorterThanTheConvolutionReadsIsRefused) {
+  try {
+    Problem::parse("causal_conv1d:channels=5,seq=9,width=4,window_length=2");
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "problem: window_length=2: width=4 expects auto or 3..65536");
+  }
+}
+
+TEST(CausalConv1d, SequencesThatStartAnewBesideOthers) {
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x8+2x0+2x2,slots=permuted,fresh=1"));
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x8+2x0+2x2,window_length=5,window=read,fresh=1"));
+}
+
+TEST(CausalConv1d, TheInputAddedToTheOutput) {
+  expect_defined_values(generate("causal_conv1d:channels=5,seq=1x9+1x2,bias=1,residual=1"));
+  expect_defined_values(generate(
+      "causal_conv1d:channels=5,seq=1x9+1x2,slots=padding,conv_layout=time,window_length=5,"
+      "residual=1"));
+}
+
+TEST(CausalConv1d, WindowsWithChannelsFastest) {
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window_layout=channels"));
+  expect_defined_values(
+      generate("causal_conv1d:channels=5,seq=1x9+1x2,width=9,window_layout=channels,window=read"));
 }
 
 TEST(CausalConv1d, AnyNumberOfChannels) {

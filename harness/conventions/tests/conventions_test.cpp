@@ -115,6 +115,24 @@ TEST_P(EachConvention, ChannelsOfAConvolutionNeedNoHeads) {
   }
 }
 
+// What the conventions were not written for.
+TEST_P(EachConvention, WindowsHeldOtherwiseAreRefused) {
+  if (!GetParam().has_convolution()) GTEST_SKIP() << "has no convolution";
+  for (const char* field : {"window=read", "window=none", "window_layout=channels",
+                            "window_length=14", "fresh=1", "residual=1"}) {
+    const std::string problem = std::string(GetParam().convolution) + "," + field;
+    const Case ours = example_case(GetParam(), problem.c_str());
+    try {
+      export_case(convention(), ours, folder_.file("refused.h5"));
+      ADD_FAILURE() << problem << ": taken";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("says nothing of " + std::string(field)),
+                std::string::npos)
+          << problem << ": " << error.what();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Conventions, EachConvention, ::testing::ValuesIn(examples()),
                          [](const auto& parameter) {
                            std::string name = parameter.param.convention;

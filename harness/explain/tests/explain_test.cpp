@@ -347,6 +347,37 @@ TEST(ExplainedConvolution, AFaultInTheWindowsIsFoundThereAndNamed) {
   EXPECT_EQ(explanation.patterns.front().outputs, (std::vector<std::string>{"conv_state"}));
 }
 
+// However windows are held, right outputs are explained by nothing, and reversed windows by themselves.
+TEST(ExplainedConvolution, WindowsHeldOtherwise) {
+  for (const char* held : {"window=read", "window=written", "window=none", "fresh=1",
+                           "window_layout=channels,window_length=5", "residual=1"}) {
+    const Case inputs = generate_case(
+        Problem::parse("causal_conv1d:channels=6,seq=20+9+1,dtype=f32," + std::string(held)));
+    const CheckedReference reference(inputs);
+    const Explanation explanation = explain(reference, narrowed(reference.wide()), 64);
+    EXPECT_TRUE(explanation.passed()) << held;
+    EXPECT_TRUE(explanation.patterns.empty()) << held;
+  }
+  const Case inputs = generate_case(Problem::parse(
+      "causal_conv1d:channels=6,seq=20+9,dtype=f32,window_layout=channels,window_length=5"));
+  Case reversed = inputs;  // [2 rows, 5 places, 6 channels]
+  for (std::size_t row = 0; row < 2; ++row) {
+    for (std::size_t place = 0; place < 5; ++place) {
+      for (std::size_t c = 0; c < 6; ++c) {
+        reversed["conv_state"][(row * 5 + place) * 6 + c] =
+            inputs["conv_state"][(row * 5 + 4 - place) * 6 + c];
+      }
+    }
+  }
+  const CheckedReference reference(inputs);
+  Outputs outputs = narrowed(reference.wide());
+  outputs["conv_output"] = narrowed(CheckedReference(reversed).wide())["conv_output"];
+  const Explanation explanation = explain(reference, outputs, 64);
+  ASSERT_FALSE(explanation.patterns.empty());
+  EXPECT_EQ(explanation.patterns.front().place, "conv window");
+  EXPECT_NE(explanation.patterns.front().text.find("newest first"), std::string::npos);
+}
+
 // No pattern is about a norm: its output, the place and the size are said all the same.
 TEST(ExplainedNorm, AFaultThatNoPatternKnowsIsPlaced) {
   const char* const problem = "gated_rms_norm:heads=1/3,dim=8x16,seq=1x20+1x9,dtype=f32,seed=3";

@@ -83,6 +83,9 @@ TEST_P(RoundTrip, ReadsBackWhatWasWritten) {
   EXPECT_EQ(c.problem.to_string(), expected.to_string());
   EXPECT_EQ(c.sequence_offsets, written.sequence_offsets);
   EXPECT_EQ(c.slot_index, written.slot_index);
+  for (const auto& [name, values] : written.other_indices) {
+    EXPECT_EQ(c.other_indices[name], values) << name;
+  }
   EXPECT_EQ(names_of(c), names_of(written));
   for (const auto& [name, values] : written.arrays) expect_same_bits(c[name], values, name);
 }
@@ -106,6 +109,11 @@ INSTANTIATE_TEST_SUITE_P(
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=bf16,width=3,bias=1,act=none,"
         "slots=permuted",
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=f16,conv_layout=time,conv_in_place=0",
+        "causal_conv1d:channels=5,seq=1x5+1x1,window=written,slots=permuted",
+        "causal_conv1d:channels=5,seq=1x5+1x1,window=none,residual=1,dtype=bf16",
+        "causal_conv1d:channels=5,seq=1x5+1x1,window=read,fresh=1,dtype=bf16",
+        "causal_conv1d:channels=5,seq=1x5+1x1,width=3,window_layout=channels,window_length=7",
+        "gated_delta_layer:heads=1/2,dim=8,seq=5+2,h0=normal,window_layout=channels,fresh=1",
         "gated_delta_verify:heads=1/2,dim=8x6,seq=4+0+7+3,dtype=bf16,h0=normal,slots=padding",
         "gated_delta_verify:heads=1/2,dim=8,seq=5x3,gate=logits,steps=2,state=f16,layout=vk",
         "gated_rms_norm:heads=1/2,dim=8x6,seq=1x5+1x0,dtype=f16",

@@ -21,6 +21,7 @@ Convolution::Convolution(const Problem& problem, const CausalConv1dArguments& ar
       arguments_(arguments),
       outputs_(std::move(outputs)),
       channels_(problem.conv_channels()),
+      strides_(window_strides(problem)),
       num_blocks_((channels_ + kBlockChannels - 1) / kBlockChannels),
       convolve_rows_(version_for(instruction_set(), GDN_CPU_VERSIONS(convolve_rows))) {}
 
@@ -31,14 +32,20 @@ std::int64_t Convolution::workspace_floats(const Problem& problem) {
          std::max(kTileTokens, kBlockChannels * width);
 }
 
+bool Convolution::has_window(std::int64_t sequence) const {
+  if (arguments_.state_in == nullptr) return false;
+  return arguments_.has_window == nullptr || arguments_.has_window[sequence] != 0;
+}
+
 void Convolution::load_window(std::int64_t slot, const Block& block, float* rows) const {
   const std::int64_t window = problem_.conv_width - 1;
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
+    const std::int64_t index = first_place(slot, block.first_channel + c) +
+                               (problem_.window_places() - window) * strides_.place;
     for (std::int64_t j = 0; j < window; ++j) {
-      decode(dtype, element(arguments_.state_in, index + j, dtype), rows + j * block.channels + c,
-             1);
+      decode(dtype, element(arguments_.state_in, index + j * strides_.place, dtype),
+             rows + j * block.channels + c, 1);
     }
   }
 }
@@ -47,10 +54,40 @@ void Convolution::store_window(std::int64_t slot, const Block& block, const floa
   const std::int64_t window = problem_.conv_width - 1;
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = (slot * channels_ + block.first_channel + c) * window;
+    const std::int64_t index = first_place(slot, block.first_channel + c) +
+                               (problem_.window_places() - window) * strides_.place;
     for (std::int64_t j = 0; j < window; ++j) {
-      encode(dtype, rows + j * block.channels + c, element(arguments_.state_out, index + j, dtype),
-             1);
+      encode(dtype, rows + j * block.channels + c,
+             element(arguments_.state_out, index + j * strides_.place, dtype), 1);
+    }
+  }
+}
+
+void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::int64_t sequence,
+                                    bool reads) const {
+  const std::int64_t first_token = arguments_.sequence_offsets[sequence];
+  const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
+  const std::int64_t places = problem_.window_places();
+  const std::int64_t older = places - (problem_.conv_width - 1);
+  const DType dtype = problem_.state_dtype;
+  for (std::int64_t c = 0; c < block.channels; ++c) {
+    const std::int64_t channel = block.first_channel + c;
+    const std::int64_t window = first_place(slot, channel);
+    for (std::int64_t j = 0; j < older; ++j) {
+      const std::int64_t t = num_tokens - places + j;
+      float value = 0;
+      if (t >= 0) {
+        const std::int64_t token = first_token + t;
+        const std::int64_t index = problem_.conv_layout == ConvLayout::channels
+                                       ? token * arguments_.input_token_stride + channel
+                                       : channel * problem_.total_tokens() + token;
+        decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value,
+               1);
+      } else if (reads) {
+        const std::int64_t index = window + (places + t) * strides_.place;
+        decode(dtype, element(arguments_.state_in, index, dtype), &value, 1);
+      }
+      encode(dtype, &value, element(arguments_.state_out, window + j * strides_.place, dtype), 1);
     }
   }
 }
@@ -131,20 +168,33 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     std::fill_n(bias, block.channels, 0.0f);
   }
 
-  load_window(slot, block, ext);
+  const bool reads = has_window(sequence);
+  if (reads) {
+    load_window(slot, block, ext);
+  } else {
+    std::fill_n(ext, window * block.channels, 0.0f);
+  }
   for (std::int64_t start = 0; start < num_tokens; start += kTileTokens) {
     const std::int64_t count = std::min(kTileTokens, num_tokens - start);
     load_tokens(first_token + start, count, block, ext + window * block.channels, scratch);
     convolve_rows_(ext, weight, bias, count, block.channels, width,
                    problem_.activation == Activation::silu, y);
+    if (problem_.conv_residual) {
+      const float* const inputs = ext + window * block.channels;
+      for (std::int64_t i = 0; i < count * block.channels; ++i) y[i] += inputs[i];
+    }
     store_tokens(first_token + start, count, block, y, scratch);
     // The last inputs lead the next tile, and after the last tile they are the new window: for a
     // sequence shorter than the window that keeps the newest of the old one.
     std::memmove(ext, ext + count * block.channels,
                  static_cast<std::size_t>(window * block.channels) * sizeof(float));
   }
-  // An empty sequence leaves its row as it is; out of place that takes a copy.
-  if (num_tokens > 0 || !problem_.conv_state_in_place) store_window(slot, block, ext);
+  // An empty sequence leaves its row as it is; out of place that takes a copy, and where nothing was
+  // read its window is zeros.
+  const bool stays = num_tokens == 0 && reads && arguments_.state_in == arguments_.state_out;
+  if (arguments_.state_out == nullptr || stays) return;
+  move_older_inputs(slot, block, sequence, reads);
+  store_window(slot, block, ext);
 }
 
 }  // namespace gdn::cpu

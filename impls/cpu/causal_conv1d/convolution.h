@@ -8,6 +8,7 @@
 
 #include "cpu/instruction_set.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 #include "interface/problem.h"
 
 namespace gdn::cpu {
@@ -40,8 +41,18 @@ class Convolution {
   struct Block {
     std::int64_t first_channel, channels;
   };
+  /// Where the window of a channel begins.
+  std::int64_t first_place(std::int64_t slot, std::int64_t channel) const {
+    return slot * strides_.row + channel * strides_.channel;
+  }
+  /// False where zeros stand before the sequence.
+  bool has_window(std::int64_t sequence) const;
   void load_window(std::int64_t slot, const Block& block, float* rows) const;
   void store_window(std::int64_t slot, const Block& block, const float* rows) const;
+  /// The places before the last width - 1 of the new window, before these are stored: what stays of
+  /// the old one moves to lower places, so in ascending order nothing is overwritten before it is read.
+  void move_older_inputs(std::int64_t slot, const Block& block, std::int64_t sequence,
+                         bool reads) const;
   void load_tokens(std::int64_t first, std::int64_t count, const Block& block, float* rows,
                    float* scratch) const;
   void store_tokens(std::int64_t first, std::int64_t count, const Block& block, const float* rows,
@@ -51,6 +62,7 @@ class Convolution {
   CausalConv1dArguments arguments_;
   std::vector<ConvolutionOutput> outputs_;
   std::int64_t channels_;
+  WindowStrides strides_;
   std::int64_t num_blocks_;
   void (*convolve_rows_)(const float*, const float*, const float*, std::int64_t, std::int64_t,
                          std::int64_t, bool, float*);

@@ -60,7 +60,8 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "cpu/direct",
         .operation = causal_conv1d_operation(),
-        .honours = convolution_options() + HonouredFields{"channels"},
+        .honours = convolution_options() + convolution_window_options() +
+                   HonouredFields{"channels", "residual"},
         .backend = "cpu",
         .form = "direct",
         .summary =
@@ -70,7 +71,14 @@ class Direct final : public Implementation {
         .rank = 10,
         .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1",
-                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16"}};
+                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

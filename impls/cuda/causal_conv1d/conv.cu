@@ -49,6 +49,7 @@ struct Tile {
   std::int64_t length;          // of the sequence
   std::int64_t begin, end;      // tokens of the tile, counted from the sequence's first
   std::int64_t row;             // of the window pool; -1 = padding
+  bool reads_window;            // false: zeros stand before the sequence
 };
 
 /// First tile that sequence n can own.
@@ -76,8 +77,44 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   tile.begin = (index - first_tile(p, low, run)) * run;
   tile.end = min(tile.begin + run, tile.length);
   tile.row = p.slot_index != nullptr ? p.slot_index[low] : low;
+  tile.reads_window = p.window_in != nullptr && (p.has_window == nullptr || p.has_window[low] != 0);
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
+
+/// The window of a sequence. Ordinary: [rows, channels, width - 1] and read, as in most calls; its
+/// kernels are compiled apart, without the registers that all other forms take.
+template <bool Ordinary>
+struct Window {
+  const ConvParams& p;
+  const Tile& tile;
+
+  __device__ __forceinline__ int places() const { return Ordinary ? p.width - 1 : p.window_places; }
+  __device__ __forceinline__ bool is_read() const { return Ordinary || tile.reads_window; }
+  /// Whether the call writes it: not in place where it would write what it read.
+  __device__ __forceinline__ bool moves() const {
+    return p.window_out != nullptr &&
+           (tile.length > 0 || !is_read() || p.window_in != p.window_out);
+  }
+  /// Where the places of a channel begin.
+  __device__ __forceinline__ std::int64_t begin(std::int64_t channel) const {
+    if constexpr (Ordinary) return (tile.row * p.channels + channel) * (p.width - 1);
+    return tile.row * p.window_strides.row + channel * p.window_strides.channel;
+  }
+  /// Of the i-th channel from the one at `begin` on.
+  template <typename Place>
+  __device__ __forceinline__ std::int64_t at(std::int64_t begin, int i, Place place) const {
+    if constexpr (Ordinary) return begin + i * (p.width - 1) + place;
+    return begin + i * p.window_strides.channel + place * p.window_strides.place;
+  }
+  /// The old input there; 0 where none is read.
+  template <typename Place>
+  __device__ __forceinline__ float old(std::int64_t begin, int i, Place place) const {
+    return is_read() ? load_element(p.window_in, at(begin, i, place), p.window_dtype) : 0.0f;
+  }
+  __device__ __forceinline__ void store(std::int64_t begin, int i, int place, float value) const {
+    store_element(p.window_out, at(begin, i, place), p.window_dtype, value);
+  }
+};
 
 template <typename Token>
 __device__ __forceinline__ float activate(float x, bool silu) {
@@ -176,14 +213,14 @@ struct PerChannel {
 
 /// As many threads as the registers are enough for: what an SM has under way is what bounds it.
 template <typename Token>
-constexpr int blocks_per_sm(int ahead) {
-  return ahead == 1 ? 8 : sizeof(Token) == sizeof(float) ? 5 : 6;
+constexpr int blocks_per_sm(int ahead, bool ordinary) {
+  return !ordinary ? 4 : ahead == 1 ? 7 : sizeof(Token) == sizeof(float) ? 5 : 6;
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
-/// has leading zero weights.
-template <typename Token, typename Output, int Width, int Count, int Ahead>
-__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
+/// has leading zero weights. Ordinary: its window is, and nothing is added to its output.
+template <typename Token, typename Output, int Width, int Count, int Ahead, bool Ordinary>
+__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, Ordinary))
     conv_channels_kernel(const ConvParams p, int channel_blocks) {
   using Vector = Channels<Token, Count>;
   Tile tile;
@@ -227,10 +264,10 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
     load_channels<Token, Count>(static_cast<const Token*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
-  const int window = p.width - 1;
-  const std::int64_t row = (tile.row * p.channels + channel) * window;
-  const bool moves_window =
-      p.window_out != nullptr && (tile.length > 0 || p.window_in != p.window_out);
+  const Window<Ordinary> window{p, tile};
+  const int places = window.places();
+  const std::int64_t row = window.begin(channel);
+  const bool moves = window.moves();
   float history[Width - 1][Count];
   if (tile.begin > 0) {
 #pragma unroll
@@ -242,7 +279,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
         load_channels<Token, Count>(input + (tile.begin - (Width - 1) + j) * stride, history[j]);
       }
     }
-  } else if (full_width) {
+  } else if (Ordinary && full_width) {
     // The new window is the last of (old window, sequence): where the sequence is short, some of it
     // is the old one, moved to lower places.
     PerChannel<Count, Width - 1> old;
@@ -252,7 +289,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 #pragma unroll
       for (int i = 0; i < Count; ++i) history[j][i] = old.values[i][j];
     }
-    if (moves_window) {
+    if (moves) {
       PerChannel<Count, Width - 1> moved;
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) {
@@ -274,24 +311,35 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
       moved.store(p.window_out, row, p.window_dtype, p.whole);
     }
   } else {
+    // Ordinary: the same places, in a form that takes fewer registers.
+    const int first_read = places - (Width - 1);
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
-        history[j][i] =
-            j < skipped ? 0.0f
-                        : load_element(p.window_in, row + i * window + j - skipped, p.window_dtype);
+        if constexpr (Ordinary) {
+          history[j][i] = j < skipped ? 0.0f
+                                      : load_element(p.window_in, row + i * places + j - skipped,
+                                                     p.window_dtype);
+        } else {
+          history[j][i] = j < skipped ? 0.0f : window.old(row, i, first_read + j);
+        }
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
     // overwritten before it is read.
-    for (int j = 0; moves_window && j < window; ++j) {
-      const std::int64_t t = tile.length - window + j;
+    for (int j = 0; moves && j < places; ++j) {
+      const std::int64_t t = tile.length - places + j;
       for (int i = 0; i < Count; ++i) {
-        const float value =
-            t >= 0 ? to_float(input[t * stride + i])
-                   : load_element(p.window_in, row + i * window + window + t, p.window_dtype);
-        store_element(p.window_out, row + i * window + j, p.window_dtype, value);
+        if constexpr (Ordinary) {
+          const float value =
+              t >= 0 ? to_float(input[t * stride + i])
+                     : load_element(p.window_in, row + i * places + places + t, p.window_dtype);
+          store_element(p.window_out, row + i * places + j, p.window_dtype, value);
+        } else {
+          window.store(row, i, j,
+                       t >= 0 ? to_float(input[t * stride + i]) : window.old(row, i, places + t));
+        }
       }
     }
   }
@@ -318,6 +366,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) sum = fmaf(weight.values[i][j], history[j][i], sum);
       sums[i] = activate<Output>(fmaf(weight.values[i][Width - 1], newest, sum), p.silu);
+      if (!Ordinary && p.residual) sums[i] += newest;
 #pragma unroll
       for (int j = 0; j + 1 < Width - 1; ++j) history[j][i] = history[j + 1][i];
       history[Width - 2][i] = newest;
@@ -345,7 +394,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead))
 
 // ---- time fastest
 
-template <typename Token>
+template <typename Token, bool Ordinary>
 __global__ void __launch_bounds__(32 * kTimeWarps)
     conv_time_kernel(const ConvParams p, std::int64_t channel_blocks) {
   Tile tile;
@@ -356,8 +405,9 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   // Token t at t.
   const auto* const input =
       static_cast<const Token*>(p.input) + channel * p.token_capacity + tile.sequence_first;
-  const int window = p.width - 1;
-  const std::int64_t row = (tile.row * p.channels + channel) * window;
+  const Window<Ordinary> window{p, tile};
+  const std::int64_t row = window.begin(channel);
+  const int places = window.places();
   const float bias =
       p.bias != nullptr ? to_float(static_cast<const Token*>(p.bias)[channel]) : 0.0f;
   const auto* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
@@ -366,13 +416,13 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     float sum = bias;
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
-        const std::int64_t s = t - window + j;
-        const float x = s >= 0 ? to_float(input[s])
-                               : load_element(p.window_in, row + window + s, p.window_dtype);
+        const std::int64_t s = t - (p.width - 1) + j;
+        const float x = s >= 0 ? to_float(input[s]) : window.old(row, 0, places + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
                                              : activate<Token>(sum, p.silu);
+      if (!Ordinary && p.residual) sum += to_float(input[t]);
     } else {
       sum = 0;
     }
@@ -380,17 +430,17 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
                   p.output_dtype, sum);
   }
   if (tile.begin != 0 || tile.row < 0) return;
-  // A lane per place of the window; all have read the old one before any writes.
-  const std::int64_t t = tile.length - window + lane;
-  float value = 0;
-  if (lane < window) {
-    value =
-        t >= 0 ? to_float(input[t]) : load_element(p.window_in, row + window + t, p.window_dtype);
-  }
-  __syncwarp();
-  if (lane < window && p.window_out != nullptr &&
-      (tile.length > 0 || p.window_in != p.window_out)) {
-    store_element(p.window_out, row + lane, p.window_dtype, value);
+  if (!window.moves()) return;
+  // A lane per place of the window; all have read the old one before any writes. What stays of it moves
+  // to lower places, so that places beyond a warp's, which come later, are read before they change too.
+  for (int first = 0; first < places; first += 32) {
+    const int place = first + lane;
+    const std::int64_t t = tile.length - places + place;
+    float value = 0;
+    if (place < places) value = t >= 0 ? to_float(input[t]) : window.old(row, 0, places + t);
+    __syncwarp();
+    if (place < places) window.store(row, 0, place, value);
+    if constexpr (Ordinary) return;  // a warp has lanes for all places
   }
 }
 
@@ -406,8 +456,9 @@ void launch_channels(const ConvParams& p, cudaStream_t stream) {
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
   const unsigned int blocks =
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
-  launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead>, blocks, kChannelThreads,
-                0, stream, p, static_cast<int>(channel_blocks));
+  launch_kernel(p.ordinary ? conv_channels_kernel<Token, Output, Width, Count, Ahead, true>
+                           : conv_channels_kernel<Token, Output, Width, Count, Ahead, false>,
+                blocks, kChannelThreads, 0, stream, p, static_cast<int>(channel_blocks));
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -435,7 +486,8 @@ void launch(const ConvParams& p, cudaStream_t stream) {
     const std::int64_t channel_blocks = (p.channels + kTimeWarps - 1) / kTimeWarps;
     const unsigned int blocks =
         grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
-    launch_kernel(conv_time_kernel<Token>, blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
+    launch_kernel(p.ordinary ? conv_time_kernel<Token, true> : conv_time_kernel<Token, false>,
+                  blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
     return;
   }
   if (p.output_dtype == DType::float32) return launch_channels_into<Token, float>(p, stream);
@@ -451,6 +503,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.bias = problem.conv_bias ? arguments.bias : nullptr;
   p.sequence_offsets = arguments.sequence_offsets;
   p.slot_index = arguments.slot_index;
+  p.has_window = arguments.has_window;
   p.window_in = arguments.state_in;
   p.window_out = arguments.state_out;
   p.output = arguments.output;
@@ -465,7 +518,12 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.input_token_stride = arguments.input_token_stride;
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
-
+  p.residual = problem.conv_residual;
+  p.window_strides = window_strides(problem);
+  p.window_places = static_cast<std::int32_t>(problem.window_places());
+  p.ordinary = p.window_in != nullptr && p.has_window == nullptr && !p.residual &&
+               problem.window_layout == WindowLayout::time &&
+               problem.window_places() == problem.conv_width - 1;
   return p;
 }
 

@@ -7,19 +7,22 @@
 
 #include "cuda/target.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/convolution_operands.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
-/// Validated arguments of one convolution. Windows are [rows, channels, width - 1] in window_dtype,
-/// oldest first; window_out may be window_in.
+/// Validated arguments of one convolution. Windows are in window_dtype, oldest first; window_out may be
+/// window_in.
 struct ConvParams {
   const void* input = nullptr;
   const void* weight = nullptr;  ///< [channels, width], token dtype
   const void* bias = nullptr;    ///< [channels] or null
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
-  const void* window_in = nullptr;
-  void* window_out = nullptr;  ///< null: windows stay as they are
+  /// [N], 0: zeros stand before the sequence; null: none is 0.
+  const std::int64_t* has_window = nullptr;
+  const void* window_in = nullptr;  ///< null: zeros stand before the sequences
+  void* window_out = nullptr;       ///< null: windows stay as they are
   void* output = nullptr;
   DType token_dtype = DType::float32;
   DType window_dtype = DType::float32;
@@ -30,8 +33,13 @@ struct ConvParams {
   std::int64_t token_capacity = 0;  ///< T: also the time-fastest layout's channel stride
   std::int64_t channels = 0;
   std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
+  WindowStrides window_strides;
   std::int32_t width = 4;
+  std::int32_t window_places = 3;
   bool silu = false;
+  bool residual = false;  ///< the input is added behind the activation
+  /// Windows are [rows, channels, width - 1] and all read, and there is no residual.
+  bool ordinary = true;
   bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)
 };
 

@@ -10,8 +10,6 @@
 namespace gdn::hip {
 namespace {
 
-constexpr int kLaunches = 2;  // outputs, then windows
-
 LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArguments& arguments) {
   ConvParams params{};
   params.input = arguments.input;
@@ -19,6 +17,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.bias = problem.conv_bias ? arguments.bias : nullptr;
   params.sequence_offsets = arguments.sequence_offsets;
   params.slot_index = arguments.slot_index;
+  params.has_window = arguments.has_window;
   params.state_in = arguments.state_in;
   params.state_out = arguments.state_out;
   params.output = arguments.output;
@@ -26,13 +25,18 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.tokens = problem.total_tokens();
   params.channels = problem.conv_channels();
   params.input_token_stride = arguments.input_token_stride;
+  const WindowStrides strides = window_strides(problem);
+  params.window_places = static_cast<std::int32_t>(problem.window_places());
+  params.window_row_stride = strides.row;
+  params.window_channel_stride = strides.channel;
+  params.window_place_stride = strides.place;
   // As many tiles as the longest planned sequence has; a longer one is strided over.
   const std::int64_t longest = std::max<std::int64_t>(1, problem.sequences.longest());
   params.token_tiles = static_cast<std::int32_t>((longest + kConvTileTokens - 1) / kConvTileTokens);
   params.width = static_cast<std::int32_t>(problem.conv_width);
   params.silu = problem.activation == Activation::silu ? 1 : 0;
   params.time_fastest = problem.conv_layout == ConvLayout::time ? 1 : 0;
-  params.in_place = problem.conv_state_in_place ? 1 : 0;
+  params.in_place = arguments.state_in == arguments.state_out ? 1 : 0;
   params.token_element = element_of(problem.token_dtype);
   params.state_element = element_of(problem.state_dtype);
   const auto sequences = static_cast<std::uint32_t>(problem.num_sequences());
@@ -43,8 +47,10 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
                            sequences};
   const Extent window_grid{tiles(256), 1, sequences};
   const std::string suffix = short_name(problem.token_dtype);
-  return [params, output_grid, window_grid, suffix](KernelLauncher& launcher) {
-    launcher.launch("conv_outputs_" + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
+  const std::string outputs = problem.conv_residual ? "conv_residual_" : "conv_outputs_";
+  return [params, output_grid, window_grid, outputs, suffix](KernelLauncher& launcher) {
+    launcher.launch(outputs + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
+    if (params.state_out == nullptr) return;
     launcher.launch("conv_windows_" + suffix, window_grid, {256, 1, 1}, &params, sizeof(params));
   };
 }
@@ -55,7 +61,8 @@ class Direct final : public Implementation {
     static const Description description = {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
-        .honours = convolution_options() + HonouredFields{"channels"},
+        .honours = convolution_options() + convolution_window_options() +
+                   HonouredFields{"channels", "residual"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
@@ -63,7 +70,14 @@ class Direct final : public Implementation {
         .rank = 10,
         .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1",
-                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16"}};
+                     "causal_conv1d:channels=131,seq=20+3,dtype=bf16",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }
@@ -73,7 +87,7 @@ class Direct final : public Implementation {
     require_runnable(*this, problem, device);
     const CausalConv1dArguments given = causal_conv1d_arguments(problem, arguments);
     PlanInfo info;
-    info.launches = kLaunches;
+    info.launches = given.state_out == nullptr ? 1 : 2;  // outputs, then windows
     info.choice = "tile=64x64";
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         launches_of(problem, given));

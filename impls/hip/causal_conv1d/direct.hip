@@ -16,11 +16,14 @@ constexpr int kThreads = 64 * kWaves;
 
 struct Sequence {
   std::int64_t first, length, row;
+  bool reads_window;
 };
 __device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
   const std::int64_t first = p.sequence_offsets[n];
   const std::int64_t row = p.slot_index == nullptr ? n : p.slot_index[n];
-  return {first, p.sequence_offsets[n + 1] - first, row};
+  const bool reads_window =
+      p.state_in != nullptr && (p.has_window == nullptr || p.has_window[n] != 0);
+  return {first, p.sequence_offsets[n + 1] - first, row, reads_window};
 }
 __device__ __forceinline__ std::int64_t token_index(const ConvParams& p, std::int64_t token,
                                                     std::int64_t channel) {
@@ -32,10 +35,17 @@ __device__ __forceinline__ std::int64_t input_index(const ConvParams& p, std::in
 }
 __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::int64_t row,
                                                      std::int64_t channel) {
-  return (row * p.channels + channel) * (p.width - 1);
+  return row * p.window_row_stride + channel * p.window_channel_stride;
 }
 
-template <typename Token>
+/// Input at a place of the sequence's old window, which begins at `window`; 0 where it reads none.
+__device__ __forceinline__ float old_input(const ConvParams& p, const Sequence& sequence,
+                                           std::int64_t window, std::int64_t place) {
+  const std::int64_t index = window + place * p.window_place_stride;
+  return !sequence.reads_window ? 0.0f : load_element(p.state_in, p.state_element, index);
+}
+
+template <typename Token, bool residual>
 __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& sequence,
                                            std::int64_t t, std::int64_t channel) {
   const Token* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
@@ -45,15 +55,17 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
     const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
-                           : load_element(p.state_in, p.state_element,
-                                          window_index(p, sequence.row, channel) + window + i);
+                           : old_input(p, sequence, window_index(p, sequence.row, channel),
+                                       p.window_places + i);
     sum = fmaf(to_float(weight[j]), x, sum);
   }
-  return p.silu != 0 ? sum * sigmoid(sum) : sum;
+  const float y = p.silu != 0 ? sum * sigmoid(sum) : sum;
+  if constexpr (!residual) return y;
+  return y + to_float(input[input_index(p, sequence.first + t, channel)]);
 }
 
 /// Grid: x = tiles of 64 channels, y = tiles of 64 tokens, z = sequence.
-template <typename Token>
+template <typename Token, bool residual>
 __device__ __forceinline__ void outputs(const ConvParams& p) {
   const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
   const int lane = static_cast<int>(threadIdx.x) % 64, wave = static_cast<int>(threadIdx.x) / 64;
@@ -65,7 +77,7 @@ __device__ __forceinline__ void outputs(const ConvParams& p) {
       const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kConvTileChannels +
                                    (p.time_fastest != 0 ? across : lane);
       if (t >= sequence.length || channel >= p.channels) continue;
-      const float y = sequence.row < 0 ? 0.0f : convolved<Token>(p, sequence, t, channel);
+      const float y = sequence.row < 0 ? 0.0f : convolved<Token, residual>(p, sequence, t, channel);
       const std::int64_t token = sequence.first + t;
       if (p.output != nullptr) {
         store_as(&static_cast<Token*>(p.output)[token_index(p, token, channel)], y);
@@ -82,9 +94,21 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= p.channels || sequence.row < 0) return;
-  if (sequence.length == 0 && p.in_place != 0) return;
-  const int window = p.width - 1;
+  if (sequence.length == 0 && sequence.reads_window && p.in_place != 0) return;
+  const int window = p.window_places;
   const std::int64_t at = window_index(p, sequence.row, channel);
+  if (window > kConvMaxWindow) {
+    // What stays of the old window moves to lower places: in ascending order nothing is overwritten
+    // before it is read.
+    for (int j = 0; j < window; ++j) {
+      const std::int64_t i = sequence.length - window + j;
+      const float value = i >= 0 ? to_float(static_cast<const Token*>(
+                                       p.input)[input_index(p, sequence.first + i, channel)])
+                                 : old_input(p, sequence, at, window + i);
+      store_element(p.state_out, p.state_element, at + j * p.window_place_stride, value);
+    }
+    return;
+  }
   float x[kConvMaxWindow];
 #pragma unroll
   for (int j = 0; j < kConvMaxWindow; ++j) {
@@ -92,22 +116,26 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
     const std::int64_t i = sequence.length - window + j;
     x[j] = i >= 0 ? to_float(static_cast<const Token*>(
                         p.input)[input_index(p, sequence.first + i, channel)])
-                  : load_element(p.state_in, p.state_element, at + sequence.length + j);
+                  : old_input(p, sequence, at, sequence.length + j);
   }
 #pragma unroll
   for (int j = 0; j < kConvMaxWindow; ++j) {
-    if (j < window) store_element(p.state_out, p.state_element, at + j, x[j]);
+    if (j < window)
+      store_element(p.state_out, p.state_element, at + j * p.window_place_stride, x[j]);
   }
 }
 
 }  // namespace
 
-#define GDN_CONV(suffix, Token)                                                                \
-  extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) { \
-    outputs<Token>(p);                                                                         \
-  }                                                                                            \
-  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) { \
-    windows<Token>(p);                                                                         \
+#define GDN_CONV(suffix, Token)                                                                 \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) {  \
+    outputs<Token, false>(p);                                                                   \
+  }                                                                                             \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_residual_##suffix(ConvParams p) { \
+    outputs<Token, true>(p);                                                                    \
+  }                                                                                             \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) {  \
+    windows<Token>(p);                                                                          \
   }
 GDN_CONV(f32, float)
 GDN_CONV(f16, Half)

@@ -9,7 +9,7 @@ namespace gdn::hip {
 
 constexpr int kConvTileTokens = 64;
 constexpr int kConvTileChannels = 64;
-constexpr int kConvMaxWindow = 14;  ///< width - 1
+constexpr int kConvMaxWindow = 14;  ///< width - 1; a longer window is moved input by input
 
 struct ConvParams {
   const void* input;   ///< [T, channels], or [channels, T] if time_fastest
@@ -17,21 +17,25 @@ struct ConvParams {
   const void* bias;    ///< [channels] or null
   const std::int64_t* sequence_offsets;
   const std::int64_t* slot_index;  ///< or null = identity
-  const void* state_in;            ///< [rows, channels, width - 1]
-  void* state_out;
-  void* output;         ///< as input, token type; or null
-  float* intermediate;  ///< [T, channels]; or null
-  std::int64_t tokens;  ///< T, as planned: the stride of a channel if time_fastest
+  const std::int64_t* has_window;  ///< 0 = zeros stand before the sequence; null = none is 0
+  const void* state_in;            ///< windows at the strides below, or null = zeros
+  void* state_out;                 ///< or null where windows are not written
+  void* output;                    ///< as input, token type; or null
+  float* intermediate;             ///< [T, channels]; or null
+  std::int64_t tokens;             ///< T, as planned: the stride of a channel if time_fastest
   std::int64_t channels;
   std::int64_t input_token_stride;  ///< elements, of [T, channels]
-  std::int32_t token_tiles;         ///< grid y: tiles beyond are strided over
+  std::int64_t window_row_stride;   ///< elements, of the windows; likewise the next two
+  std::int64_t window_channel_stride;
+  std::int64_t window_place_stride;
+  std::int32_t token_tiles;  ///< grid y: tiles beyond are strided over
   std::int32_t width;
   std::int32_t silu;
   std::int32_t time_fastest;
   std::int32_t in_place;
   Element token_element;
   Element state_element;
-  std::int32_t unused;
+  std::int32_t window_places;  ///< inputs of a channel in a window; width - 1 of them are read
 };
 
 }  // namespace gdn::hip

@@ -18,9 +18,14 @@ struct CausalConv1dArguments {
   const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;
-  const void* state_in = nullptr;  ///< [rows, channels, width - 1], state dtype, oldest first
-  void* state_out = nullptr;       ///< the same pointer as state_in when updated in place
-  void* output = nullptr;          ///< as input, dense; nullptr if `intermediate` is given instead
+  /// [N], 0 where zeros stand before the sequence though windows are read; or nullptr.
+  const std::int64_t* has_window = nullptr;
+  /// Rows of windows at window_strides(), state dtype, oldest first; nullptr: zeros stand before
+  /// sequences.
+  const void* state_in = nullptr;
+  /// The same pointer as state_in when updated in place; nullptr: no window is written.
+  void* state_out = nullptr;
+  void* output = nullptr;  ///< as input, dense; nullptr if `intermediate` is given instead
   /// Optional: the result before its rounding to the token dtype, [T, channels] in any conv_layout,
   /// for an operation that goes on from it.
   float* intermediate = nullptr;

@@ -1,5 +1,8 @@
 #include "interface/operations/convolution_operands.h"
 
+#include "interface/case.h"
+#include "interface/enum_names.h"
+#include "interface/error.h"
 #include "interface/operations/dimensions.h"
 
 namespace gdn {
@@ -11,7 +14,13 @@ constexpr Dimension kChannels = {"channels", [](const Problem& p) { return p.con
 constexpr Dimension kWidth = {"width", [](const Problem& p) { return p.conv_width; }, Cut::whole,
                               Heads::none,
                               [](Problem& p, std::int64_t width) { p.conv_width = width; }};
-constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.conv_width - 1; }};
+constexpr Dimension kWindow = {"width - 1", [](const Problem& p) { return p.window_places(); }};
+
+constexpr Dimension kLongWindow = {"window_length",
+                                   [](const Problem& p) { return p.window_places(); }};
+constexpr std::int64_t kLongestWindow = 65536;
+
+constexpr const char* kHasWindow = "has_window";
 
 Dimensions token_shape(const Problem& p) {
   if (p.conv_layout == ConvLayout::channels) return {dimension::T, kChannels};
@@ -44,14 +53,52 @@ Operand convolution_window_operand() {
   return {.name = "conv_state",
           .role = Role::in_place,
           .shape =
-              [](const Problem&) {
-                return Dimensions{dimension::slots, kChannels, kWindow};
+              [](const Problem& p) {
+                const Dimension& places = p.window_length == 0 ? kWindow : kLongWindow;
+                if (p.window_layout == WindowLayout::channels) {
+                  return Dimensions{dimension::slots, places, kChannels};
+                }
+                return Dimensions{dimension::slots, kChannels, places};
               },
           .dtype = element_type::state,
+          .present = [](const Problem& p) { return p.conv_window != ConvWindow::none; },
+          .in_place = {.read = [](const Problem& p) { return p.reads_conv_window(); },
+                       .written = [](const Problem& p) { return p.writes_conv_window(); },
+                       .make_written =
+                           [](Problem& p) {
+                             p.conv_window =
+                                 p.reads_conv_window() ? ConvWindow::carried : ConvWindow::written;
+                           },
+                       .make_read =
+                           [](Problem& p) {
+                             p.conv_window =
+                                 p.writes_conv_window() ? ConvWindow::carried : ConvWindow::read;
+                           }},
           .pool = {.out_of_place = [](const Problem& p) { return !p.conv_state_in_place; },
                    .written_by_empty_sequences = true},
           .judging = {.per = JudgedPer::sequence, .is_copy = true},
           .in_file = {.when_absent = WhenAbsent::zeros}};
+}
+
+Operand has_window_operand() {
+  return {
+      .name = kHasWindow,
+      .shape = [](const Problem&) { return Dimensions{dimension::N}; },
+      .present = [](const Problem& p) { return p.fresh_windows; },
+      .in_file = {.infer_presence = [](Problem& p, bool present) { p.fresh_windows = present; }},
+      .index_rule = {[](const Case&, std::int64_t, std::int64_t value) {
+                       return value == 0 || value == 1;
+                     },
+                     "0 or 1"}};
+}
+
+void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+  if (!whole.problem.fresh_windows) return;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    if (parts[n].first_token > whole.first_token(parts[n].sequence)) {
+      part.other_indices[kHasWindow][n] = 1;
+    }
+  }
 }
 
 Operand convolution_output_operand(bool on_request) {
@@ -64,12 +111,50 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots", "pool_rows",   "state",         "width",     "bias",
-          "act",   "conv_layout", "conv_in_place", "magnitudes"};
+  return {"slots",         "pool_rows",   "state",         "width",  "bias",
+          "act",           "conv_layout", "conv_in_place", "window", "window_layout",
+          "window_length", "fresh",       "magnitudes"};
 }
 
 HonouredFields convolution_options() {
   return {"slots", "pool_rows", "state", "width", "bias", "act", "conv_layout", "conv_in_place"};
+}
+
+HonouredFields convolution_window_options() {
+  return {"window", "window_layout", "window_length", "fresh"};
+}
+
+WindowStrides window_strides(const Problem& p) {
+  const std::int64_t places = p.window_places();
+  const std::int64_t row = p.conv_channels() * places;
+  if (p.window_layout == WindowLayout::channels) return {row, 1, p.conv_channels()};
+  return {row, places, 1};
+}
+
+void validate_convolution(const Problem& p) {
+  if (!p.conv_state_in_place && p.conv_window != ConvWindow::carried) {
+    throw_bad_input("problem: window=" + name_of(p.conv_window) +
+                    " is one array; conv_in_place=0 needs window=carried");
+  }
+  if (p.fresh_windows && !p.reads_conv_window()) {
+    throw_bad_input("problem: fresh=1: window=" + name_of(p.conv_window) +
+                    " reads no windows, expected carried or read");
+  }
+  if (p.window_length != 0 &&
+      (p.window_length < p.conv_width - 1 || p.window_length > kLongestWindow)) {
+    throw_bad_input("problem: window_length=" + std::to_string(p.window_length) +
+                    ": width=" + std::to_string(p.conv_width) + " expects auto or " +
+                    std::to_string(p.conv_width - 1) + ".." + std::to_string(kLongestWindow));
+  }
+  if (p.conv_window != ConvWindow::none) return;
+  if (p.window_length != 0) {
+    throw_bad_input("problem: window_length=" + std::to_string(p.window_length) +
+                    ": window=none has no windows, expected another");
+  }
+  if (p.window_layout != WindowLayout::time) {
+    throw_bad_input(
+        "problem: window_layout=channels: window=none has no windows, expected another");
+  }
 }
 
 }  // namespace gdn

@@ -2,6 +2,7 @@
 // and the layer have in common.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,14 @@ namespace gdn {
 
 /// qkv, conv_weight and conv_bias.
 std::vector<Operand> convolution_operands();
-/// The window of raw inputs conv_state, oldest first, updated in place or out of place.
+/// The window of raw inputs conv_state, oldest first: read, written, or updated in place or out of
+/// place, as Problem::conv_window has it.
 Operand convolution_window_operand();
+/// has_window, [N], where Problem::fresh_windows: 1 or 0, whether sequence n reads its window.
+Operand has_window_operand();
+/// OperationSchema::fit_part of an operation with a convolution: a part behind a sequence's first token
+/// has a window.
+void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part);
 /// conv_output, of qkv's shape; `on_request`: an operation goes on from it and need not show it.
 Operand convolution_output_operand(bool on_request);
 /// Keys of the problem fields the convolution looks at.
@@ -21,5 +28,16 @@ std::vector<std::string> convolution_fields();
 /// Those that every form of the convolution is written for (docs/contract.md, section 1.2); an option
 /// that comes later is named by the forms that have it.
 HonouredFields convolution_options();
+/// Those that say how windows are held (docs/contract.md, section 1.2).
+HonouredFields convolution_window_options();
+/// Elements from one row, channel and place of conv_state to the next.
+struct WindowStrides {
+  std::int64_t row = 0;
+  std::int64_t channel = 0;
+  std::int64_t place = 0;
+};
+WindowStrides window_strides(const Problem& problem);
+/// What a problem with a convolution must fulfil; throws Error(bad_input).
+void validate_convolution(const Problem& problem);
 
 }  // namespace gdn

@@ -35,6 +35,7 @@ OperationSchema make_schema() {
   append_norm_operands(schema.operands);
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
+  schema.operands.push_back(has_window_operand());
   schema.operands.push_back(recurrence_output_operand());
   schema.operands.push_back(state_operand());
   schema.operands.push_back(convolution_output_operand(true));
@@ -42,8 +43,10 @@ OperationSchema make_schema() {
   schema.fields = recurrence_fields();
   for (std::string& field : convolution_fields()) schema.fields.push_back(std::move(field));
   for (const char* field : {"gated_norm", "norm_gate", "norm_eps"}) schema.fields.push_back(field);
+  schema.fit_part = fit_convolution_part;
   schema.validate = [](const Problem& p) {
     validate_recurrence(p);
+    validate_convolution(p);
     if (!p.gated_norm && (p.norm_gate != NormGate::silu || p.norm_eps != Problem().norm_eps)) {
       throw_bad_input("problem: norm_gate and norm_eps of gated_delta_layer need gated_norm=1");
     }

@@ -70,6 +70,16 @@ Problem random_problem(std::uint64_t seed) {
   p.activation = draw.one_of({Activation::none, Activation::silu});
   p.conv_layout = draw.one_of({ConvLayout::channels, ConvLayout::time});
   p.conv_state_in_place = draw.below(2) == 0;
+  if (p.conv_state_in_place) {
+    p.conv_window =
+        draw.one_of({ConvWindow::carried, ConvWindow::read, ConvWindow::written, ConvWindow::none});
+  }
+  if (p.conv_window != ConvWindow::none) {
+    p.window_layout = draw.one_of({WindowLayout::time, WindowLayout::channels});
+    p.window_length = draw.one_of<std::int64_t>({0, p.conv_width - 1, p.conv_width, 40});
+  }
+  p.fresh_windows = p.reads_conv_window() && draw.below(2) == 0;
+  p.conv_residual = draw.below(2) == 0;
   p.gated_norm = draw.below(2) == 1;
   p.norm_gate = draw.one_of({NormGate::silu, NormGate::sigmoid, NormGate::sigmoid2});
   p.norm_eps = draw.one_of({1e-6, 1e-5, static_cast<double>(1 + draw.below(1000)) / 7.0});
@@ -212,6 +222,20 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"causal_conv1d:channels=268435457", "channels=268435457: expected auto or 1..268435456"},
       {"causal_conv1d:channels=5,heads=2/4", "heads=2/4 stands beside channels=5; expected one"},
       {"causal_conv1d:dim=64,channels=5", "dim=64x64 stands beside channels=5; expected one"},
+      {"causal_conv1d:window=kept", "window"},
+      {"causal_conv1d:window=read,conv_in_place=0",
+       "window=read is one array; conv_in_place=0 needs window=carried"},
+      {"causal_conv1d:window_layout=channels,window=none",
+       "window_layout=channels: window=none has no windows"},
+      {"gated_delta_layer:window_length=4,window=none",
+       "window_length=4: window=none has no windows"},
+      {"causal_conv1d:window_length=2", "window_length=2: width=4 expects auto or 3..65536"},
+      {"gated_delta_layer:width=9,window_length=7", "width=9 expects auto or 8..65536"},
+      {"causal_conv1d:window_length=65537", "window_length=65537: width=4 expects auto or"},
+      {"causal_conv1d:fresh=1,window=written", "fresh=1: window=written reads no windows"},
+      {"gated_delta_layer:fresh=1,window=none", "fresh=1: window=none reads no windows"},
+      {"gated_delta_layer:residual=1", "gated_delta_layer does not look at residual"},
+      {"gated_delta:window=read", "gated_delta does not look at window"},
       {"gated_delta:channels=5", "channels=5: gated_delta does not look at channels"},
       {"gated_delta_layer:channels=5", "gated_delta_layer does not look at channels"},
       {"gated_rms_norm:channels=5", "gated_rms_norm does not look at channels"},
