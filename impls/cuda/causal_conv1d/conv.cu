@@ -48,18 +48,19 @@ struct Tile {
   std::int64_t sequence_first;  // its first token, over all sequences
   std::int64_t length;          // of the sequence
   std::int64_t begin, end;      // tokens of the tile, counted from the sequence's first
-  std::int64_t row;             // of the window pool; -1 = padding
-  bool reads_window;            // false: zeros stand before the sequence
+  std::int64_t sequence;
+  std::int64_t row;  // of the window pool; -1 = padding
 };
 
 /// First tile that sequence n can own.
-__device__ __forceinline__ std::int64_t first_tile(const ConvParams& p, std::int64_t n, int run) {
+__device__ __forceinline__ std::int64_t first_tile(const OrdinaryConvParams& p, std::int64_t n,
+                                                   int run) {
   return p.sequence_offsets[n] / run + n;
 }
 
 /// Tile `index`; false if there is none. The lanes of a warp look for it together, 32 places at a
 /// time: one after the other, the loads of a binary search are the longest part of a short tile.
-__device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile& tile) {
+__device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int run, Tile& tile) {
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   std::int64_t low = 0;  // first_tile(low) <= index < first_tile(low + count)
   std::int64_t count = p.num_sequences;
@@ -77,19 +78,36 @@ __device__ bool find_tile(const ConvParams& p, std::int64_t index, int run, Tile
   tile.begin = (index - first_tile(p, low, run)) * run;
   tile.end = min(tile.begin + run, tile.length);
   tile.row = p.slot_index != nullptr ? p.slot_index[low] : low;
-  tile.reads_window = p.window_in != nullptr && (p.has_window == nullptr || p.has_window[low] != 0);
+  tile.sequence = low;
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
 /// The window of a sequence. Ordinary: [rows, channels, width - 1] and read, as in most calls; its
 /// kernels are compiled apart, without the registers that all other forms take.
 template <bool Ordinary>
-struct Window {
-  const ConvParams& p;
-  const Tile& tile;
+using KernelParams = std::conditional_t<Ordinary, OrdinaryConvParams, ConvParams>;
 
-  __device__ __forceinline__ int places() const { return Ordinary ? p.width - 1 : p.window_places; }
-  __device__ __forceinline__ bool is_read() const { return Ordinary || tile.reads_window; }
+template <bool Ordinary>
+struct Window {
+  const KernelParams<Ordinary>& p;
+  const Tile& tile;
+  bool reads = true;
+
+  __device__ __forceinline__ Window(const KernelParams<Ordinary>& params, const Tile& of)
+      : p(params), tile(of) {
+    if constexpr (!Ordinary) {
+      reads =
+          p.window_in != nullptr && (p.has_window == nullptr || p.has_window[tile.sequence] != 0);
+    }
+  }
+
+  __device__ __forceinline__ int places() const {
+    if constexpr (Ordinary)
+      return p.width - 1;
+    else
+      return p.window_places;
+  }
+  __device__ __forceinline__ bool is_read() const { return Ordinary || reads; }
   /// Whether the call writes it: not in place where it would write what it read.
   __device__ __forceinline__ bool moves() const {
     return p.window_out != nullptr &&
@@ -97,14 +115,18 @@ struct Window {
   }
   /// Where the places of a channel begin.
   __device__ __forceinline__ std::int64_t begin(std::int64_t channel) const {
-    if constexpr (Ordinary) return (tile.row * p.channels + channel) * (p.width - 1);
-    return tile.row * p.window_strides.row + channel * p.window_strides.channel;
+    if constexpr (Ordinary)
+      return (tile.row * p.channels + channel) * (p.width - 1);
+    else
+      return tile.row * p.window_strides.row + channel * p.window_strides.channel;
   }
   /// Of the i-th channel from the one at `begin` on.
   template <typename Place>
   __device__ __forceinline__ std::int64_t at(std::int64_t begin, int i, Place place) const {
-    if constexpr (Ordinary) return begin + i * (p.width - 1) + place;
-    return begin + i * p.window_strides.channel + place * p.window_strides.place;
+    if constexpr (Ordinary)
+      return begin + i * (p.width - 1) + place;
+    else
+      return begin + i * p.window_strides.channel + place * p.window_strides.place;
   }
   /// The old input there; 0 where none is read.
   template <typename Place>
@@ -121,8 +143,9 @@ __device__ __forceinline__ float activate(float x, bool silu) {
   return silu ? silu_for<Token>(x) : x;
 }
 
-__device__ __forceinline__ std::int64_t token_element(const ConvParams& p, ConvLayout layout,
-                                                      std::int64_t token, std::int64_t channel) {
+__device__ __forceinline__ std::int64_t token_element(const OrdinaryConvParams& p,
+                                                      ConvLayout layout, std::int64_t token,
+                                                      std::int64_t channel) {
   return layout == ConvLayout::channels ? token * p.channels + channel
                                         : channel * p.token_capacity + token;
 }
@@ -214,14 +237,14 @@ struct PerChannel {
 /// As many threads as the registers are enough for: what an SM has under way is what bounds it.
 template <typename Token>
 constexpr int blocks_per_sm(int ahead, bool ordinary) {
-  return !ordinary ? 4 : ahead == 1 ? 7 : sizeof(Token) == sizeof(float) ? 5 : 6;
+  return !ordinary ? 4 : ahead == 1 ? 8 : sizeof(Token) == sizeof(float) ? 5 : 6;
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
 /// has leading zero weights. Ordinary: its window is, and nothing is added to its output.
 template <typename Token, typename Output, int Width, int Count, int Ahead, bool Ordinary>
 __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, Ordinary))
-    conv_channels_kernel(const ConvParams p, int channel_blocks) {
+    conv_channels_kernel(const KernelParams<Ordinary> p, int channel_blocks) {
   using Vector = Channels<Token, Count>;
   Tile tile;
   if (!find_tile(p, blockIdx.x / channel_blocks, kChannelRun, tile)) return;
@@ -264,7 +287,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
     load_channels<Token, Count>(static_cast<const Token*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
-  const Window<Ordinary> window{p, tile};
+  const Window<Ordinary> window(p, tile);
   const int places = window.places();
   const std::int64_t row = window.begin(channel);
   const bool moves = window.moves();
@@ -366,7 +389,9 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) sum = fmaf(weight.values[i][j], history[j][i], sum);
       sums[i] = activate<Output>(fmaf(weight.values[i][Width - 1], newest, sum), p.silu);
-      if (!Ordinary && p.residual) sums[i] += newest;
+      if constexpr (!Ordinary) {
+        if (p.residual) sums[i] += newest;
+      }
 #pragma unroll
       for (int j = 0; j + 1 < Width - 1; ++j) history[j][i] = history[j + 1][i];
       history[Width - 2][i] = newest;
@@ -396,7 +421,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
 
 template <typename Token, bool Ordinary>
 __global__ void __launch_bounds__(32 * kTimeWarps)
-    conv_time_kernel(const ConvParams p, std::int64_t channel_blocks) {
+    conv_time_kernel(const KernelParams<Ordinary> p, std::int64_t channel_blocks) {
   Tile tile;
   if (!find_tile(p, blockIdx.x / channel_blocks, kTimeRun, tile)) return;
   const std::int64_t channel = blockIdx.x % channel_blocks * kTimeWarps + threadIdx.x / 32;
@@ -405,7 +430,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   // Token t at t.
   const auto* const input =
       static_cast<const Token*>(p.input) + channel * p.token_capacity + tile.sequence_first;
-  const Window<Ordinary> window{p, tile};
+  const Window<Ordinary> window(p, tile);
   const std::int64_t row = window.begin(channel);
   const int places = window.places();
   const float bias =
@@ -422,7 +447,9 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
                                              : activate<Token>(sum, p.silu);
-      if (!Ordinary && p.residual) sum += to_float(input[t]);
+      if constexpr (!Ordinary) {
+        if (p.residual) sum += to_float(input[t]);
+      }
     } else {
       sum = 0;
     }
@@ -446,7 +473,7 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
 
 // ---- launch
 
-std::int64_t most_tiles(const ConvParams& p, int run) {
+std::int64_t most_tiles(const OrdinaryConvParams& p, int run) {
   return p.token_capacity / run + p.num_sequences;
 }
 
@@ -456,9 +483,14 @@ void launch_channels(const ConvParams& p, cudaStream_t stream) {
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
   const unsigned int blocks =
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
-  launch_kernel(p.ordinary ? conv_channels_kernel<Token, Output, Width, Count, Ahead, true>
-                           : conv_channels_kernel<Token, Output, Width, Count, Ahead, false>,
-                blocks, kChannelThreads, 0, stream, p, static_cast<int>(channel_blocks));
+  const auto count = static_cast<int>(channel_blocks);
+  if (p.ordinary) {
+    launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead, true>, blocks,
+                  kChannelThreads, 0, stream, static_cast<const OrdinaryConvParams&>(p), count);
+  } else {
+    launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead, false>, blocks,
+                  kChannelThreads, 0, stream, p, count);
+  }
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -486,8 +518,13 @@ void launch(const ConvParams& p, cudaStream_t stream) {
     const std::int64_t channel_blocks = (p.channels + kTimeWarps - 1) / kTimeWarps;
     const unsigned int blocks =
         grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
-    launch_kernel(p.ordinary ? conv_time_kernel<Token, true> : conv_time_kernel<Token, false>,
-                  blocks, 32 * kTimeWarps, 0, stream, p, channel_blocks);
+    if (p.ordinary) {
+      launch_kernel(conv_time_kernel<Token, true>, blocks, 32 * kTimeWarps, 0, stream,
+                    static_cast<const OrdinaryConvParams&>(p), channel_blocks);
+    } else {
+      launch_kernel(conv_time_kernel<Token, false>, blocks, 32 * kTimeWarps, 0, stream, p,
+                    channel_blocks);
+    }
     return;
   }
   if (p.output_dtype == DType::float32) return launch_channels_into<Token, float>(p, stream);

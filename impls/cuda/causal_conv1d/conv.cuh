@@ -11,18 +11,17 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
-/// Validated arguments of one convolution. Windows are in window_dtype, oldest first; window_out may be
-/// window_in.
-struct ConvParams {
+/// What kernels of ordinary windows take: [rows, channels, width - 1] in window_dtype, oldest first, all
+/// of them read. Apart from what other windows need: in one struct with that, even behind it and unread,
+/// it takes registers from these kernels (nvcc 13.0), which one-token sequences pay for.
+struct OrdinaryConvParams {
   const void* input = nullptr;
   const void* weight = nullptr;  ///< [channels, width], token dtype
   const void* bias = nullptr;    ///< [channels] or null
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
-  /// [N], 0: zeros stand before the sequence; null: none is 0.
-  const std::int64_t* has_window = nullptr;
-  const void* window_in = nullptr;  ///< null: zeros stand before the sequences
-  void* window_out = nullptr;       ///< null: windows stay as they are
+  const void* window_in = nullptr;           ///< null: zeros stand before the sequences
+  void* window_out = nullptr;                ///< null: windows stay as they are; may be window_in
   void* output = nullptr;
   DType token_dtype = DType::float32;
   DType window_dtype = DType::float32;
@@ -33,14 +32,20 @@ struct ConvParams {
   std::int64_t token_capacity = 0;  ///< T: also the time-fastest layout's channel stride
   std::int64_t channels = 0;
   std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
-  WindowStrides window_strides;
   std::int32_t width = 4;
-  std::int32_t window_places = 3;
   bool silu = false;
-  bool residual = false;  ///< the input is added behind the activation
-  /// Windows are [rows, channels, width - 1] and all read, and there is no residual.
-  bool ordinary = true;
   bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)
+};
+
+/// Validated arguments of one convolution.
+struct ConvParams : OrdinaryConvParams {
+  /// [N], 0: zeros stand before the sequence; null: none is 0.
+  const std::int64_t* has_window = nullptr;
+  WindowStrides window_strides;
+  std::int32_t window_places = 3;
+  bool residual = false;  ///< the input is added behind the activation
+  /// Windows are OrdinaryConvParams' and there is no residual.
+  bool ordinary = true;
 };
 
 /// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.
