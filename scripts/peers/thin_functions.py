@@ -1,0 +1,9 @@
+"""Which function of scripts/gdnbench/ stands for which of the cases, and what it returns, by the cases' names of outputs.
+A tensor that a function writes in place is an output of its own name."""
+from gdnbench import causal_conv1d
+
+FUNCTIONS = {
+    ("causal-conv1d", "causal_conv1d_fn"): (causal_conv1d.causal_conv1d_fn, ("out", "final_states_out")),
+    ("causal-conv1d", "causal_conv1d_update"): (causal_conv1d.causal_conv1d_update, ("out",)),
+    ("causal-conv1d", "causal_conv1d_varlen_states"): (causal_conv1d.causal_conv1d_varlen_states, ("states",)),
+}
