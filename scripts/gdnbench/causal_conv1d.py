@@ -1,6 +1,6 @@
 """Dao-AILab's causal-conv1d: its three functions. Tensors of tokens are [B, C, L], in any order in memory."""
 from . import convolution
-from .tensors import View, bad_input, empty, empty_like, indices, unsupported, zeros
+from .tensors import View, bad_input, empty, empty_like, indices, unsupported, zero_view
 
 
 def causal_conv1d_fn(x, weight, bias=None, seq_idx=None, initial_states=None, return_final_states=False,
@@ -88,7 +88,7 @@ def causal_conv1d_varlen_states(x, cu_seqlens, state_len):
     tokens, ends = View.of(x, "x"), View.of(cu_seqlens, "cu_seqlens")
     channels, count = tokens.extents[1], ends.extents[0] - 1
     states = empty(x, (count, channels, state_len), order=(0, 2, 1))
-    zero = View.of(zeros(x, (1,))).with_form((channels, 2), (0, 0))
+    zero = zero_view(x, (channels, 2), tokens.dtype)
     convolution.convolve(tokens, View.of(empty_like(x)), zero, None, None, offsets=ends, host_offsets=ends.numbers,
                          state=View.of(states), window="written")
     return states

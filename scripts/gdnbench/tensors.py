@@ -113,25 +113,17 @@ def _torch_device(tensor):
 def empty(like, shape, dtype=None, order=None):
     """A new tensor by the framework of `like` (a tensor), on its device. `order` names the dimensions from the slowest
     in memory to the fastest."""
-    return _new(like, shape, dtype, order, "empty")
-
-
-def zeros(like, shape, dtype=None):
-    return _new(like, shape, dtype, None, "zeros")
-
-
-def _new(like, shape, dtype, order, how):
     order = tuple(order or range(len(shape)))
     memory, back = [shape[d] for d in order], [order.index(d) for d in range(len(shape))]
     if is_torch(like):
         import torch
         types = {name: held for held, name in _torch_names().items()}
-        made = getattr(torch, how)(memory, dtype=types[dtype] if dtype else like.dtype, device=like.device)
+        made = torch.empty(memory, dtype=types[dtype] if dtype else like.dtype, device=like.device)
         return made.permute(back)
     import numpy as np
     stored = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "f8_e4m3": np.uint8, "f8_e5m2": np.uint8,
               "int32": np.int32, "int64": np.int64, "bool": np.bool_}[dtype or like.dtype]
-    return type(like)(getattr(np, how)(memory, stored).transpose(back), dtype or like.dtype)
+    return type(like)(np.empty(memory, stored).transpose(back), dtype or like.dtype)
 
 
 def empty_like(tensor, dtype=None):
@@ -161,3 +153,19 @@ def indices(values, like):
     """An int64 tensor of these host numbers on the device of `like`; the same tensor for the same numbers."""
     view = View.of(like)
     return _indices(tuple(values), view.device, None if is_torch(like) else type(like))
+
+
+@functools.lru_cache(64)
+def _one_zero(device, kind):
+    if kind is None:
+        import torch
+        return torch.zeros(1, dtype=torch.float32, device=device)
+    import numpy as np
+    return kind(np.zeros(1, np.float32), "f32")
+
+
+def zero_view(like, extents, dtype="f32"):
+    """Zeros of these extents on the device of `like`, all of them on one place: for inputs that are absent. Zero has
+    the same bits in every type."""
+    view = View.of(_one_zero(View.of(like).device, None if is_torch(like) else type(like)))
+    return dataclasses.replace(view, dtype=dtype).with_form(extents, (0,) * len(extents))
