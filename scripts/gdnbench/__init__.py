@@ -1,0 +1,19 @@
+"""Other projects' functions on this library's kernels, each under its own name, with its own arguments, defaults and
+returns. Whoever calls one of them changes the import:
+
+    from gdnbench.causal_conv1d import causal_conv1d_fn     # in the place of: from causal_conv1d import causal_conv1d_fn
+    from gdnbench.fla import chunk_gated_delta_rule         # in the place of: from fla.ops.gated_delta_rule import ..
+
+| module | project |
+|---|---|
+| causal_conv1d | Dao-AILab's causal-conv1d |
+| fla | flash-linear-attention |
+| flashinfer | FlashInfer |
+| vllm, sglang | the convolutions and recurrences that these serve with |
+| ggml | ggml's operations as functions |
+
+Tensors are PyTorch's, or objects with array, dtype, shape, strides, address and device as scripts/peers/cases/tensors.py
+has them. A function only views them: what the kernels do not take as it lies, the library converts on the device
+(docs/contract.md, section 8). What it cannot say it refuses with a GdnbenchError of status "unsupported" that names the
+argument. The library is found as scripts/gdnbench_library.py says, which lies beside this folder.
+"""

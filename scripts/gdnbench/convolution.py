@@ -1,0 +1,40 @@
+"""A short convolution as every project means it, on views. Tokens are [.., C] here and windows [rows, C, places]: each
+project's module turns its tensors so."""
+from . import calls, pending
+from .tensors import bad_input, indices
+
+ACTIVATIONS = {None: "none", "silu": "silu", "swish": "silu"}
+
+
+def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=None, window="none", slots=None,
+             has_window=None, residual=False, places=None):
+    """Runs one call. x and out: views [.., C] with any dimensions of tokens; weight [C, W], bias [C] or None. `offsets`
+    is the view of the offsets, `host_offsets` what gives them on the host. `state`: a view [rows, C, places], or a pair
+    of them, read and written. `window` is the problem's field. `places`: entries of a row, width - 1 where absent."""
+    if activation not in ACTIVATIONS:
+        bad_input("activation", f"'{activation}', expected None, silu or swish")
+    channels, width = weight.extents
+    first = state[0] if isinstance(state, tuple) else state
+    fields = {"channels": channels, "seq": "1x1", **pending.convolution_types(x, weight, bias), "width": width,
+              "bias": 1 if bias is not None else None, "act": ACTIVATIONS[activation], "window": window,
+              "slots": "padding" if slots is not None else None, "fresh": 1 if has_window is not None else None,
+              "residual": 1 if residual else None}
+    if first is not None:
+        # A window is copied, bit for bit: it keeps the type that it has.
+        fields["state"] = first.dtype
+        fields["conv_in_place"] = 0 if isinstance(state, tuple) else None
+        if first.extents[2] != width - 1:
+            fields["window_length"] = first.extents[2]
+        if first.strides[1] == 1 and first.extents[1] > 1:
+            fields["window_layout"] = "channels"
+            state = tuple(each.permute(0, 2, 1) for each in state) if isinstance(state, tuple) else \
+                state.permute(0, 2, 1)
+    calls.run("causal_conv1d", fields, {
+        "qkv": x, "conv_weight": weight, "conv_bias": bias, "sequence_offsets": offsets, "slot_index": slots,
+        "has_window": has_window, "conv_state": state, "conv_output": out}, host_offsets)
+
+
+def even_offsets(batch, length, like):
+    """(tensor, host numbers) of a batch of sequences of one length."""
+    numbers = range(0, batch * length + 1, length) if length else [0] * (batch + 1)
+    return indices(numbers, like), numbers

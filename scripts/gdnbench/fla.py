@@ -1,0 +1,106 @@
+"""flash-linear-attention's functions. Tokens come first, [B, T, H, D]; states are [N, H, K, V], or [N, H, V, K] with
+state_v_first. A final state is a tensor of its own: where there is an initial one, a copy of it on the device is what the
+call updates. Arguments that choose among FLA's own kernels (chunk_size, safe_gate, disable_recompute, backend) change
+nothing here."""
+from . import convolution, recurrence
+from .tensors import View, clone, empty, unsupported, zero_view
+
+
+def _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
+          dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, lower_bound=None,
+          channels=False, steps=1):
+    views = {name: View.of(tensor, name) for name, tensor in (("q", q), ("k", k), ("v", v), ("beta", beta))}
+    batch, tokens = views["q"].extents[:2]
+    if steps > 1:
+        for name in ("k", "v", "beta"):
+            views[name] = views[name].split(1, (-1, steps))
+    value_heads, value_dim = views["v"].extents[-2:]
+    key_dim = views["q"].extents[-1]
+    ends = View.of(cu_seqlens, "cu_seqlens")
+    if ends is None:
+        made, numbers = convolution.even_offsets(batch, tokens, q)
+        count, ends = batch, View.of(made)
+    else:
+        count, numbers = ends.extents[0] - 1, ends.numbers
+    gates, gate, bound = _gates(View.of(g, "g"), A_log, dt_bias, use_gate_in_kernel, lower_bound, channels, views["q"],
+                                value_heads)
+    betas, encoding = {"beta": views["beta"]}, None
+    if use_beta_sigmoid_in_kernel:
+        encoding = "logit2" if allow_neg_eigval else "logit"
+        betas = {"beta_logit2" if allow_neg_eigval else "beta_logit": views["beta"]}
+    out = empty(v, (batch, tokens, value_heads, value_dim))
+    state = initial_state
+    if output_final_state:
+        shape = (value_dim, key_dim) if state_v_first else (key_dim, value_dim)
+        state = clone(initial_state) if initial_state is not None else empty(q, (count, value_heads, *shape), "f32")
+    recurrence.run(views["q"], views["k"], views["v"], View.of(out), gate=gate, gates=gates, beta=encoding, betas=betas,
+                   offsets=ends, host_offsets=numbers, state=View.of(state, "initial_state"),
+                   reads=initial_state is not None, writes=output_final_state, v_first=state_v_first,
+                   norm=use_qk_l2norm_in_kernel, scale=scale, steps=steps, channels=channels, bound=bound)
+    return out, state if output_final_state else None
+
+
+def _gates(g, A_log, dt_bias, in_kernel, lower_bound, channels, q, value_heads):
+    """(operands, encoding, bound)."""
+    if g is None:
+        return {"log_decay": zero_view(q.owner, (*q.extents[:2], value_heads))}, None, None
+    if not in_kernel:
+        return {"log_decay": g}, None, None
+    heads = g.extents[2]
+    # What is absent counts as zeros: a rate of one, and no shift.
+    rate = zero_view(q.owner, (heads,)) if A_log is None else View.of(A_log, "A_log").with_form((heads,), (1,))
+    if dt_bias is None:
+        shift = zero_view(q.owner, (heads, g.extents[3]) if channels else (heads,))
+    else:
+        shift = View.of(dt_bias, "dt_bias")
+        if channels and shift.rank == 1:
+            shift = shift.split(0, (heads, g.extents[3]))
+    bounded = lower_bound is not None
+    return {"bounded_decay_logit" if bounded else "decay_logit": g, "A_log": rate, "dt_bias": shift}, \
+        "bounded" if bounded else "logits", -lower_bound if bounded else None
+
+
+def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False,
+                           use_qk_l2norm_in_kernel=False, use_gate_in_kernel=False, A_log=None, dt_bias=None,
+                           use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False,
+                           cu_seqlens=None, chunk_size=None, **kernel_choices):
+    """(o [B, T, Hv, Dv], final state or None). With cu_seqlens the batch is 1; their numbers are read on the host where
+    a plan is made."""
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
+                 dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first)
+
+
+def fused_recurrent_gated_delta_rule(q, k, v, g=None, gk=None, gv=None, beta=None, scale=None, initial_state=None,
+                                     output_final_state=False, use_qk_l2norm_in_kernel=False,
+                                     use_gate_in_kernel=False, A_log=None, dt_bias=None,
+                                     use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False,
+                                     cu_seqlens=None, **kernel_choices):
+    """As chunk_gated_delta_rule. gk and gv are refused."""
+    for name, gates in (("gk", gk), ("gv", gv)):
+        if gates is not None:
+            unsupported(name, "gates for keys or values beside g, expected None")
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
+                 dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first)
+
+
+def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False,
+              use_qk_l2norm_in_kernel=False, use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False,
+              allow_neg_eigval=False, safe_gate=False, lower_bound=None, A_log=None, dt_bias=None,
+              state_v_first=False, cu_seqlens=None, **kernel_choices):
+    """(o, final state or None) of a decay for each key channel, g [B, T, Hv, Dk]."""
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
+                 dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, lower_bound,
+                 channels=True)
+
+
+def fused_recurrent_kda(q, k, v, g, beta=None, **options):
+    """As chunk_kda."""
+    return chunk_kda(q, k, v, g, beta, **options)
+
+
+def chunk_gated_delta_product(q, k, v, g=None, beta=None, num_householder=1, scale=None, initial_state=None,
+                              output_final_state=False, use_qk_l2norm_in_kernel=False, cu_seqlens=None,
+                              **kernel_choices):
+    """(o, final state or None). k, v and beta are [B, T * num_householder, ..]."""
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, None,
+                 None, False, False, False, False, steps=num_householder)

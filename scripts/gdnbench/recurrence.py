@@ -1,0 +1,45 @@
+"""The gated delta rule as every project means it, on views. Tokens of q, k, v, gates and betas are one dimension or
+several; each project's module says which encodings its gates and betas have."""
+from . import calls, pending
+from .tensors import unsupported
+
+TOKEN_TYPES = ("f32", "bf16", "f16")
+
+
+def token_type(views):
+    """The type that the problem computes its tokens in: the widest of q, k and v. What is narrower is widened."""
+    for name, view in views.items():
+        if view.dtype not in TOKEN_TYPES:
+            unsupported(name, f"{view.dtype}, expected one of {', '.join(TOKEN_TYPES)}")
+    types = {view.dtype for view in views.values()}
+    return types.pop() if len(types) == 1 else "f32"
+
+
+def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=None, reads=True, writes=True,
+        slots=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None):
+    """Runs one call. q [.., Hk, Dk], k and v [.., (steps,) H, D], out [.., Hv, Dv]. `gate` and `beta` are the names of
+    the encodings, `gates` and `betas` the operands that go with them, operand -> View. `state`: [rows, Hv, ..]."""
+    key_heads, key_dim = q.extents[-2:]
+    value_heads, value_dim = v.extents[-2:]
+    if value_heads % key_heads:
+        unsupported("q", f"{key_heads} heads beside {value_heads} of v, expected a number that divides these")
+    fields = {"heads": f"{key_heads}/{value_heads}", "dim": f"{key_dim}x{value_dim}", "seq": "1x1",
+              "dtype": token_type({"q": q, "k": k, "v": v}), "state": state.dtype if state is not None else None,
+              "layout": "vk" if v_first else None, "h0": "normal" if state is not None and reads else None,
+              "ht": None if state is not None and writes else 0, "norm": 1 if norm else None,
+              "scale": None if scale is None else repr(float(scale)), "steps": steps if steps > 1 else None,
+              "decay": "channel" if channels else None, "gate": gate, "beta": beta,
+              "bound": None if bound is None else repr(float(bound)),
+              "slots": "padding" if slots is not None else None}
+    return calls.run("gated_delta", fields, {
+        "q": q, "k": k, "v": v, **gates, **betas, "sequence_offsets": offsets, "slot_index": slots,
+        "initial_state": state if reads or writes else None, "output": out}, host_offsets)
+
+
+def shared(view, heads, argument):
+    """`view` [.., H, D] for `heads` heads, of which consecutive ones share one; laid out for each head on the device."""
+    own = view.extents[-2]
+    if own == heads:
+        return view
+    pending.require_head_maps(argument, f"{own} heads for {heads}")
+    return view.insert(view.rank - 1, heads // own)

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The functions of scripts/gdnbench/ on small cases of the peers' tests, by the peers' bounds. Exit 77 without NumPy.
+
+    GDNBENCH_LIBRARY=build/libgdnbench.so scripts/gdnbench/thin_test.py
+"""
+import collections
+import pathlib
+import sys
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    print("thin_test: no numpy here")
+    sys.exit(77)
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(SCRIPTS / "peers"), str(SCRIPTS)]
+import run_cases  # noqa: E402: found by the line above
+from cases import tensors  # noqa: E402
+from gdnbench import calls, causal_conv1d, pending  # noqa: E402
+from gdnbench_library import GdnbenchError  # noqa: E402
+
+
+def smallest():
+    """The smallest case of each function for each test, set of arguments and dtype, that is no refusal."""
+    kinds = {}
+    for case in run_cases.EVERY:
+        if (case.peer, case.function) in run_cases.FUNCTIONS and "cache_seqlens" not in case.tensors:
+            size = sum(int(np.prod(spec.shape)) for spec in case.tensors.values())
+            first = next(iter(case.tensors.values()))
+            key = (case.function, case.source, tuple(case.tensors), tuple(map(bool, case.options.values())), first.dtype)
+            if size < 700000 and (key not in kinds or size < kinds[key][0]):
+                kinds[key] = (size, case)
+    return [case for _, case in kinds.values()]
+
+
+def tensor(*shape):
+    return tensors.Tensor(np.ones(shape, np.float32), "f32")
+
+
+class Thin(unittest.TestCase):
+    def setUp(self):
+        pending.float32_weights = pending.head_maps = pending.REFUSED
+
+    def test_every_kind_of_call_is_within_the_peers_bounds(self):
+        pending.float32_weights = pending.head_maps = pending.CONVERTED
+        outcomes = collections.Counter()
+        for case in smallest():
+            with self.subTest(case=case.name):
+                outcome, detail = run_cases.run_case(case)
+                outcomes[outcome] += 1
+                self.assertEqual(outcome, "passed", f"{case.name}: {detail}")
+        self.assertGreater(outcomes["passed"], 50)
+
+    def test_a_second_call_with_the_same_tensors_plans_nothing(self):
+        x, state, weight = tensor(2, 8, 4), tensor(2, 8, 3), tensor(8, 4)
+        kept = [causal_conv1d.causal_conv1d_update(x, state, weight)]
+        address, planned = kept[0].address, calls.planned
+        kept.clear()
+        again = causal_conv1d.causal_conv1d_update(x, state, weight)
+        self.assertEqual(calls.planned, planned + (again.address != address))
+
+    def test_a_ring_is_refused_by_name(self):
+        with self.assertRaisesRegex(GdnbenchError, "^cache_seqlens: windows that are rings") as caught:
+            causal_conv1d.causal_conv1d_update(tensor(2, 8, 1), tensor(2, 8, 3), tensor(8, 4), cache_seqlens=tensor(2))
+        self.assertEqual(caught.exception.status, "unsupported")
+
+    def test_float32_weights_beside_16_bit_tokens_are_refused_by_name(self):
+        if calls.knows("weights=f32"):
+            self.skipTest("the library takes them")
+        x = tensors.Tensor(np.ones((1, 8, 4), np.float16), "f16")
+        with self.assertRaisesRegex(GdnbenchError, "^weight: float32 beside x of f16"):
+            causal_conv1d.causal_conv1d_fn(x, tensor(8, 4))
+
+
+if __name__ == "__main__":
+    unittest.main()
