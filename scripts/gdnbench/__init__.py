@@ -7,10 +7,7 @@ returns. Whoever calls one of them changes the import:
 | module | project |
 |---|---|
 | causal_conv1d | Dao-AILab's causal-conv1d |
-| fla | flash-linear-attention |
-| flashinfer | FlashInfer |
-| vllm, sglang | the convolutions and recurrences that these serve with |
-| ggml | ggml's operations as functions |
+| fla | the recurrences of flash-linear-attention |
 
 Tensors are PyTorch's, or objects with array, dtype, shape, strides, address and device as scripts/peers/cases/tensors.py
 has them. A function only views them: what the kernels do not take as it lies, the library converts on the device

@@ -82,11 +82,12 @@ __device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int r
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
 
-/// The window of a sequence. Ordinary: [rows, channels, width - 1] and read, as in most calls; its
-/// kernels are compiled apart, without the registers that all other forms take.
+/// Ordinary: windows are [rows, channels, width - 1] and read, as in most calls. Its kernels are
+/// compiled apart, without the registers that all other forms take.
 template <bool Ordinary>
 using KernelParams = std::conditional_t<Ordinary, OrdinaryConvParams, ConvParams>;
 
+/// The window of a sequence.
 template <bool Ordinary>
 struct Window {
   const KernelParams<Ordinary>& p;
