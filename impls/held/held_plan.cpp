@@ -34,7 +34,11 @@ Problem with_row_padding(const Problem& problem, const std::vector<HeldTensor>& 
     const auto strides = held_shape(tensor, operand, problem).merged_strides(own.size());
     if (!strides || own[0] <= 1) continue;
     const std::int64_t gap = (*strides)[0] - row_elements(operand, problem);
-    if (gap > 0) padded.pool_row_padding = gap;
+    if (gap <= 0) continue;
+    Problem with_gap = problem;
+    with_gap.pool_row_padding = gap;
+    // Where the rows themselves are dense: elsewhere the gap is none of the implementation's.
+    if (as_pointer(lay(tensor, with_gap), with_gap)) padded = with_gap;
   }
   return padded;
 }
