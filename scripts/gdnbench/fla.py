@@ -1,14 +1,29 @@
 """flash-linear-attention's functions. Tokens come first, [B, T, H, D]; states are [N, H, K, V], or [N, H, V, K] with
-state_v_first. A final state is a tensor of its own: where there is an initial one, a copy of it on the device is what the
-call updates. Arguments that choose among FLA's own kernels (chunk_size, safe_gate, disable_recompute, backend) change
-nothing here."""
-from . import convolution, recurrence
-from .tensors import View, clone, empty, unsupported, zero_view
+state_v_first, which an older name of it, transpose_state_layout, says too. A final state is a tensor of its own: where
+there is an initial one, a copy of it on the device is what the call updates.
+
+Arguments that choose among FLA's own kernels change nothing here: chunk_size, chunk_indices, safe_gate,
+disable_recompute, backend. Of cu_seqlens the numbers are read on the host where a plan is made, from cu_seqlens_cpu where
+that is given. A token's sequence over several devices (cp_context) is refused."""
+from . import convolution, fla_convolution, recurrence
+from .fla_convolution import causal_conv1d, causal_conv1d_update, fast_causal_conv1d_fn  # noqa: F401: FLA's names
+from .tensors import View, bad_input, clone, empty, refuse_given, zero_view
 
 
-def _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
-          dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, lower_bound=None,
-          channels=False, steps=1):
+def __getattr__(name):
+    # A module of PyTorch's, which is imported where somebody asks for it.
+    if name == "ShortConvolution":
+        return fla_convolution.module()
+    raise AttributeError(f"module 'gdnbench.fla' has no attribute '{name}'")
+
+
+def _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, *, A_log=None,
+          dt_bias=None, use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
+          state_v_first=False, transpose_state_layout=False, cu_seqlens_cpu=None, lower_bound=None, channels=False,
+          steps=1):
+    if state_v_first and transpose_state_layout:
+        bad_input("transpose_state_layout", "beside state_v_first, expected one of them, which mean the same")
+    state_v_first = state_v_first or transpose_state_layout
     views = {name: View.of(tensor, name) for name, tensor in (("q", q), ("k", k), ("v", v), ("beta", beta))}
     batch, tokens = views["q"].extents[:2]
     if steps > 1:
@@ -21,7 +36,7 @@ def _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2n
         made, numbers = convolution.even_offsets(batch, tokens, q)
         count, ends = batch, View.of(made)
     else:
-        count, numbers = ends.extents[0] - 1, ends.numbers
+        count, numbers = ends.extents[0] - 1, (ends if cu_seqlens_cpu is None else View.of(cu_seqlens_cpu)).numbers
     gates, gate, bound = _gates(View.of(g, "g"), A_log, dt_bias, use_gate_in_kernel, lower_bound, channels, views["q"],
                                 value_heads)
     betas, encoding = {"beta": views["beta"]}, None
@@ -61,46 +76,61 @@ def _gates(g, A_log, dt_bias, in_kernel, lower_bound, channels, q, value_heads):
 
 
 def chunk_gated_delta_rule(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False,
-                           use_qk_l2norm_in_kernel=False, use_gate_in_kernel=False, A_log=None, dt_bias=None,
-                           use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False,
-                           cu_seqlens=None, chunk_size=None, **kernel_choices):
-    """(o [B, T, Hv, Dv], final state or None). With cu_seqlens the batch is 1; their numbers are read on the host where
-    a plan is made."""
-    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
-                 dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first)
+                           use_qk_l2norm_in_kernel=False, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
+                           state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None, chunk_indices=None,
+                           cp_context=None, *, use_gate_in_kernel=False, A_log=None, dt_bias=None, chunk_size=64,
+                           transpose_state_layout=False):
+    """(o [B, T, Hv, Dv], final state or None). With cu_seqlens the batch is 1."""
+    refuse_given(cp_context=cp_context)
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+                 A_log=A_log, dt_bias=dt_bias, use_gate_in_kernel=use_gate_in_kernel,
+                 use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel, allow_neg_eigval=allow_neg_eigval,
+                 state_v_first=state_v_first, transpose_state_layout=transpose_state_layout,
+                 cu_seqlens_cpu=cu_seqlens_cpu)
 
 
 def fused_recurrent_gated_delta_rule(q, k, v, g=None, gk=None, gv=None, beta=None, scale=None, initial_state=None,
                                      output_final_state=False, use_qk_l2norm_in_kernel=False,
                                      use_gate_in_kernel=False, A_log=None, dt_bias=None,
                                      use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False,
-                                     cu_seqlens=None, **kernel_choices):
-    """As chunk_gated_delta_rule. gk and gv are refused."""
-    for name, gates in (("gk", gk), ("gv", gv)):
-        if gates is not None:
-            unsupported(name, "gates for keys or values beside g, expected None")
-    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
-                 dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first)
+                                     cu_seqlens=None, *, transpose_state_layout=False):
+    """As chunk_gated_delta_rule. Gates for keys or values beside g are refused."""
+    refuse_given(gk=gk, gv=gv)
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+                 A_log=A_log, dt_bias=dt_bias, use_gate_in_kernel=use_gate_in_kernel,
+                 use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel, allow_neg_eigval=allow_neg_eigval,
+                 state_v_first=state_v_first, transpose_state_layout=transpose_state_layout)
 
 
 def chunk_kda(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False,
               use_qk_l2norm_in_kernel=False, use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False,
-              allow_neg_eigval=False, safe_gate=False, lower_bound=None, A_log=None, dt_bias=None,
-              state_v_first=False, cu_seqlens=None, **kernel_choices):
-    """(o, final state or None) of a decay for each key channel, g [B, T, Hv, Dk]."""
-    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, A_log,
-                 dt_bias, use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, lower_bound,
-                 channels=True)
+              allow_neg_eigval=False, safe_gate=False, lower_bound=None, disable_recompute=False,
+              return_intermediate_states=False, state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
+              cp_context=None, *, A_log=None, dt_bias=None, chunk_size=64, transpose_state_layout=False):
+    """(o, final state or None) of a decay for each key channel, g [B, T, Hv, Dk]. States inside the call
+    (return_intermediate_states) are refused."""
+    refuse_given(cp_context=cp_context, return_intermediate_states=return_intermediate_states or None)
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+                 A_log=A_log, dt_bias=dt_bias, use_gate_in_kernel=use_gate_in_kernel,
+                 use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel, allow_neg_eigval=allow_neg_eigval,
+                 state_v_first=state_v_first, transpose_state_layout=transpose_state_layout,
+                 cu_seqlens_cpu=cu_seqlens_cpu, lower_bound=lower_bound, channels=True)
 
 
-def fused_recurrent_kda(q, k, v, g, beta=None, **options):
+def fused_recurrent_kda(q, k, v, g, beta, A_log=None, dt_bias=None, scale=None, initial_state=None,
+                        output_final_state=False, use_qk_l2norm_in_kernel=False, use_gate_in_kernel=False,
+                        use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, lower_bound=None,
+                        state_v_first=False, cu_seqlens=None, *, transpose_state_layout=False):
     """As chunk_kda."""
-    return chunk_kda(q, k, v, g, beta, **options)
+    return chunk_kda(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
+                     use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound=lower_bound,
+                     state_v_first=state_v_first, cu_seqlens=cu_seqlens, A_log=A_log, dt_bias=dt_bias,
+                     transpose_state_layout=transpose_state_layout)
 
 
 def chunk_gated_delta_product(q, k, v, g=None, beta=None, num_householder=1, scale=None, initial_state=None,
                               output_final_state=False, use_qk_l2norm_in_kernel=False, cu_seqlens=None,
-                              **kernel_choices):
+                              cu_seqlens_cpu=None):
     """(o, final state or None). k, v and beta are [B, T * num_householder, ..]."""
-    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, None,
-                 None, False, False, False, False, steps=num_householder)
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+                 cu_seqlens_cpu=cu_seqlens_cpu, steps=num_householder)

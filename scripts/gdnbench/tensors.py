@@ -21,6 +21,13 @@ def bad_input(argument, reason):
     raise GdnbenchError("bad input", f"{argument}: {reason}")
 
 
+def refuse_given(**arguments):
+    """Refuses arguments that the library has nothing for, where they are not None."""
+    for name, given in arguments.items():
+        if given is not None:
+            unsupported(name, "has nothing here that it could say, expected its default")
+
+
 @functools.cache
 def _torch_names():
     import torch

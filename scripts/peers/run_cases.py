@@ -26,7 +26,7 @@ from gdnbench import calls, pending  # noqa: E402
 from gdnbench_library import GdnbenchError  # noqa: E402
 from thin_functions import FUNCTIONS  # noqa: E402
 
-OUTCOMES = ("passed", "failed", "refused", "no function")
+OUTCOMES = ("passed", "planned", "failed", "refused", "no function")
 
 
 def on_device(tensor, device):
@@ -71,7 +71,7 @@ def run_case(case, device="cpu", plan_only=False):
     except GdnbenchError as error:
         return ("refused" if error.status == "unsupported" else "failed"), str(error)
     if plan_only:
-        return "passed", ""
+        return "planned", ""
     got = {compare.output: numbers(outputs[compare.output]) for compare in case.compares}
     lines = judge.failures(case, got, expected)
     return ("failed", "; ".join(lines)) if lines else ("passed", "")
@@ -104,8 +104,8 @@ def table(results):
         if outcome == "refused":
             reasons[case.peer, case.function, reason_of(detail)] += 1
         if outcome == "failed":
-            failed.append(f"- {case.name}: {detail}")
-    lines = ["| peer | function | cases | passed | failed | refused | no function |", "|:--|:--|--:|--:|--:|--:|--:|"]
+            failed.append("- " + (detail if detail.startswith(case.name) else f"{case.name}: {detail}"))
+    lines = ["| peer | function | cases | " + " | ".join(OUTCOMES) + " |", "|:--|:--|--:" + "|--:" * len(OUTCOMES) + "|"]
     for (peer, function), counts in sorted(by_function.items()):
         lines.append(f"| {peer} | {function} | {sum(counts.values())} | "
                      + " | ".join(str(counts[outcome]) for outcome in OUTCOMES) + " |")
@@ -130,10 +130,14 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--largest", type=int, help="no case with more elements of tensors")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--plan-only", action="store_true", help="plan and do not run: passed means planned")
+    parser.add_argument("--plan-only", action="store_true", help="plan and do not run")
     parser.add_argument("--pending", choices=(pending.REFUSED, pending.CONVERTED), default=pending.REFUSED)
     parser.add_argument("--json", help="results in a file, a list of [case, outcome, detail, seconds]")
     asked = parser.parse_args()
+    try:
+        calls.library()
+    except (OSError, GdnbenchError) as error:
+        sys.exit(f"run_cases: {error}")
     chosen = collections.defaultdict(list)
     for index, case in enumerate(EVERY):
         size = sum(int(np.prod(spec.shape)) for spec in case.tensors.values())
