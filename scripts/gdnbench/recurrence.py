@@ -1,7 +1,7 @@
 """The gated delta rule as every project means it, on views. Tokens of q, k, v, gates and betas are one dimension or
 several; each project's module says which encodings its gates and betas have."""
 from . import calls, pending
-from .tensors import unsupported
+from .tensors import View, unsupported
 
 TOKEN_TYPES = ("f32", "bf16", "f16")
 
@@ -15,6 +15,11 @@ def token_type(views):
     return types.pop() if len(types) == 1 else "f32"
 
 
+def state_type(state):
+    """The type that the problem keeps states in. Narrower ones than it knows are widened, and rounded once again."""
+    return None if state is None else state.dtype if state.dtype in TOKEN_TYPES else "f32"
+
+
 def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=None, reads=True, writes=True,
         slots=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None):
     """Runs one call. q [.., Hk, Dk], k and v [.., (steps,) H, D], out [.., Hv, Dv]. `gate` and `beta` are the names of
@@ -24,7 +29,7 @@ def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=
     if value_heads % key_heads:
         unsupported("q", f"{key_heads} heads beside {value_heads} of v, expected a number that divides these")
     fields = {"heads": f"{key_heads}/{value_heads}", "dim": f"{key_dim}x{value_dim}", "seq": "1x1",
-              "dtype": token_type({"q": q, "k": k, "v": v}), "state": state.dtype if state is not None else None,
+              "dtype": token_type({"q": q, "k": k, "v": v}), "state": state_type(state),
               "layout": "vk" if v_first else None, "h0": "normal" if state is not None and reads else None,
               "ht": None if state is not None and writes else 0, "norm": 1 if norm else None,
               "scale": None if scale is None else repr(float(scale)), "steps": steps if steps > 1 else None,
@@ -34,6 +39,19 @@ def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=
     return calls.run("gated_delta", fields, {
         "q": q, "k": k, "v": v, **gates, **betas, "sequence_offsets": offsets, "slot_index": slots,
         "initial_state": state if reads or writes else None, "output": out}, host_offsets)
+
+
+def of_logits(a, A_log, dt_bias, b):
+    """(gate operands, beta operands) of logits with their rate and shift, as the projects that serve hold them."""
+    return {"decay_logit": View.of(a, "a"), "A_log": View.of(A_log, "A_log"),
+            "dt_bias": View.of(dt_bias, "dt_bias")}, {"beta_logit": View.of(b, "b")}
+
+
+def require_plain_softplus(softplus_beta, softplus_threshold):
+    """Refuses a softplus of another slope. Beyond 20 it is its argument in float32, whoever says so."""
+    if softplus_beta != 1 or softplus_threshold < 20:
+        unsupported("softplus_beta" if softplus_beta != 1 else "softplus_threshold",
+                    f"{softplus_beta}, {softplus_threshold}, expected 1 and at least 20")
 
 
 def shared(view, heads, argument):

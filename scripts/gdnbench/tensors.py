@@ -162,17 +162,37 @@ def indices(values, like):
     return _indices(tuple(values), view.device, None if is_torch(like) else type(like))
 
 
+def copy_into(written, read):
+    """Copies a tensor's numbers to one of the same shape and dtype on the same device."""
+    target, source = View.of(written), View.of(read)
+    if (target.extents, target.dtype) != (source.extents, source.dtype):
+        bad_input("output_state", f"{target.extents} of {target.dtype}, expected {source.extents} of {source.dtype}")
+    if is_torch(written):
+        written.copy_(read)
+    else:
+        written.array[...] = read.array
+
+
 @functools.lru_cache(64)
-def _one_zero(device, kind):
+def _one_number(number, device, kind):
     if kind is None:
         import torch
-        return torch.zeros(1, dtype=torch.float32, device=device)
+        return torch.full((1,), number, dtype=torch.float32, device=device)
     import numpy as np
-    return kind(np.zeros(1, np.float32), "f32")
+    return kind(np.full(1, number, np.float32), "f32")
+
+
+def _constant(number, like, extents):
+    view = View.of(_one_number(number, View.of(like).device, None if is_torch(like) else type(like)))
+    return view.with_form(extents, (0,) * len(extents))
 
 
 def zero_view(like, extents, dtype="f32"):
     """Zeros of these extents on the device of `like`, all of them on one place: for inputs that are absent. Zero has
     the same bits in every type."""
-    view = View.of(_one_zero(View.of(like).device, None if is_torch(like) else type(like)))
-    return dataclasses.replace(view, dtype=dtype).with_form(extents, (0,) * len(extents))
+    return dataclasses.replace(_constant(0.0, like, extents), dtype=dtype)
+
+
+def one_view(like, extents):
+    """The same of ones in float32."""
+    return _constant(1.0, like, extents)

@@ -23,14 +23,16 @@ from gdnbench import calls, causal_conv1d, fla, pending  # noqa: E402
 from gdnbench_library import GdnbenchError  # noqa: E402
 
 
-REFUSED = {"cache_seqlens", "residual"}  # tensors that no call may have
+# Arguments by which calls of the cases are refused, and no others.
+REFUSED = {"cache_seqlens", "residual", "intermediate_states_buffer", "output_state_indices",
+           "checkpoint_every_n_tokens"}
 
 
 def smallest():
-    """The smallest case of each function for each test, set of arguments and dtype, that is no refusal."""
+    """The smallest case of each function for each test, set of arguments and dtype."""
     kinds = {}
     for case in run_cases.EVERY:
-        if (case.peer, case.function) in run_cases.FUNCTIONS and not REFUSED & set(case.tensors):
+        if (case.peer, case.function) in run_cases.FUNCTIONS:
             size = sum(int(np.prod(spec.shape)) for spec in case.tensors.values())
             first = next(iter(case.tensors.values()))
             key = (case.function, case.source, tuple(case.tensors), tuple(map(bool, case.options.values())), first.dtype)
@@ -55,7 +57,8 @@ class Thin(unittest.TestCase):
             with self.subTest(case=case.name):
                 outcome, detail = run_cases.run_case(case)
                 outcomes[outcome] += 1
-                self.assertEqual(outcome, "passed", f"{case.name}: {detail}")
+                if outcome != "refused" or detail.partition(":")[0] not in REFUSED:
+                    self.assertEqual(outcome, "passed", f"{case.name}: {detail}")
         self.assertGreater(outcomes["passed"], 50)
 
     def test_a_second_call_with_the_same_tensors_plans_nothing(self):

@@ -1,6 +1,7 @@
 """Which function of scripts/gdnbench/ stands for which of the cases, and what it returns, by the cases' names of outputs.
 A tensor that a function writes in place is an output of its own name."""
-from gdnbench import causal_conv1d, fla, fla_convolution
+from gdnbench import causal_conv1d, fla, fla_convolution, flashinfer, gdn_decode_bf16_state
+from gdnbench.tensors import empty
 
 
 def _of_module(method, returned):
@@ -9,6 +10,29 @@ def _of_module(method, returned):
     def call(weight, activation, bias=None, backend=None, **arguments):
         return method(weight, bias, activation, **arguments)
     return call, returned
+
+
+def _flashinfer_prefill(q, v, cu_seqlens, state_dtype=None, output_state=None, **arguments):
+    """States that are only written belong to no case: where its test makes them in another dtype than float32, they are
+    made here."""
+    if state_dtype is not None:
+        size, rows = q.shape[2], cu_seqlens.shape[0] - 1
+        output_state = empty(q, (rows, max(q.shape[1], v.shape[1]), size, size), state_dtype)
+    return flashinfer.chunk_gated_delta_rule(q, v=v, cu_seqlens=cu_seqlens, output_state=output_state, **arguments)
+
+
+def _several_tokens(function):
+    """Of a case that asks for the states after each token, a test hands over the array they go to."""
+    def call(q, v, cache_intermediate_states=False, **arguments):
+        states = None
+        if cache_intermediate_states:
+            states = empty(q, (*v.shape[:3], v.shape[3], q.shape[3]), "f32")
+        return function(q=q, v=v, intermediate_states_buffer=states, **arguments)
+    return call
+
+
+def _decode_pretranspose(state=None, **arguments):
+    return flashinfer.gated_delta_rule_decode_pretranspose(state=state, **arguments)
 
 
 FUNCTIONS = {
@@ -23,4 +47,11 @@ FUNCTIONS = {
     ("fla", "causal_conv1d_update"): (fla.causal_conv1d_update, ("y",)),
     ("fla", "ShortConvolution.forward"): _of_module(fla_convolution.forward, ("y", "final_state")),
     ("fla", "ShortConvolution.step"): _of_module(fla_convolution.step, ("y",)),
+    ("flashinfer", "chunk_gated_delta_rule"): (_flashinfer_prefill, ("output", "output_state")),
+    ("flashinfer", "gated_delta_rule_decode_pretranspose"): (_decode_pretranspose, ("output",)),
+    ("flashinfer", "gated_delta_rule_decode"): (flashinfer.gated_delta_rule_decode, ("output",)),
+    ("flashinfer", "gated_delta_rule_mtp"): (_several_tokens(flashinfer.gated_delta_rule_mtp), ("output",)),
+    ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule"): (gdn_decode_bf16_state.gated_delta_rule, ("output",)),
+    ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule_mtp"): (
+        _several_tokens(gdn_decode_bf16_state.gated_delta_rule_mtp), ("output",)),
 }
