@@ -24,8 +24,9 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
     ends = View.of(cu_seqlens, "cu_seqlens")
     tokens, size = queries.extents[0], queries.extents[2]
     heads = max(queries.extents[1], vals.extents[1])
-    if queries.extents[1] > keys.extents[1]:
-        # Query heads that share keys and values.
+    shares = queries.extents[1] > keys.extents[1]
+    if shares:
+        # Query heads that share keys and values, and have a state each.
         keys, vals = recurrence.shared(keys, heads, "k"), recurrence.shared(vals, heads, "v")
     out = empty(q, (tokens, heads, vals.extents[-1])) if output is None else output
     gates = {"log_decay": zero_view(q, (tokens, heads))} if g is None else {"decay": View.of(g, "g")}
@@ -37,7 +38,8 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
     recurrence.run(queries, keys, vals, View.of(out, "output"), gate="decay" if g is not None else None, gates=gates,
                    beta=None, betas={"beta": betas}, offsets=ends, host_offsets=ends.numbers,
                    state=View.of(state, "output_state"), reads=initial_state is not None, writes=output_final_state,
-                   slots=View.of(state_indices, "state_indices"), v_first=True, scale=scale)
+                   slots=View.of(state_indices, "state_indices"), v_first=True, scale=scale,
+                   heads=(heads, heads) if shares else None)
     return (out, state) if output_final_state else out
 
 

@@ -21,11 +21,12 @@ def state_type(state):
 
 
 def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=None, reads=True, writes=True,
-        slots=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None):
+        slots=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None, heads=None):
     """Runs one call. q [.., Hk, Dk], k and v [.., (steps,) H, D], out [.., Hv, Dv]. `gate` and `beta` are the names of
-    the encodings, `gates` and `betas` the operands that go with them, operand -> View. `state`: [rows, Hv, ..]."""
-    key_heads, key_dim = q.extents[-2:]
-    value_heads, value_dim = v.extents[-2:]
+    the encodings, `gates` and `betas` the operands that go with them, operand -> View. `state`: [rows, Hv, ..]. `heads`: (Hk, Hv),
+    where they are several dimensions of q, k or v."""
+    key_dim, value_dim = q.extents[-1], v.extents[-1]
+    key_heads, value_heads = heads or (q.extents[-2], v.extents[-2])
     if value_heads % key_heads:
         unsupported("q", f"{key_heads} heads beside {value_heads} of v, expected a number that divides these")
     fields = {"heads": f"{key_heads}/{value_heads}", "dim": f"{key_dim}x{value_dim}", "seq": "1x1",

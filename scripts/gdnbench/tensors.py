@@ -162,6 +162,24 @@ def indices(values, like):
     return _indices(tuple(values), view.device, None if is_torch(like) else type(like))
 
 
+def part(tensor, begin, shape):
+    """Some elements of a dense tensor of one dimension, from `begin` on, as a tensor of this shape."""
+    end = begin + math.prod(shape)
+    if is_torch(tensor):
+        return tensor[begin:end].view(shape)
+    return type(tensor)(tensor.array[begin:end].reshape(shape), tensor.dtype)
+
+
+def flags(tensor):
+    """Flags as int64, on their device: a new tensor unless they are numbers already. None for None."""
+    if tensor is None or View.of(tensor, "flags").dtype != "bool":
+        return tensor
+    if is_torch(tensor):
+        import torch
+        return tensor.to(torch.int64)
+    return type(tensor)(tensor.array.astype("int64"), "int64")
+
+
 def copy_into(written, read):
     """Copies a tensor's numbers to one of the same shape and dtype on the same device."""
     target, source = View.of(written), View.of(read)

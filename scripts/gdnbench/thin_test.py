@@ -25,7 +25,7 @@ from gdnbench_library import GdnbenchError  # noqa: E402
 
 # Arguments by which calls of the cases are refused, and no others.
 REFUSED = {"cache_seqlens", "residual", "intermediate_states_buffer", "output_state_indices",
-           "checkpoint_every_n_tokens"}
+           "checkpoint_every_n_tokens", "num_accepted_tokens", "ssm_state_indices_output", "K"}
 
 
 def smallest():

@@ -1,6 +1,6 @@
 """Which function of scripts/gdnbench/ stands for which of the cases, and what it returns, by the cases' names of outputs.
 A tensor that a function writes in place is an output of its own name."""
-from gdnbench import causal_conv1d, fla, fla_convolution, flashinfer, gdn_decode_bf16_state
+from gdnbench import causal_conv1d, fla, fla_convolution, flashinfer, gdn_decode_bf16_state, ggml, sglang, vllm
 from gdnbench.tensors import empty
 
 
@@ -35,6 +35,18 @@ def _decode_pretranspose(state=None, **arguments):
     return flashinfer.gated_delta_rule_decode_pretranspose(state=state, **arguments)
 
 
+def _packed_decode(mixed_qkv, initial_state, num_qk_heads, num_v_heads, **arguments):
+    """A test hands over the outputs' array. Numbers of heads are the tensors' own."""
+    out = empty(mixed_qkv, (mixed_qkv.shape[0], 1, num_v_heads, initial_state.shape[2]))
+    return vllm.fused_recurrent_gated_delta_rule_packed_decode(mixed_qkv=mixed_qkv, initial_state=initial_state,
+                                                               out=out, **arguments)
+
+
+def _with_bias(function):
+    """Where a bias has no default, its absence is None."""
+    return lambda bias=None, **arguments: function(bias=bias, **arguments)
+
+
 FUNCTIONS = {
     ("causal-conv1d", "causal_conv1d_fn"): (causal_conv1d.causal_conv1d_fn, ("out", "final_states_out")),
     ("causal-conv1d", "causal_conv1d_update"): (causal_conv1d.causal_conv1d_update, ("out",)),
@@ -54,4 +66,15 @@ FUNCTIONS = {
     ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule"): (gdn_decode_bf16_state.gated_delta_rule, ("output",)),
     ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule_mtp"): (
         _several_tokens(gdn_decode_bf16_state.gated_delta_rule_mtp), ("output",)),
+    ("vllm", "causal_conv1d_fn"): (_with_bias(vllm.causal_conv1d_fn), ("out",)),
+    ("vllm", "causal_conv1d_update"): (vllm.causal_conv1d_update, ("out",)),
+    ("vllm", "fused_recurrent_gated_delta_rule_packed_decode"): (_packed_decode, ("out",)),
+    ("vllm", "fused_sigmoid_gating_delta_rule_update"): (vllm.fused_sigmoid_gating_delta_rule_update, ("out",)),
+    ("sglang", "causal_conv1d_fn"): (_with_bias(sglang.causal_conv1d_fn), ("out",)),
+    ("sglang", "causal_conv1d_update"): (sglang.causal_conv1d_update, ("out",)),
+    ("sglang", "chunk_gated_delta_rule"): (sglang.chunk_gated_delta_rule, ("o",)),
+    ("sglang", "fused_sigmoid_gating_delta_rule_update"): (sglang.fused_sigmoid_gating_delta_rule_update, ("out",)),
+    ("ggml", "ggml_gated_delta_net"): (ggml.ggml_gated_delta_net, ("dst",)),
+    **{("ggml", f"ggml_ssm_conv{behind}"): (ggml.ggml_ssm_conv, ("dst",)) for behind in (
+        "", "+ggml_silu", "+ggml_add+ggml_silu")},
 }

@@ -1,0 +1,55 @@
+"""ggml's operations as functions of tensors. Shapes are row-major, so that ggml's ne = {a, b, c, d} reads [d, c, b, a].
+What ggml takes as a context before its arguments is left out."""
+import math
+
+from . import convolution, pending, recurrence
+from .tensors import View, copy_into, empty, part, unsupported
+
+
+def ggml_ssm_conv(sx, c, *, bias=None, activation=None):
+    """dst [n_s, n_t, C] of sx [n_s, C, d_conv - 1 + n_t], where the window stands in front of the inputs, and taps
+    c [C, d_conv]. `bias` and `activation` are the additions that ggml's backends fuse with it: ggml_add and
+    ggml_silu."""
+    inputs, taps = View.of(sx, "sx"), View.of(c, "c")
+    sequences, channels, places = inputs.extents
+    before = taps.extents[1] - 1
+    tokens = places - before
+    dst = empty(sx, (sequences, tokens, channels))
+    offsets, numbers = convolution.even_offsets(sequences, tokens, sx)
+    convolution.convolve(inputs.narrow(2, before, tokens).permute(0, 2, 1), View.of(dst), taps, View.of(bias, "bias"),
+                         activation, offsets=View.of(offsets), host_offsets=numbers,
+                         state=inputs.narrow(2, 0, before), window="read")
+    return dst
+
+
+def _tiled(view, heads, argument):
+    """`view` [.., H, D] for `heads` heads, of which head h reads head h modulo H; laid out for each head on the
+    device."""
+    own = view.extents[-2]
+    if own == heads:
+        return view
+    pending.require_head_maps(argument, f"{own} heads for {heads}, which read them in turn")
+    return view.insert(view.rank - 2, heads // own)
+
+
+def ggml_gated_delta_net(q, k, v, g, beta, state, K=1):
+    """dst, one array: the outputs [n_seqs, T, H, D], then the state [n_seqs, H, D, D], values first. The state is copied
+    there and updated in place. g are log decays [.., H, 1], or [.., H, D] for one of each key channel. More than the
+    last state (K above 1) is refused."""
+    if K != 1:
+        unsupported("K", f"{K}, expected 1: the last state and no others")
+    values, decays = View.of(v, "v"), View.of(g, "g")
+    sequences, tokens, heads, size = values.extents
+    dst = empty(v, (math.prod(values.extents) + sequences * heads * size * size,))
+    after = part(dst, math.prod(values.extents), (sequences, heads, size, size))
+    copy_into(after, state)
+    channels = decays.extents[3] > 1
+    offsets, numbers = convolution.even_offsets(sequences, tokens, v)
+    key_heads = View.of(q).extents[2]
+    recurrence.run(_tiled(View.of(q, "q"), heads, "q"), _tiled(View.of(k, "k"), heads, "k"), values,
+                   View.of(part(dst, 0, values.extents)), gate=None,
+                   gates={"log_decay": decays if channels else decays.select(3, 0)}, beta=None,
+                   betas={"beta": View.of(beta, "beta").select(3, 0)}, offsets=View.of(offsets), host_offsets=numbers,
+                   state=View.of(after), v_first=True, channels=channels,
+                   heads=None if key_heads == heads else (heads, heads))
+    return dst
