@@ -4,6 +4,7 @@
     GDNBENCH_LIBRARY=build/libgdnbench.so scripts/gdnbench/thin_test.py
 """
 import collections
+import dataclasses
 import pathlib
 import sys
 import unittest
@@ -19,7 +20,8 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(SCRIPTS / "peers"), str(SCRIPTS)]
 import run_cases  # noqa: E402: found by the line above
 from cases import tensors  # noqa: E402
-from gdnbench import calls, causal_conv1d, fla, pending  # noqa: E402
+from gdnbench import (calls, causal_conv1d, fla, flashinfer, gdn_decode_bf16_state, ggml, pending,  # noqa: E402
+                      sglang, vllm)
 from gdnbench_library import GdnbenchError  # noqa: E402
 
 
@@ -28,21 +30,41 @@ REFUSED = {"cache_seqlens", "residual", "intermediate_states_buffer", "output_st
            "checkpoint_every_n_tokens", "num_accepted_tokens", "ssm_state_indices_output", "K"}
 
 
+def kind(case):
+    """What makes cases of one function different calls, whatever their sizes."""
+    ones = tuple(spec.shape[-1] == 1 for spec in case.tensors.values())
+    shapes = [case.tensors[name].shape for name in ("q", "v") if name in case.tensors]
+    options = tuple((bool(value), name == "K" and value == 1) for name, value in case.options.items())
+    return (case.function, case.source, tuple(case.tensors), options, next(iter(case.tensors.values())).dtype, ones,
+            len({shape[-2] for shape in shapes}))
+
+
 def smallest():
-    """The smallest case of each function for each test, set of arguments and dtype."""
+    """The smallest case of each kind, if it is a small one."""
     kinds = {}
     for case in run_cases.EVERY:
         if (case.peer, case.function) in run_cases.FUNCTIONS:
-            size = sum(int(np.prod(spec.shape)) for spec in case.tensors.values())
-            first = next(iter(case.tensors.values()))
-            key = (case.function, case.source, tuple(case.tensors), tuple(map(bool, case.options.values())), first.dtype)
-            if size < 700000 and (key not in kinds or size < kinds[key][0]):
+            size, key = sum(int(np.prod(spec.shape)) for spec in case.tensors.values()), kind(case)
+            if size < 3000000 and (key not in kinds or size < kinds[key][0]):
                 kinds[key] = (size, case)
     return [case for _, case in kinds.values()]
 
 
+def for_any_numbers(case):
+    """The case with bounds of no less than one unit of a 16-bit output. The tests' own are narrower here and there: they
+    hold for their numbers, and break where a float32 and a float64 round to neighbours."""
+    units = {"bf16": 2**-7, "f16": 2**-10}
+    return dataclasses.replace(case, compares=tuple(
+        dataclasses.replace(each, relative=max(each.relative, units.get(each.dtype, 0))) if each.relative else each
+        for each in case.compares))
+
+
 def tensor(*shape):
     return tensors.Tensor(np.ones(shape, np.float32), "f32")
+
+
+def numbers(values):
+    return tensors.Tensor(np.array(values, np.int32), "int32")
 
 
 class Thin(unittest.TestCase):
@@ -55,7 +77,7 @@ class Thin(unittest.TestCase):
         outcomes = collections.Counter()
         for case in smallest():
             with self.subTest(case=case.name):
-                outcome, detail = run_cases.run_case(case)
+                outcome, detail = run_cases.run_case(for_any_numbers(case))
                 outcomes[outcome] += 1
                 if outcome != "refused" or detail.partition(":")[0] not in REFUSED:
                     self.assertEqual(outcome, "passed", f"{case.name}: {detail}")
@@ -82,6 +104,16 @@ class Thin(unittest.TestCase):
             with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, "output_final_sate"):
                 function(x, x, x, x, x, output_final_sate=True)
 
+    def test_misspelt_arguments_of_the_others_are_refused_by_name(self):
+        functions = [getattr(module, name) for module in (flashinfer, gdn_decode_bf16_state, vllm, sglang, ggml)
+                     for name, function in vars(module).items()
+                     if getattr(function, "__module__", "") == module.__name__ and not name.startswith("_")]
+        self.assertEqual(len(functions), 16)
+        for function in functions:
+            with self.subTest(function=f"{function.__module__}.{function.__name__}"), \
+                    self.assertRaisesRegex(TypeError, "pad_slot_idx"):
+                function(pad_slot_idx=-1)
+
     def test_both_names_of_one_option_are_refused(self):
         x = tensor(1, 2, 1, 8)
         with self.assertRaisesRegex(GdnbenchError, "^transpose_state_layout: beside state_v_first"):
@@ -93,6 +125,78 @@ class Thin(unittest.TestCase):
         self.assertTrue((y.array == np.array([2, 3, 3, 3])[:, None]).all(), y.array)
         with self.assertRaisesRegex(GdnbenchError, "^residual: another tensor than x"):
             fla.causal_conv1d(x, weight, residual=tensor(1, 4, 8))
+
+    def test_rows_that_are_read_and_others_that_are_written_are_refused_by_name(self):
+        x, gates, rows = tensor(1, 1, 1, 8), tensor(1, 1, 1), numbers([0])
+        with self.assertRaisesRegex(GdnbenchError, "^output_state_indices: other rows"):
+            flashinfer.gated_delta_rule_decode_pretranspose(
+                x, x, x, None, tensor(1), gates, tensor(1), gates, initial_state=tensor(2, 1, 8, 8),
+                initial_state_indices=rows, output_state_indices=numbers([1]))
+        out, _ = flashinfer.gated_delta_rule_decode_pretranspose(
+            x, x, x, None, tensor(1), gates, tensor(1), gates, initial_state=tensor(2, 1, 8, 8),
+            initial_state_indices=rows, output_state_indices=rows)
+        self.assertEqual(out.shape, (1, 1, 1, 8))
+        with self.assertRaisesRegex(GdnbenchError, "^ssm_state_indices: 2 dimensions, a row for each token"):
+            vllm.fused_sigmoid_gating_delta_rule_update(
+                tensor(1), gates, gates, tensor(1), x, x, x, initial_state=tensor(2, 1, 8, 8),
+                ssm_state_indices=numbers([[0]]))
+
+    def test_packed_states_are_read_from_one_tensor_and_written_to_another(self):
+        q, ends, before, after = tensor(2, 1, 8), numbers([0, 2]), tensor(1, 1, 8, 8), tensor(1, 1, 8, 8)
+        after.array[...] = np.nan
+        _, returned = flashinfer.chunk_gated_delta_rule(q, q, q, cu_seqlens=ends, initial_state=before,
+                                                        output_state=after, output_final_state=True)
+        self.assertIs(returned, after)
+        self.assertTrue(np.isfinite(after.array).all())
+        self.assertTrue((before.array == 1).all())
+
+    def test_states_that_are_only_read_stay_as_they_are(self):
+        x, window, state = tensor(1, 2, 8), tensor(1, 8, 2), tensor(1, 1, 8, 8)
+        fla.causal_conv1d(x, tensor(8, 2), initial_state=window, output_final_state=True)
+        fla.chunk_gated_delta_rule(*[tensor(1, 2, 1, 8)] * 3, *[tensor(1, 2, 1)] * 2, initial_state=state,
+                                   output_final_state=True)
+        gates = tensor(1, 2, 1)
+        flashinfer.gated_delta_rule_mtp(*[tensor(1, 2, 1, 8)] * 3, state, numbers([0]), tensor(1), gates, tensor(1),
+                                        gates)
+        self.assertTrue((window.array == 1).all() and (state.array == 1).all())
+
+    def test_packed_tokens_are_those_of_three_tensors(self):
+        draw = np.random.default_rng(1)
+        packed = tensors.Tensor(draw.standard_normal((2, 32), np.float32), "f32")  # 1 head of q and of k, 2 of v
+        q, k, v = (tensors.Tensor(packed.array[:, None, begin:end].reshape(2, 1, -1, 8), "f32")
+                   for begin, end in ((0, 8), (8, 16), (16, 32)))
+        gates, rate, rows = tensor(2, 2), tensor(2), numbers([2, 0])
+        pool, other, out = tensor(3, 2, 8, 8), tensor(3, 2, 8, 8), tensor(2, 1, 2, 8)
+        vllm.fused_recurrent_gated_delta_rule_packed_decode(packed, gates, gates, rate, rate, 0.5, pool, out, rows,
+                                                            use_qk_l2norm_in_kernel=True)
+        want, _ = flashinfer.gated_delta_rule_decode_pretranspose(
+            q, k, v, None, rate, tensor(2, 1, 2), rate, tensor(2, 1, 2), 0.5, initial_state=other,
+            initial_state_indices=rows)
+        self.assertTrue((out.array == want.array).all() and (pool.array == other.array).all())
+        self.assertTrue((pool.array[1] == 1).all() and (pool.array[0] != 1).any())
+
+    def test_windows_with_more_places_than_are_read(self):
+        # Four places for a width of two: vLLM and SGLang use the first one, causal-conv1d the last ones.
+        for function, window in ((vllm.causal_conv1d_update, [9, 2, 3, 4]), (sglang.causal_conv1d_update, [9, 2, 3, 4]),
+                                 (causal_conv1d.causal_conv1d_update, [2, 3, 4, 9])):
+            with self.subTest(function=function.__module__):
+                x, state = tensor(1, 1), tensors.Tensor(np.array([[[1, 2, 3, 4]]], np.float32), "f32")
+                x.array[...] = 9
+                out = function(x, state, tensor(1, 2))
+                self.assertEqual(state.array.ravel().tolist(), window)
+                self.assertEqual(out.array.item(), 9 + (1 if window[0] == 9 else 4))
+
+    def test_an_index_of_minus_one_is_padding(self):
+        x, state = tensor(2, 8), tensor(3, 8, 3)
+        out = vllm.causal_conv1d_update(x, state, tensor(8, 4), conv_state_indices=numbers([-1, 2]))
+        self.assertTrue((out.array[0] == 0).all() and (out.array[1] == 4).all(), out.array)
+        with self.assertRaisesRegex(GdnbenchError, "^pad_slot_id: 0, expected -1"):
+            vllm.causal_conv1d_update(x, state, tensor(8, 4), conv_state_indices=numbers([0, 2]), pad_slot_id=0)
+
+    def test_heads_that_read_keys_in_turn_are_refused_by_name(self):
+        k, v = tensor(1, 1, 2, 8), tensor(1, 1, 4, 8)
+        with self.assertRaisesRegex(GdnbenchError, "^q: 2 heads for 4, which read them in turn: not built yet"):
+            ggml.ggml_gated_delta_net(k, k, v, tensor(1, 1, 4, 1), tensor(1, 1, 4, 1), tensor(1, 4, 8, 8))
 
     def test_planning_alone_is_not_called_passed(self):
         case = next(case for case in run_cases.EVERY if case.function == "causal_conv1d_varlen_states")
