@@ -7,10 +7,15 @@ returns. Whoever calls one of them changes the import:
 | module | project |
 |---|---|
 | causal_conv1d | Dao-AILab's causal-conv1d |
-| fla | the recurrences of flash-linear-attention |
+| fla | flash-linear-attention: recurrences, short convolutions, ShortConvolution |
+| flashinfer, gdn_decode_bf16_state | FlashInfer: prefill and decoding; decoding with bfloat16 states |
+| vllm, sglang | vLLM's and SGLang's convolutions, and recurrences as they serve them |
+| ggml | ggml's ssm_conv and gated_delta_net |
 
 Tensors are PyTorch's, or objects with array, dtype, shape, strides, address and device as scripts/peers/cases/tensors.py
 has them. A function only views them: what the kernels do not take as it lies, the library converts on the device
-(docs/contract.md, section 8). What it cannot say it refuses with a GdnbenchError of status "unsupported" that names the
-argument. The library is found as scripts/gdnbench_library.py says, which lies beside this folder.
+(docs/contract.md, section 8). States that a function reads in one tensor and returns in another are copied there first,
+on the device. What cannot be said is refused with a GdnbenchError of status "unsupported" that names the argument; an
+argument of no such name is Python's TypeError. The library is found as scripts/gdnbench_library.py says, which lies
+beside this folder.
 """

@@ -7,7 +7,7 @@ disable_recompute, backend. Of cu_seqlens the numbers are read on the host where
 that is given. A token's sequence over several devices (cp_context) is refused."""
 from . import convolution, fla_convolution, recurrence
 from .fla_convolution import causal_conv1d, causal_conv1d_update, fast_causal_conv1d_fn  # noqa: F401: FLA's names
-from .tensors import View, bad_input, clone, empty, refuse_given, zero_view
+from .tensors import View, bad_input, clone, empty, refuse_given, unsupported, zero_view
 
 
 def __getattr__(name):
@@ -20,7 +20,7 @@ def __getattr__(name):
 def _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, *, A_log=None,
           dt_bias=None, use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
           state_v_first=False, transpose_state_layout=False, cu_seqlens_cpu=None, lower_bound=None, channels=False,
-          steps=1):
+          steps=1, rows=None, out=None):
     if state_v_first and transpose_state_layout:
         bad_input("transpose_state_layout", "beside state_v_first, expected one of them, which mean the same")
     state_v_first = state_v_first or transpose_state_layout
@@ -43,15 +43,16 @@ def _rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2n
     if use_beta_sigmoid_in_kernel:
         encoding = "logit2" if allow_neg_eigval else "logit"
         betas = {"beta_logit2" if allow_neg_eigval else "beta_logit": views["beta"]}
-    out = empty(v, (batch, tokens, value_heads, value_dim))
+    out = empty(v, (batch, tokens, value_heads, value_dim)) if out is None else out
     state = initial_state
-    if output_final_state:
+    if output_final_state and rows is None:
         shape = (value_dim, key_dim) if state_v_first else (key_dim, value_dim)
         state = clone(initial_state) if initial_state is not None else empty(q, (count, value_heads, *shape), "f32")
     recurrence.run(views["q"], views["k"], views["v"], View.of(out), gate=gate, gates=gates, beta=encoding, betas=betas,
                    offsets=ends, host_offsets=numbers, state=View.of(state, "initial_state"),
                    reads=initial_state is not None, writes=output_final_state, v_first=state_v_first,
-                   norm=use_qk_l2norm_in_kernel, scale=scale, steps=steps, channels=channels, bound=bound)
+                   norm=use_qk_l2norm_in_kernel, scale=scale, steps=steps, channels=channels, bound=bound,
+                   slots=View.of(rows, "ssm_state_indices"))
     return out, state if output_final_state else None
 
 
@@ -126,6 +127,26 @@ def fused_recurrent_kda(q, k, v, g, beta, A_log=None, dt_bias=None, scale=None, 
                      use_gate_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound=lower_bound,
                      state_v_first=state_v_first, cu_seqlens=cu_seqlens, A_log=A_log, dt_bias=dt_bias,
                      transpose_state_layout=transpose_state_layout)
+
+
+def fused_recurrent_kda_fwd(q, k, v, g, beta, A_log=None, dt_bias=None, initial_state=None, scale=None,
+                            output_final_state=False, inplace_final_state=True, state_v_first=False, cu_seqlens=None,
+                            ssm_state_indices=None, num_accepted_tokens=None, use_qk_l2norm_in_kernel=False,
+                            use_gate_in_kernel=False, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
+                            lower_bound=None, out=None):
+    """As chunk_kda; with ssm_state_indices (o, initial_state), a pool that is updated in place. Rows for each token are
+    refused, and a pool that is not written."""
+    refuse_given(num_accepted_tokens=num_accepted_tokens)
+    if ssm_state_indices is not None:
+        if View.of(ssm_state_indices, "ssm_state_indices").rank != 1 or not inplace_final_state:
+            unsupported("ssm_state_indices", "a row for each token, expected one row a sequence, updated in place")
+        if initial_state is None:
+            bad_input("initial_state", "None beside ssm_state_indices, expected the pool")
+    return _rule(q, k, v, g, beta, scale, initial_state, output_final_state or ssm_state_indices is not None,
+                 use_qk_l2norm_in_kernel, cu_seqlens, A_log=A_log, dt_bias=dt_bias,
+                 use_gate_in_kernel=use_gate_in_kernel, use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
+                 allow_neg_eigval=allow_neg_eigval, state_v_first=state_v_first, lower_bound=lower_bound, channels=True,
+                 rows=ssm_state_indices, out=out)
 
 
 def chunk_gated_delta_product(q, k, v, g=None, beta=None, num_householder=1, scale=None, initial_state=None,

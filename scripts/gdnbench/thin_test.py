@@ -100,7 +100,8 @@ class Thin(unittest.TestCase):
     def test_a_misspelt_argument_is_refused_by_name(self):
         x = tensor(1, 2, 1, 8)
         for function in (fla.chunk_gated_delta_rule, fla.fused_recurrent_gated_delta_rule, fla.chunk_kda,
-                         fla.fused_recurrent_kda, fla.chunk_gated_delta_product, fla.causal_conv1d):
+                         fla.fused_recurrent_kda, fla.fused_recurrent_kda_fwd, fla.chunk_gated_delta_product,
+                         fla.causal_conv1d, fla.fast_causal_conv1d_fn, fla.causal_conv1d_update):
             with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, "output_final_sate"):
                 function(x, x, x, x, x, output_final_sate=True)
 

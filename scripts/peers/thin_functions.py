@@ -53,7 +53,7 @@ FUNCTIONS = {
     ("causal-conv1d", "causal_conv1d_varlen_states"): (causal_conv1d.causal_conv1d_varlen_states, ("states",)),
     **{("fla", name): (getattr(fla, name), ("o", "final_state")) for name in (
         "chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule", "chunk_kda", "fused_recurrent_kda",
-        "chunk_gated_delta_product")},
+        "chunk_gated_delta_product", "fused_recurrent_kda_fwd")},
     **{("fla", name): (getattr(fla, name), ("y", "final_state")) for name in (
         "causal_conv1d", "fast_causal_conv1d_fn")},
     ("fla", "causal_conv1d_update"): (fla.causal_conv1d_update, ("y",)),
