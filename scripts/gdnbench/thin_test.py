@@ -153,6 +153,7 @@ class Thin(unittest.TestCase):
 
     def test_states_that_are_only_read_stay_as_they_are(self):
         x, window, state = tensor(1, 2, 8), tensor(1, 8, 2), tensor(1, 1, 8, 8)
+        x.array[...] = 2
         fla.causal_conv1d(x, tensor(8, 2), initial_state=window, output_final_state=True)
         fla.chunk_gated_delta_rule(*[tensor(1, 2, 1, 8)] * 3, *[tensor(1, 2, 1)] * 2, initial_state=state,
                                    output_final_state=True)
@@ -163,9 +164,9 @@ class Thin(unittest.TestCase):
 
     def test_packed_tokens_are_those_of_three_tensors(self):
         draw = np.random.default_rng(1)
-        packed = tensors.Tensor(draw.standard_normal((2, 32), np.float32), "f32")  # 1 head of q and of k, 2 of v
+        packed = tensors.Tensor(draw.standard_normal((2, 48), np.float32), "f32")  # 2 heads of q, of k and of v
         q, k, v = (tensors.Tensor(packed.array[:, None, begin:end].reshape(2, 1, -1, 8), "f32")
-                   for begin, end in ((0, 8), (8, 16), (16, 32)))
+                   for begin, end in ((0, 16), (16, 32), (32, 48)))
         gates, rate, rows = tensor(2, 2), tensor(2), numbers([2, 0])
         pool, other, out = tensor(3, 2, 8, 8), tensor(3, 2, 8, 8), tensor(2, 1, 2, 8)
         vllm.fused_recurrent_gated_delta_rule_packed_decode(packed, gates, gates, rate, rate, 0.5, pool, out, rows,
@@ -186,6 +187,14 @@ class Thin(unittest.TestCase):
                 out = function(x, state, tensor(1, 2))
                 self.assertEqual(state.array.ravel().tolist(), window)
                 self.assertEqual(out.array.item(), 9 + (1 if window[0] == 9 else 4))
+
+    def test_indices_behind_the_last_sequence_are_not_looked_at(self):
+        x, states = tensor(8, 3), tensor(4, 8, 3)
+        states.array[...] = 5
+        out = vllm.causal_conv1d_fn(x, tensor(8, 4), None, states, numbers([0, 1, 3]), numbers([2, 0, 1]),
+                                    tensors.Tensor(np.array([True, False]), "bool"), activation=None)
+        self.assertEqual(out.array[0].tolist(), [16, 1, 2])  # the second sequence starts from zeros
+        self.assertEqual(states.array[:, 0].tolist(), [[0, 1, 1], [5, 5, 5], [5, 5, 1], [5, 5, 5]])
 
     def test_an_index_of_minus_one_is_padding(self):
         x, state = tensor(2, 8), tensor(3, 8, 3)
