@@ -25,7 +25,7 @@ def refuse_given(**arguments):
     """Refuses arguments that the library has nothing for, where they are not None."""
     for name, given in arguments.items():
         if given is not None:
-            unsupported(name, "has nothing here that it could say, expected its default")
+            unsupported(name, "is not supported, expected its default")
 
 
 @functools.cache
