@@ -22,6 +22,7 @@ if [ -e "$build/libgdnbench.so" ]; then
   cp "$build/libgdnbench.so" "$out/lib/"
   strip --strip-unneeded "$out/lib/libgdnbench.so"
   cp scripts/gdnbench_library.py scripts/gdnbench_torch.py scripts/gdnbench_torch_test.py "$out/scripts/"
+  cp -r scripts/gdnbench "$out/scripts/"
   cp scripts/peers/*.* "$out/scripts/peers/"
 fi
 
