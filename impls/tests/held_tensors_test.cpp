@@ -312,6 +312,22 @@ TEST(HeldTensorsTakenAsTheyAre, WhatIsConvertedIsNamedAndCounted) {
             "cpu/recurrent: would convert v: strides [1, 20, 5]; expected a dense f32 array");
 }
 
+// A sequence without tokens writes no row, so that of a pool that is only written comes back as it was.
+TEST(HeldTensorsTakenAsTheyAre, RowsThatACallLeavesAreLeftWhereItIsNotRead) {
+  HostTensors held("gated_delta:heads=1/2,dim=8x4,seq=3+0+2,dtype=f32");
+  HeldTensor& state = held["initial_state"];
+  auto* const values = static_cast<float*>(state.written);
+  std::fill(values, values + 3 * 64, 7.0f);
+  state.read = nullptr;
+  state.strides = {64, 32, 1, 8};  // [Dv, Dk] in memory
+  const auto plan = held.plan();
+  EXPECT_NE(plan->info().conversions, "");
+  plan->run();
+  EXPECT_EQ(std::count(values, values + 64, 7.0f), 0) << "the first sequence has tokens";
+  EXPECT_EQ(std::count(values + 64, values + 128, 7.0f), 64) << "the second one has none";
+  EXPECT_EQ(std::count(values + 128, values + 192, 7.0f), 0) << "the third one has tokens";
+}
+
 TEST(HeldTensorsTakenAsTheyAre, PoolsHaveTheRowsTheyHave) {
   HostTensors held(kProblem);
   held["initial_state"].extents = {7, 2, 8, 4};
