@@ -104,15 +104,19 @@ gdnbench_status gdnbench_operand_of(const char* problem, const int64_t* sequence
 /* An array of the caller's, on the plan's device. */
 typedef struct gdnbench_array {
   const char* operand;
-  const void* read;  /* where values come from; NULL for an output */
-  void* written;     /* where they go; NULL for an input, in place the same as `read` */
-  const char* dtype; /* "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64" or "int32"; NULL: the
-                           operand's */
-  int32_t rank;      /* of extents and strides; 0: shape and order of the operand, without gaps */
-  const int64_t*
-      extents; /* NULL: the operand's. Neighbours may multiply to one of the operand's, as
-                             [B, L] to T; the first of a pool is its rows, as many as there are */
-  const int64_t* strides; /* elements, none negative; NULL: without gaps */
+  /* Where values come from; NULL for an output. */
+  const void* read;
+  /* Where they go; NULL for an input, in place the same as `read`. */
+  void* written;
+  /* "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64" or "int32"; NULL: the operand's. */
+  const char* dtype;
+  /* Of extents and strides; 0: shape and order of the operand, without gaps. */
+  int32_t rank;
+  /* NULL: the operand's. Neighbours may multiply to one of the operand's, as [B, L] to T; the first of a
+   * pool is its rows, as many as there are. */
+  const int64_t* extents;
+  /* Elements, none negative; NULL: without gaps. */
+  const int64_t* strides;
 } gdnbench_array;
 
 /* What the planner decided. */

@@ -4,8 +4,8 @@
 // they are written. It goes through shared memory, so that both sides are read and written along their
 // own fastest dimension. Where that is the same dimension, a tile is a piece of it and of the next one.
 //
-// To be bound by device memory, but for tiny copies, which take a launch; not timed so far. Values pass as they are where the
-// types agree, else as float32 or as 64-bit integers.
+// Not timed so far: device memory should bound it, and a launch tiny copies. Values pass as they are where
+// the types agree, else as float32 or as 64-bit integers.
 #include <algorithm>
 #include <array>
 #include <cstdint>
