@@ -1,7 +1,7 @@
 #include "reference/causal_conv1d.h"
 
+#include "interface/gate_arithmetic.h"
 #include "interface/operations/convolution_operands.h"
-#include "reference/gates.h"
 #include "reference/parallel.h"
 
 namespace gdn::reference {
@@ -13,7 +13,7 @@ Scalar convolve_at(const std::vector<Scalar>& ext, std::int64_t t, const float* 
                    std::int64_t width, Scalar bias, Activation activation) {
   Scalar sum = bias;
   for (std::int64_t j = 0; j < width; ++j) sum += Scalar(weight[j]) * ext[t + j];
-  return activation == Activation::silu ? sum * sigmoid(sum) : sum;
+  return activation == Activation::silu ? sum * gate_arithmetic::sigmoid(sum) : sum;
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "interface/gate_arithmetic.h"
 #include "interface/problem.h"
-#include "reference/gates.h"
 
 namespace gdn::reference {
 
@@ -14,13 +14,13 @@ template <typename Scalar>
 Scalar norm_gate_of(NormGate gate, Scalar z) {
   switch (gate) {
     case NormGate::silu:
-      return z * sigmoid(z);
+      return z * gate_arithmetic::sigmoid(z);
     case NormGate::sigmoid:
-      return sigmoid(z);
+      return gate_arithmetic::sigmoid(z);
     case NormGate::sigmoid2:
       break;
   }
-  return Scalar(2) * sigmoid(z);
+  return Scalar(2) * gate_arithmetic::sigmoid(z);
 }
 
 /// sqrt(mean(x^2) + eps).

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "interface/error.h"
+#include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
-#include "reference/gates.h"
 #include "reference/operation.h"
 
 namespace gdn::reference {
@@ -51,11 +51,11 @@ Gates<Scalar> decode_gates(const Case& inputs) {
     const std::size_t of_token = i % static_cast<std::size_t>(p.gates_per_token());
     const Scalar rate = has_rate_and_bias ? Scalar(A_log[of_token / p.gates_per_head()]) : Scalar();
     const Scalar bias = has_rate_and_bias ? Scalar(dt_bias[of_token]) : Scalar();
-    gates.log_decay[i] =
-        decode_log_decay(p.gate_encoding, Scalar(gate[i]), rate, bias, Scalar(p.decay_bound));
+    gates.log_decay[i] = gate_arithmetic::decode_log_decay(p.gate_encoding, Scalar(gate[i]), rate,
+                                                           bias, Scalar(p.decay_bound));
   }
   for (std::size_t i = 0; i < beta.size(); ++i) {
-    gates.beta[i] = decode_beta(p.beta_encoding, Scalar(beta[i]));
+    gates.beta[i] = gate_arithmetic::decode_beta(p.beta_encoding, Scalar(beta[i]));
   }
   return gates;
 }

@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "interface/error.h"
+#include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/recurrence_operands.h"
-#include "reference/gates.h"
 #include "reference/reference.h"
 
 namespace gdn::conventions {

@@ -33,7 +33,6 @@ struct TiledCopy {
   std::int64_t weights[StridedCopy::kMaxRank] =
       {};  ///< of a place in the bounded count; 0: not in it
   unsigned int first_block = 0;
-  unsigned int blocks = 0;
 };
 
 struct CopyParams {

@@ -18,16 +18,6 @@ std::map<void*, KernelLauncher*>& registry() {
   return launchers;
 }
 
-/// Fills the workspaces with NaN, and says how many bytes they are.
-std::int64_t poisoned(Device& device, const std::vector<DeviceBuffer>& workspaces) {
-  std::int64_t bytes = 0;
-  for (const DeviceBuffer& workspace : workspaces) {
-    bytes += workspace.bytes();
-    device.fill_async(workspace.data(), 0xff, workspace.bytes());
-  }
-  return bytes;
-}
-
 }  // namespace
 
 void register_launcher(void* native_stream, KernelLauncher* launcher) {
@@ -51,22 +41,16 @@ KernelLauncher& launcher_of(const Device& device) {
 }
 
 LaunchPlan::LaunchPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces,
-                       Enqueue enqueue)
-    : launcher_(launcher_of(device)),
-      info_(std::move(info)),
-      workspaces_(std::move(workspaces)),
-      enqueue_(std::move(enqueue)) {
-  info_.workspace_bytes = poisoned(device, workspaces_);
-}
-
-LaunchPhasesPlan::LaunchPhasesPlan(Device& device, PlanInfo info,
-                                   std::vector<DeviceBuffer> workspaces,
-                                   std::vector<LaunchPlan::Enqueue> phases)
+                       std::vector<Enqueue> phases)
     : launcher_(launcher_of(device)),
       info_(std::move(info)),
       workspaces_(std::move(workspaces)),
       phases_(std::move(phases)) {
-  info_.workspace_bytes = poisoned(device, workspaces_);
+  info_.workspace_bytes = 0;
+  for (const DeviceBuffer& workspace : workspaces_) {
+    info_.workspace_bytes += workspace.bytes();
+    device.fill_async(workspace.data(), 0xff, workspace.bytes());
+  }
 }
 
 void require_runnable(const Implementation& implementation, const Problem& problem,

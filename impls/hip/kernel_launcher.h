@@ -34,39 +34,31 @@ KernelLauncher& launcher_of(const Device& device);
 void register_launcher(void* native_stream, KernelLauncher* launcher);
 void unregister_launcher(void* native_stream);
 
-/// The Plan of every HIP implementation whose operation has no phases: its workspaces and a function
-/// that enqueues its kernels.
+/// The Plan of every HIP implementation: its workspaces and what enqueues its kernels, a function for each
+/// phase of the operation.
 class LaunchPlan final : public Plan {
  public:
   using Enqueue = std::function<void(KernelLauncher&)>;
   /// `info.workspace_bytes` is set from the workspaces, which are filled with NaN once, here.
-  LaunchPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces, Enqueue enqueue);
-  const PlanInfo& info() const override { return info_; }
-  void run() override { enqueue_(launcher_); }
-
- private:
-  KernelLauncher& launcher_;
-  PlanInfo info_;
-  std::vector<DeviceBuffer> workspaces_;
-  Enqueue enqueue_;
-};
-
-/// The same where the operation has phases (OperationSchema::phases): one function for each, in order.
-class LaunchPhasesPlan final : public Plan {
- public:
-  LaunchPhasesPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces,
-                   std::vector<LaunchPlan::Enqueue> phases);
+  LaunchPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces, Enqueue enqueue)
+      : LaunchPlan(device, std::move(info), std::move(workspaces),
+                   std::vector<Enqueue>{std::move(enqueue)}) {}
+  LaunchPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces,
+             std::vector<Enqueue> phases);
   const PlanInfo& info() const override { return info_; }
   void run() override {
-    for (const LaunchPlan::Enqueue& enqueue : phases_) enqueue(launcher_);
+    for (const Enqueue& phase : phases_) phase(launcher_);
   }
-  void run_phase(int phase) override { phases_.at(static_cast<std::size_t>(phase))(launcher_); }
+  void run_phase(int phase) override {
+    if (phases_.size() == 1) return Plan::run_phase(phase);
+    phases_.at(static_cast<std::size_t>(phase))(launcher_);
+  }
 
  private:
   KernelLauncher& launcher_;
   PlanInfo info_;
   std::vector<DeviceBuffer> workspaces_;
-  std::vector<LaunchPlan::Enqueue> phases_;
+  std::vector<Enqueue> phases_;
 };
 
 /// Throws Error(unsupported) unless the implementation does the problem and runs on the device.

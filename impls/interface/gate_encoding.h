@@ -2,7 +2,7 @@
 // headers of the project: device code of every backend includes it.
 //
 // Where a further encoding goes: an enumerator here, its entry in gate_encoding_table.h, its arithmetic
-// once for each kind of code (reference/gates.h in float64; impls/cpu/gated_delta/operands.cpp,
+// once for each kind of code (gate_arithmetic.h in float64; impls/cpu/gated_delta/operands.cpp,
 // impls/cuda/gates.cuh and impls/hip/gated_delta/device.h in float32), its derivative, and how it is
 // drawn. CONTRIBUTING.md, "Add a gate encoding", names every place.
 #pragma once

@@ -31,10 +31,10 @@
 #include <set>
 #include <utility>
 
+#include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/gated_delta.h"
-#include "reference/gates.h"
 #include "reference/operation.h"
 #include "reference/parallel.h"
 #include "reference/recurrence.h"
@@ -58,7 +58,7 @@ struct Sum {
 // or underflow makes infinity times zero.
 template <typename Scalar>
 Scalar decay_per_logit(Scalar A_log, Scalar x) {
-  return -std::exp(A_log - softplus(-x));
+  return -std::exp(A_log - gate_arithmetic::softplus(-x));
 }
 
 // d log_decay / d its logit, and / d A_log.
@@ -70,8 +70,8 @@ struct GateSlopes {
 // Of y = exp(A_log) x.
 template <typename Scalar>
 GateSlopes<Scalar> bounded_slopes(Scalar A_log, Scalar x, Scalar bound) {
-  const Scalar rate = finite_rate(A_log), y = rate * x;
-  const Scalar slope = -bound * sigmoid(y) * sigmoid(-y);
+  const Scalar rate = gate_arithmetic::finite_rate(A_log), y = rate * x;
+  const Scalar slope = -bound * gate_arithmetic::sigmoid(y) * gate_arithmetic::sigmoid(-y);
   // Where it has saturated nothing is left, however large the other factor is.
   return slope == 0 ? GateSlopes<Scalar>{0, 0} : GateSlopes<Scalar>{slope * rate, slope * y};
 }
@@ -313,7 +313,7 @@ class Backward {
     if (p_.beta_encoding != BetaEncoding::beta) {
       const Scalar x = inputs_[beta_name(p_)][at];
       const Scalar most = p_.beta_encoding == BetaEncoding::logit2 ? 2 : 1;
-      sum = sum.scaled(most * sigmoid(x) * sigmoid(-x));
+      sum = sum.scaled(most * gate_arithmetic::sigmoid(x) * gate_arithmetic::sigmoid(-x));
     }
     d_beta_[at] = sum.value;
     d_beta_terms_[at] = sum.terms();

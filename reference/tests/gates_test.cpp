@@ -1,11 +1,11 @@
-// Gates at the extremes: what gates.h defines.
-#include "reference/gates.h"
-
+// Gates at the extremes: what gate_arithmetic.h defines.
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace gdn::reference {
+#include "interface/gate_arithmetic.h"
+
+namespace gdn::gate_arithmetic {
 namespace {
 
 template <typename Scalar>
@@ -127,4 +127,4 @@ TYPED_TEST(Gates, OrdinaryArguments) {
 }
 
 }  // namespace
-}  // namespace gdn::reference
+}  // namespace gdn::gate_arithmetic

@@ -10,10 +10,10 @@
 #include "harness/tests/planted_faults/faulty_convolution.h"
 #include "harness/tests/planted_faults/faulty_head.h"
 #include "interface/error.h"
+#include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
-#include "reference/gates.h"
 
 namespace gdn::testing {
 namespace {
@@ -116,7 +116,7 @@ double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::
                             Fault fault) {
   const float A_log = a.A_log[head];
   if (fault == Fault::dt_bias_ignored) {
-    return reference::log_decay_from_logit<double>(A_log, a.gate[at]);
+    return gate_arithmetic::log_decay_from_logit<double>(A_log, a.gate[at]);
   }
   const float x = a.gate[at] + a.dt_bias[head];
   if (fault == Fault::naive_softplus) {
@@ -127,7 +127,7 @@ double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::
     return -std::exp(A_log) * step;
   }
   const float rate = fault == Fault::rate_in_bfloat16 ? round_to(DType::bfloat16, A_log) : A_log;
-  return reference::log_decay_from_logit<double>(
+  return gate_arithmetic::log_decay_from_logit<double>(
       rate, static_cast<double>(a.gate[at]) + static_cast<double>(a.dt_bias[head]));
 }
 
@@ -144,7 +144,7 @@ double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::i
        problem.gate_encoding == GateEncoding::neg_log_decay);
   if (misread) return value;
   const bool has_rate_and_bias = entry_of(problem.gate_encoding).has_rate_and_bias;
-  return reference::decode_log_decay(
+  return gate_arithmetic::decode_log_decay(
       problem.gate_encoding, value, has_rate_and_bias ? double{a.A_log[head]} : 0.0,
       has_rate_and_bias ? double{a.dt_bias[head]} : 0.0, problem.decay_bound);
 }
@@ -152,7 +152,7 @@ double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::i
 double beta_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at, Fault fault) {
   const double value = a.beta[at];
   const bool direct = problem.beta_encoding == BetaEncoding::beta || fault == Fault::beta_logit_raw;
-  return direct ? value : reference::decode_beta(problem.beta_encoding, value);
+  return direct ? value : gate_arithmetic::decode_beta(problem.beta_encoding, value);
 }
 
 // Rounds towards zero.

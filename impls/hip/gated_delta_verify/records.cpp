@@ -85,8 +85,7 @@ class Records final : public Implementation {
     }
     info.choice =
         "keeps=records columns_per_wave=" + std::to_string(launch.version.columns_per_wave);
-    return std::make_unique<LaunchPhasesPlan>(device, info, std::move(workspaces),
-                                              std::move(phases));
+    return std::make_unique<LaunchPlan>(device, info, std::move(workspaces), std::move(phases));
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "interface/case.h"
+#include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/batch_operands.h"
 #include "interface/operations/dimensions.h"
@@ -20,48 +21,20 @@ Dimensions value_shape(const Problem&) { return {dimension::T, dimension::Hv, di
 
 // ---- the state at the beginning of a part
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
 double log_decay_at(const Case& c, std::int64_t token, std::int64_t head) {
   const Problem& p = c.problem;
   const double x = c[gate_name(p)][static_cast<std::size_t>(token * p.num_value_heads + head)];
-  switch (p.gate_encoding) {
-    case GateEncoding::log_decay:
-      return x;
-    case GateEncoding::decay:
-      return std::log(x);
-    case GateEncoding::neg_log_decay:
-      return -x;
-    case GateEncoding::logits: {
-      const auto at = static_cast<std::size_t>(head);
-      const double logit = x + c["dt_bias"][at];
-      // exp(A_log) of a float32 may leave float64: the sum of logarithms does not (reference/gates.h).
-      const double softplus = std::max(logit, 0.0) + std::log1p(std::exp(-std::abs(logit)));
-      const double log_softplus = logit < -40 ? logit : std::log(softplus);
-      return -std::exp(c["A_log"][at] + log_softplus);
-    }
-    case GateEncoding::bounded: {
-      const auto at = static_cast<std::size_t>(head);
-      // Held where float64 has its exponential: infinity times zero is never formed.
-      const double rate = std::exp(std::min(double{c["A_log"][at]}, 700.0));
-      return -p.decay_bound * sigmoid(rate * (x + c["dt_bias"][at]));
-    }
-  }
-  return x;
+  const bool modelled = entry_of(p.gate_encoding).has_rate_and_bias;
+  const auto at = static_cast<std::size_t>(head);
+  return gate_arithmetic::decode_log_decay(p.gate_encoding, x,
+                                           modelled ? double{c["A_log"][at]} : 0,
+                                           modelled ? double{c["dt_bias"][at]} : 0, p.decay_bound);
 }
 
 double beta_at(const Case& c, std::int64_t token, std::int64_t head) {
   const Problem& p = c.problem;
   const double x = c[beta_name(p)][static_cast<std::size_t>(token * p.num_value_heads + head)];
-  switch (p.beta_encoding) {
-    case BetaEncoding::beta:
-      return x;
-    case BetaEncoding::logit:
-      return sigmoid(x);
-    case BetaEncoding::logit2:
-      return 2 * sigmoid(x);
-  }
-  return x;
+  return gate_arithmetic::decode_beta(p.beta_encoding, x);
 }
 
 // The row of q or k of a key head, divided by its length where the problem says so.

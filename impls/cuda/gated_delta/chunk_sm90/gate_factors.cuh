@@ -33,9 +33,9 @@ struct GateLayout {
   static constexpr uint32_t kBytes = 2064;
 };
 
-/// log2 of a decay, at least kFullReset, from the gate array's value x at a value head.
-__device__ __forceinline__ float log2_decay(const GateParams& gates, float x, int head) {
-  return fmaxf(decode_log_decay(gates, x, head) * kLog2E, kFullReset);
+/// log2 of a decay, at least kFullReset.
+__device__ __forceinline__ float log2_decay(float log_decay) {
+  return fmaxf(log_decay * kLog2E, kFullReset);
 }
 
 /// One warp: GateLayout of one head; lane l brings tokens 2l and 2l+1 of the chunk.

@@ -211,7 +211,8 @@ __device__ __forceinline__ void decode_gates(const GateParams& gates, int head, 
   }
   decode(gates);
 }
-/// One warp: the gates of chunk n, which have arrived, scanned.
+/// One warp: the gates of chunk n, which have arrived, scanned. Encoded: what models hold.
+template <bool Encoded>
 __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchParams& a, int n,
                                                    int l) {
   using Layout = OneLaunchLayout;
@@ -219,14 +220,10 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
   if (place.x < 0) return;
   const uint32_t raw = sm + Layout::kRawGates + 512 * (n & 1) + 8 * l;
   float2 x = load_shared<float2>(raw), beta = load_shared<float2>(raw + 256);
-  const GateParams& gates = a.p.gates;
-  if (gates.gate_encoding != GateEncoding::log_decay || gates.beta_encoding != BetaEncoding::beta)
-      [[unlikely]] {
-    decode_gates(gates, place.z, x, beta);
-  }
+  if constexpr (Encoded) decode_gates(a.p.gates, place.z, x, beta);
   const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
-  x.x = in0 ? fmaxf(x.x * kLog2E, kFullReset) : 0.f;
-  x.y = in1 ? fmaxf(x.y * kLog2E, kFullReset) : 0.f;
+  x.x = in0 ? log2_decay(x.x) : 0.f;
+  x.y = in1 ? log2_decay(x.y) : 0.f;
   beta.x = in0 ? beta.x : 0.f;
   beta.y = in1 ? beta.y : 0.f;
   const int stage = n % Layout::kGateStages;

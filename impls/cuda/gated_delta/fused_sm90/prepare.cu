@@ -195,7 +195,8 @@ __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t t
     prefetch_line((of_beta ? a.p.gates.beta : a.p.gates.gate) + at);
 }
 
-/// Every warp: the gates of the value heads, scanned, a head at a time.
+/// Every warp: the gates of the value heads, scanned, a head at a time. Encoded: what models hold.
+template <bool Encoded>
 __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, int64_t token0,
                                            HeadRange heads, int valid, int w, int l) {
   for (int h = (w + 3) % 4; h < heads.count; h += 4) {  // warp 0, busy with tiles, comes last
@@ -210,8 +211,12 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
     }
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      x[e] = 2 * l + e < valid ? log2_decay(from, x[e], head) : 0.f;
-      b[e] = 2 * l + e < valid ? decode_beta(from, b[e]) : 0.f;
+      if constexpr (Encoded) {
+        x[e] = decode_log_decay(from, x[e], head);
+        b[e] = decode_beta(from, b[e]);
+      }
+      x[e] = 2 * l + e < valid ? log2_decay(x[e]) : 0.f;
+      b[e] = 2 * l + e < valid ? b[e] : 0.f;
     }
     scan_gates(sm + PrepareLayout::kGates + h * GateLayout::kBytes, x[0], x[1], b[0], b[1], l);
   }
@@ -277,7 +282,8 @@ __device__ __forceinline__ void merge_in_parts(uint32_t lower, uint32_t other, u
   __syncthreads();  // `other` is the next head's L
 }
 
-template <typename Token>
+/// Encoded: gates or betas are not log decays and betas as they are.
+template <typename Token, bool Encoded>
 __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocessor)
     prepare_kernel(const __grid_constant__ CUtensorMap query_map,
                    const __grid_constant__ CUtensorMap key_map, const PrepareParams a) {
@@ -310,7 +316,7 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
   if (t == 0) load_tiles(sm, key_full, query_full, &query_map, &key_map, chunk);
   __syncwarp();
   if (w == 3) prefetch_gates(a, chunk.token0, chunk.end, heads, l);
-  scan_heads(sm, a, chunk.token0, heads, valid, w, l);
+  scan_heads<Encoded>(sm, a, chunk.token0, heads, valid, w, l);
   __syncthreads();
 
   float kk[32], qk[32];  // K K^T and Q K^T [64 x 64], rows 16w + l/4 (+8)
@@ -395,12 +401,13 @@ namespace {
 
 template <typename Token>
 void enqueue_prepare(const PrepareLaunch& launch, cudaStream_t stream) {
+  const auto kernel =
+      encoded(launch.params.p.gates) ? prepare_kernel<Token, true> : prepare_kernel<Token, false>;
   const std::size_t bytes = PrepareLayout::bytes(launch.params.heads_per_block);
-  allow_shared_memory(prepare_kernel<Token>, bytes);
-  GDN_CUDA_CHECK(cudaFuncSetAttribute(prepare_kernel<Token>,
-                                      cudaFuncAttributePreferredSharedMemoryCarveout, 100));
-  launch_kernel(prepare_kernel<Token>, launch.blocks, kPrepareThreads, bytes, stream, launch.query,
-                launch.key, launch.params);
+  allow_shared_memory(kernel, bytes);
+  GDN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
+  launch_kernel(kernel, launch.blocks, kPrepareThreads, bytes, stream, launch.query, launch.key,
+                launch.params);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // From the encodings a model stores to log_decay and beta (docs/contract.md, section 1.1), one
-// scalar at a time.
+// scalar at a time: what the reference computes with, and whoever needs float64 on the host.
 //
 // What is defined at the extremes, for every implementation (float32 exp overflows beyond 88.7):
 //   * softplus(x) = max(x, 0) + log1p(exp(-|x|)): x itself for large x, never infinite.
@@ -20,7 +20,7 @@
 
 #include "interface/gate_encoding.h"
 
-namespace gdn::reference {
+namespace gdn::gate_arithmetic {
 
 template <typename Scalar>
 Scalar softplus(Scalar x) {
@@ -93,4 +93,4 @@ Scalar decode_beta(BetaEncoding encoding, Scalar x) {
   return x;
 }
 
-}  // namespace gdn::reference
+}  // namespace gdn::gate_arithmetic
