@@ -19,9 +19,12 @@ void draw_convolution(Case& c) {
     return normal_rows(CounterStream(p.seed, name), n, m, m, factor, dtype);
   };
   c["qkv"] = normal("qkv", rows, width, 1, p.token_dtype);
-  c["conv_weight"] = normal("conv_weight", channels, p.conv_width,
-                            1 / std::sqrt(static_cast<double>(p.conv_width)), p.token_dtype);
-  if (p.conv_bias) c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.token_dtype);
+  c["conv_weight"] =
+      normal("conv_weight", channels, p.conv_width,
+             1 / std::sqrt(static_cast<double>(p.conv_width)), p.effective_conv_weight_dtype());
+  if (p.conv_bias) {
+    c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.effective_conv_weight_dtype());
+  }
   if (p.fresh_windows) {
     std::vector<std::int64_t>& has_window = c.other_indices["has_window"];
     for (std::int64_t n = 0; n < p.num_sequences(); ++n) has_window.push_back(n % 2);

@@ -22,7 +22,7 @@ Texts every_option(const std::string& seq, const std::string& dim) {
   return texts;
 }
 
-// How callers hold windows, and what they add to the output.
+// How callers hold windows and weights, and what they add to the output.
 Texts every_window(const std::string& seq) {
   Texts texts;
   for (const char* dtype : {"f32", "bf16"}) {
@@ -31,6 +31,12 @@ Texts every_window(const std::string& seq) {
                                "window_length=40", "fresh=1", "residual=1"}) {
       texts.push_back("causal_conv1d:heads=1/2,dim=64,seq=" + seq + ",dtype=" + dtype + "," +
                       window);
+    }
+  }
+  for (const char* dtype : {"bf16", "f16"}) {
+    for (const char* options : {"", ",width=9", ",conv_layout=time", ",window=none"}) {
+      texts.push_back("causal_conv1d:heads=1/2,dim=64,seq=" + seq + ",dtype=" + dtype +
+                      ",weights=f32,bias=1" + options);
     }
   }
   return texts;

@@ -180,6 +180,9 @@ struct Problem {
 
   std::int64_t conv_width = 4;  ///< causal_conv1d and gated_delta_layer
   bool conv_bias = false;
+  /// Of the convolution's weights and bias: float32, beside tokens of another type; absent: the token
+  /// dtype.
+  std::optional<DType> conv_weight_dtype;
   Activation activation = Activation::silu;
   ConvLayout conv_layout = ConvLayout::channels;
   bool conv_state_in_place = true;  ///< of a window that is carried
@@ -209,6 +212,7 @@ struct Problem {
   void set_gate_encoding(GateEncoding encoding);
   double effective_scale() const;
   DType effective_output_dtype() const { return output_dtype.value_or(token_dtype); }
+  DType effective_conv_weight_dtype() const { return conv_weight_dtype.value_or(token_dtype); }
   std::int64_t value_heads_per_key_head() const { return num_value_heads / num_key_heads; }
   std::int64_t num_sequences() const { return sequences.num_sequences(); }
   std::int64_t total_tokens() const { return sequences.total_tokens(); }

@@ -318,31 +318,40 @@ ProblemField token_dtype_field() {
   return field;
 }
 
-ProblemField output_dtype_field() {
+// float32 where tokens need not be, or else the token dtype; `column`: what rows and case files call it.
+ProblemField float32_or_token_field(std::string key, std::string help,
+                                    std::optional<DType> Problem::*member, std::string column,
+                                    std::string (*effective)(const Problem& problem)) {
   ProblemField field;
-  field.key = "out";
-  field.help = "output dtype: token|f32";
-  field.set = [](Problem& p, std::string_view text) {
+  field.key = key;
+  field.help = help + ": token|f32";
+  field.set = [key, member](Problem& p, std::string_view text) {
     if (text == "token") {
-      p.output_dtype.reset();
-    } else if (parse_dtype(text, "out") == DType::float32) {
-      p.output_dtype = DType::float32;
+      (p.*member).reset();
+    } else if (parse_dtype(text, key) == DType::float32) {
+      p.*member = DType::float32;
     } else {
-      throw_bad_input("out: '" + std::string(text) + "'; expected token or f32");
+      throw_bad_input(key + ": '" + std::string(text) + "'; expected token or f32");
     }
   };
-  field.get = [](const Problem& p) { return p.output_dtype ? "f32" : "token"; };
-  field.columns = {text_column("output_dtype", "element type of the output", [](const Problem& p) {
-    return short_name(p.effective_output_dtype());
-  })};
-  field.attributes = {{.name = "output_dtype",
+  field.get = [member](const Problem& p) { return p.*member ? "f32" : "token"; };
+  field.columns = {text_column(column, "element type of the " + help, effective)};
+  field.attributes = {{.name = std::move(column),
                        .expected = "float32",
                        .get = [](const Problem&) { return std::string("float32"); },
                        .set =
-                           [](Problem& p, const FieldValue& value) {
-                             p.output_dtype = DType::float32;
+                           [member](Problem& p, const FieldValue& value) {
+                             p.*member = DType::float32;
                              return text_of(value) == "float32";
                            }}};
+  return field;
+}
+
+ProblemField output_dtype_field() {
+  ProblemField field = float32_or_token_field(
+      "out", "output", &Problem::output_dtype, "output_dtype",
+      [](const Problem& p) { return short_name(p.effective_output_dtype()); });
+  field.help = "output dtype: token|f32";
   return field;
 }
 
@@ -523,6 +532,9 @@ std::vector<ProblemField> make_fields() {
       with(flag_field("residual", "the convolution's input is added behind its activation",
                       &P::conv_residual, "conv_residual"),
            flag_attribute("conv_residual", &P::conv_residual, kUnlessDefault)),
+      float32_or_token_field(
+          "weights", "convolution's weights and bias", &P::conv_weight_dtype, "conv_weight_dtype",
+          [](const Problem& p) { return short_name(p.effective_conv_weight_dtype()); }),
       // In case files the dataset z says it.
       flag_field("gated_norm", "the layer ends in the gated norm", &P::gated_norm, "gated_norm"),
       with(named_field("norm_gate", "gate of the gated norm", &P::norm_gate, "norm_gate"),

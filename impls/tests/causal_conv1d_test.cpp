@@ -161,6 +161,52 @@ TEST_P(CausalConv1d, TheInputAddedToTheOutput) {
   }
 }
 
+TEST_P(CausalConv1d, Float32WeightsBeside16BitTokens) {
+  for (const char* dtype : {"bf16", "f16"}) {
+    for (const char* layout : {"channels", "time"}) {
+      for (const char* options :
+           {"", ",bias=1,width=3,act=none", ",bias=1,width=9,state=f16,slots=padding",
+            ",bias=1,window=none", ",width=2,window_layout=channels,slots=permuted",
+            ",bias=1,window_length=9,fresh=1", ",bias=1,residual=1"}) {
+        for (const char* shape :
+             {"channels=36,seq=70+0+1+2+130", "channels=5,seq=17x1", "channels=36,seq=9x1"}) {
+          expect_all_agree({"causal_conv1d:" + std::string(shape) + ",weights=f32,dtype=" + dtype +
+                            ",conv_layout=" + layout + options});
+        }
+      }
+    }
+  }
+}
+
+// Float32 weights and bias keep all their bits. The outputs are what the token dtype would round off: with
+// inputs of 1 they are 3 * 2^-12, of which the weights have one part and the bias two.
+TEST_P(CausalConv1d, Float32WeightsAndBiasAreNotRounded) {
+  for (const char* dtype : {"bf16", "f16"}) {
+    for (const std::int64_t width : {2, 4, 9}) {
+      for (const char* options :
+           {"channels=36,seq=70+1", "channels=5,seq=70+1", "channels=36,seq=9x1",
+            "channels=36,seq=70+1,window_layout=channels", "channels=36,seq=70,conv_layout=time",
+            "channels=36,seq=70,conv_layout=time,window_layout=channels"}) {
+        Case c = generate_case(Problem::parse("causal_conv1d:" + std::string(options) +
+                                              ",act=none,bias=1,weights=f32,dtype=" + dtype +
+                                              ",width=" + std::to_string(width)));
+        std::fill(c["qkv"].begin(), c["qkv"].end(), 1.0f);
+        std::fill(c["conv_state"].begin(), c["conv_state"].end(), 1.0f);
+        std::fill(c["conv_bias"].begin(), c["conv_bias"].end(), 1 + 0x1p-11f);
+        for (std::int64_t i = 0; i < c.problem.conv_channels() * width; ++i) {
+          c["conv_weight"].at(i) = i % width == 0           ? -2.0f
+                                   : i % width == width - 1 ? 1 + 0x1p-12f
+                                                            : 0.0f;
+        }
+        const Outputs outputs = execute(implementation(), c, device());
+        for (const float y : outputs["conv_output"]) {
+          ASSERT_EQ(y, 3 * 0x1p-12f) << c.problem.to_string();
+        }
+      }
+    }
+  }
+}
+
 // The same windows in either layout give the same bits.
 TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
   const Case by_time = generate_case(

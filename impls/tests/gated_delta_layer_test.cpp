@@ -49,14 +49,15 @@ TEST_P(GatedDeltaLayer, DtypesAndConvolutionOptions) {
   }
 }
 
-// The layer's convolution holds its windows as its owner does, whatever its other steps are.
-TEST_P(GatedDeltaLayer, WindowsAsTheirOwnersHoldThem) {
-  for (const char* window : {"window=read", "window=written", "window=none", "fresh=1",
-                             "window_layout=channels", "window_length=9,fresh=1,slots=permuted"}) {
+// The layer's convolution holds its windows and weights as its owner does, whatever its other steps are.
+TEST_P(GatedDeltaLayer, WindowsAndWeightsAsTheirOwnersHoldThem) {
+  for (const char* held :
+       {"window=read", "window=written", "window=none", "fresh=1", "window_layout=channels",
+        "window_length=9,fresh=1,slots=permuted", "weights=f32,bias=1"}) {
     expect_all_agree(
         {"gated_delta_layer:heads=1/2,dim=64,seq=70+65+0+2,dtype=bf16,h0=normal,"
          "gate=logits,beta=logit," +
-         std::string(window)});
+         std::string(held)});
   }
 }
 

@@ -106,6 +106,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"window_length", "9"},
                                                           {"fresh", "1"},
                                                           {"residual", "1"},
+                                                          {"weights", "f32"},
                                                           {"gated_norm", "1"},
                                                           {"norm_gate", "sigmoid"},
                                                           {"norm_eps", "1e-5"}};
@@ -118,7 +119,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
     Problem problem = Problem::parse("gated_delta:heads=1/2,dim=64,seq=5");
     EXPECT_TRUE(guarded[0]->supports(problem));
     field.set(problem, value->second);
-    if (field.key == "out") problem.token_dtype = DType::bfloat16;
+    if (field.key == "out" || field.key == "weights") problem.token_dtype = DType::bfloat16;
     const Support support = guarded[0]->supports(problem);
     EXPECT_FALSE(support) << field.key;
     EXPECT_NE(support.reason.find("does not honour " + field.key + "="), std::string::npos)

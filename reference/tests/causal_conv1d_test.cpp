@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/operations/generate_case.h"
 #include "interface/error.h"
 #include "reference/reference.h"
@@ -176,6 +178,20 @@ TEST(CausalConv1d, TheInputAddedToTheOutput) {
   expect_defined_values(generate(
       "causal_conv1d:channels=5,seq=1x9+1x2,slots=padding,conv_layout=time,window_length=5,"
       "residual=1"));
+}
+
+TEST(CausalConv1d, Float32WeightsBeside16BitTokens) {
+  for (const char* dtype : {"bf16", "f16"}) {
+    const Case c = generate("causal_conv1d:channels=5,seq=1x9+1x2,bias=1,weights=f32,dtype=" +
+                            std::string(dtype));
+    // Numbers that the token dtype does not have: the reference must not round them.
+    for (const char* name : {"conv_weight", "conv_bias"}) {
+      EXPECT_TRUE(std::any_of(c[name].begin(), c[name].end(),
+                              [&](float x) { return x != round_to(c.problem.token_dtype, x); }))
+          << dtype << " " << name;
+    }
+    expect_defined_values(c);
+  }
 }
 
 TEST(CausalConv1d, WindowsWithChannelsFastest) {

@@ -26,15 +26,6 @@ def library():
     return _library
 
 
-def knows(field):
-    """Whether the library's problems have this field of causal_conv1d ("weights=f32")."""
-    try:
-        library().operands(f"causal_conv1d:channels=8,seq=1x8,dtype=bf16,{field}")
-        return True
-    except GdnbenchError:
-        return False
-
-
 def _stream(view):
     if not view.device.startswith("cuda") or not is_torch(view.owner):
         return None

@@ -1,9 +1,20 @@
 """A short convolution as every project means it, on views. Tokens are [.., C] here and windows [rows, C, places]: each
 project's module turns its tensors so."""
-from . import calls, pending
-from .tensors import bad_input, indices
+from . import calls
+from .tensors import bad_input, indices, unsupported
 
 ACTIVATIONS = {None: "none", "silu": "silu", "swish": "silu"}
+
+
+def _types(x, weight, bias):
+    """Problem fields of tokens, weights and bias of these types: weights and bias have one, the tokens' or float32."""
+    types = {view.dtype for view in (weight, bias) if view is not None}
+    if x.dtype == "f32" or types == {x.dtype}:
+        return {"dtype": x.dtype}
+    if types != {"f32"}:
+        unsupported("weight", f"{' and '.join(sorted(types))} beside x of {x.dtype}, expected {x.dtype} or f32, and "
+                              "bias as weight")
+    return {"dtype": x.dtype, "weights": "f32"}
 
 
 def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=None, window="none", slots=None,
@@ -15,7 +26,7 @@ def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=N
         bad_input("activation", f"'{activation}', expected None, silu or swish")
     channels, width = weight.extents
     first = state[0] if isinstance(state, tuple) else state
-    fields = {"channels": channels, "seq": "1x1", **pending.convolution_types(x, weight, bias), "width": width,
+    fields = {"channels": channels, "seq": "1x1", **_types(x, weight, bias), "width": width,
               "bias": 1 if bias is not None else None, "act": ACTIVATIONS[activation], "window": window,
               "slots": "padding" if slots is not None else None, "fresh": 1 if has_window is not None else None,
               "residual": 1 if residual else None}

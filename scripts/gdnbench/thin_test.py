@@ -70,10 +70,10 @@ def numbers(values):
 class Thin(unittest.TestCase):
     def setUp(self):
         calls.plan_only = False
-        pending.float32_weights = pending.head_maps = pending.REFUSED
+        pending.head_maps = pending.REFUSED
 
     def test_every_kind_of_call_is_within_the_peers_bounds(self):
-        pending.float32_weights = pending.head_maps = pending.CONVERTED
+        pending.head_maps = pending.CONVERTED
         outcomes = collections.Counter()
         for case in smallest():
             with self.subTest(case=case.name):
@@ -217,12 +217,26 @@ class Thin(unittest.TestCase):
             causal_conv1d.causal_conv1d_update(tensor(2, 8, 1), tensor(2, 8, 3), tensor(8, 4), cache_seqlens=tensor(2))
         self.assertEqual(caught.exception.status, "unsupported")
 
-    def test_float32_weights_beside_16_bit_tokens_are_refused_by_name(self):
-        if calls.knows("weights=f32"):
-            self.skipTest("the library takes them")
+    def test_float32_weights_beside_16_bit_tokens_keep_their_bits(self):
+        # With inputs of 1 the bits that bfloat16 and float16 round off are all that is left of the sum.
+        weight, bias = tensor(8, 4), tensor(8)
+        weight.array[...] = [-2, 0, 0, 1 + 2**-12]
+        bias.array[...] = 1 + 2**-11
+        for dtype, stored in (("f16", np.float16(1)), ("bf16", np.uint16(0x3f80))):
+            with self.subTest(dtype=dtype), mock.patch.object(calls, "run", side_effect=calls.run) as run:
+                x = tensors.Tensor(np.full((1, 8, 7), stored), dtype)
+                out = causal_conv1d.causal_conv1d_fn(x, weight, bias)
+                passed = run.call_args.args[2]
+                self.assertEqual([passed[name].dtype for name in ("qkv", "conv_weight", "conv_bias")],
+                                 [dtype, "f32", "f32"])
+                self.assertEqual(passed["conv_weight"].address, weight.array.ctypes.data, "the caller's own array")
+                self.assertTrue((out.to_float64()[..., 3:] == 3 * 2**-12).all(), out.to_float64())
+
+    def test_weights_and_bias_of_two_types_are_refused_by_name(self):
         x = tensors.Tensor(np.ones((1, 8, 4), np.float16), "f16")
-        with self.assertRaisesRegex(GdnbenchError, "^weight: float32 beside x of f16"):
-            causal_conv1d.causal_conv1d_fn(x, tensor(8, 4))
+        bias = tensors.Tensor(np.ones(8, np.float16), "f16")
+        with self.assertRaisesRegex(GdnbenchError, "^weight: f16 and f32 beside x of f16, expected f16 or f32"):
+            causal_conv1d.causal_conv1d_fn(x, tensor(8, 4), bias)
 
 
 if __name__ == "__main__":

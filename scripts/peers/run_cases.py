@@ -79,7 +79,7 @@ def run_case(case, device="cpu", plan_only=False):
 
 def _work(task):
     index, device, plan_only, mode = task
-    pending.float32_weights = pending.head_maps = mode
+    pending.head_maps = mode
     case = EVERY[index]
     start = time.time()
     try:

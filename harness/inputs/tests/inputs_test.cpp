@@ -399,7 +399,8 @@ TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
          {"q", "k", "v", "qkv", "conv_weight", "conv_bias", "x", "z", "weight"}) {
       if (!c.arrays.has(name)) continue;
       for (const float x : c[name]) {
-        ASSERT_EQ(x, round_to(c.problem.token_dtype, x)) << text << ": " << name;
+        const DType dtype = c.problem.operation->at(name).dtype(c.problem);
+        ASSERT_EQ(x, round_to(dtype, x)) << text << ": " << name;
       }
     }
     if (!c.arrays.has("conv_state")) continue;

@@ -154,16 +154,16 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     return;
   }
 
-  decode(problem_.token_dtype,
-         element(arguments_.weight, first_channel * width, problem_.token_dtype), scratch,
+  const DType weight_dtype = problem_.effective_conv_weight_dtype();
+  decode(weight_dtype, element(arguments_.weight, first_channel * width, weight_dtype), scratch,
          block.channels * width);
   for (std::int64_t c = 0; c < block.channels; ++c) {
     for (std::int64_t j = 0; j < width; ++j)
       weight[j * block.channels + c] = scratch[c * width + j];
   }
   if (problem_.conv_bias) {
-    decode(problem_.token_dtype, element(arguments_.bias, first_channel, problem_.token_dtype),
-           bias, block.channels);
+    decode(weight_dtype, element(arguments_.bias, first_channel, weight_dtype), bias,
+           block.channels);
   } else {
     std::fill_n(bias, block.channels, 0.0f);
   }

@@ -61,7 +61,7 @@ class Direct final : public Implementation {
         .name = "cpu/direct",
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
-                   HonouredFields{"channels", "residual"},
+                   HonouredFields{"channels", "residual", "weights"},
         .backend = "cpu",
         .form = "direct",
         .summary =
@@ -78,7 +78,11 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
+                     "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
+                     "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"
+                     "conv_layout=time"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

@@ -242,8 +242,10 @@ constexpr int blocks_per_sm(int ahead, bool ordinary) {
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
-/// has leading zero weights. Ordinary: its window is, and nothing is added to its output.
-template <typename Token, typename Output, int Width, int Count, int Ahead, bool Ordinary>
+/// has leading zero weights. Weight: what weights and bias are in memory, Token or float. Ordinary: its
+/// window is, and nothing is added to its output.
+template <typename Token, typename Weight, typename Output, int Width, int Count, int Ahead,
+          bool Ordinary>
 __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, Ordinary))
     conv_channels_kernel(const KernelParams<Ordinary> p, int channel_blocks) {
   using Vector = Channels<Token, Count>;
@@ -271,21 +273,22 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
   const bool full_width = Width == kVectorWidth && p.width == Width;
   PerChannel<Count, Width> weight;
   if (full_width) {
-    weight.load(p.weight, channel * Width, p.token_dtype, p.whole);
+    weight.load(p.weight, channel * Width,
+                std::is_same_v<Weight, Token> ? p.token_dtype : DType::float32, p.whole);
   } else {
 #pragma unroll
     for (int i = 0; i < Count; ++i) {
 #pragma unroll
       for (int j = 0; j < Width; ++j) {
         weight.values[i][j] = j < skipped ? 0.0f
-                                          : to_float(static_cast<const Token*>(
+                                          : to_float(static_cast<const Weight*>(
                                                 p.weight)[(channel + i) * p.width + j - skipped]);
       }
     }
   }
   float bias[Count] = {};
   if (p.bias != nullptr)
-    load_channels<Token, Count>(static_cast<const Token*>(p.bias) + channel, bias);
+    load_channels<Weight, Count>(static_cast<const Weight*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
   const Window<Ordinary> window(p, tile);
@@ -420,7 +423,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
 
 // ---- time fastest
 
-template <typename Token, bool Ordinary>
+template <typename Token, typename Weight, bool Ordinary>
 __global__ void __launch_bounds__(32 * kTimeWarps)
     conv_time_kernel(const KernelParams<Ordinary> p, std::int64_t channel_blocks) {
   Tile tile;
@@ -435,8 +438,8 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   const std::int64_t row = window.begin(channel);
   const int places = window.places();
   const float bias =
-      p.bias != nullptr ? to_float(static_cast<const Token*>(p.bias)[channel]) : 0.0f;
-  const auto* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
+      p.bias != nullptr ? to_float(static_cast<const Weight*>(p.bias)[channel]) : 0.0f;
+  const auto* const weight = static_cast<const Weight*>(p.weight) + channel * p.width;
 
   for (std::int64_t t = tile.begin + lane; t < tile.end; t += 32) {
     float sum = bias;
@@ -478,7 +481,7 @@ std::int64_t most_tiles(const OrdinaryConvParams& p, int run) {
   return p.token_capacity / run + p.num_sequences;
 }
 
-template <typename Token, typename Output, int Width, int Count, int Ahead>
+template <typename Token, typename Weight, typename Output, int Width, int Count, int Ahead>
 void launch_channels(const ConvParams& p, cudaStream_t stream) {
   const std::int64_t per_block = static_cast<std::int64_t>(kChannelThreads) * Count;
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
@@ -486,50 +489,51 @@ void launch_channels(const ConvParams& p, cudaStream_t stream) {
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
   const auto count = static_cast<int>(channel_blocks);
   if (p.ordinary) {
-    launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead, true>, blocks,
+    launch_kernel(conv_channels_kernel<Token, Weight, Output, Width, Count, Ahead, true>, blocks,
                   kChannelThreads, 0, stream, static_cast<const OrdinaryConvParams&>(p), count);
   } else {
-    launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead, false>, blocks,
+    launch_kernel(conv_channels_kernel<Token, Weight, Output, Width, Count, Ahead, false>, blocks,
                   kChannelThreads, 0, stream, p, count);
   }
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-template <typename Token, typename Output>
+template <typename Token, typename Weight, typename Output>
 void launch_channels_into(ConvParams p, cudaStream_t stream) {
   constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
   if (p.width > kVectorWidth)
-    return launch_channels<Token, Output, kMaxWidth, 1, kAhead>(p, stream);
+    return launch_channels<Token, Weight, Output, kMaxWidth, 1, kAhead>(p, stream);
   const bool vectors = p.channels % kVector == 0 && p.input_token_stride % kVector == 0 &&
                        is_aligned(p.input) && is_aligned(p.output) &&
                        (p.bias == nullptr || is_aligned(p.bias));
-  if (!vectors) return launch_channels<Token, Output, kVectorWidth, 1, kAhead>(p, stream);
+  if (!vectors) return launch_channels<Token, Weight, Output, kVectorWidth, 1, kAhead>(p, stream);
   p.whole = is_aligned(p.window_in) && is_aligned(p.window_out) && is_aligned(p.weight);
   // Of few tokens each there is nothing to load ahead of, and registers are better spent on threads.
   if (p.token_capacity <= 2 * p.num_sequences) {
-    return launch_channels<Token, Output, kVectorWidth, kVector, 1>(p, stream);
+    return launch_channels<Token, Weight, Output, kVectorWidth, kVector, 1>(p, stream);
   }
-  launch_channels<Token, Output, kVectorWidth, kVector, kAhead>(p, stream);
+  launch_channels<Token, Weight, Output, kVectorWidth, kVector, kAhead>(p, stream);
 }
 
-template <typename Token>
+template <typename Token, typename Weight>
 void launch(const ConvParams& p, cudaStream_t stream) {
   if (p.input_layout == ConvLayout::time) {
     const std::int64_t channel_blocks = (p.channels + kTimeWarps - 1) / kTimeWarps;
     const unsigned int blocks =
         grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
     if (p.ordinary) {
-      launch_kernel(conv_time_kernel<Token, true>, blocks, 32 * kTimeWarps, 0, stream,
+      launch_kernel(conv_time_kernel<Token, Weight, true>, blocks, 32 * kTimeWarps, 0, stream,
                     static_cast<const OrdinaryConvParams&>(p), channel_blocks);
     } else {
-      launch_kernel(conv_time_kernel<Token, false>, blocks, 32 * kTimeWarps, 0, stream, p,
+      launch_kernel(conv_time_kernel<Token, Weight, false>, blocks, 32 * kTimeWarps, 0, stream, p,
                     channel_blocks);
     }
     return;
   }
-  if (p.output_dtype == DType::float32) return launch_channels_into<Token, float>(p, stream);
-  launch_channels_into<Token, Token>(p, stream);
+  if (p.output_dtype == DType::float32)
+    return launch_channels_into<Token, Weight, float>(p, stream);
+  launch_channels_into<Token, Weight, Token>(p, stream);
 }
 
 }  // namespace
@@ -557,6 +561,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
   p.residual = problem.conv_residual;
+  p.float32_weights = problem.effective_conv_weight_dtype() == DType::float32;
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
   p.ordinary = p.window_in != nullptr && p.has_window == nullptr && !p.residual &&
@@ -566,8 +571,11 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
 }
 
 void enqueue_causal_conv1d(const ConvParams& params, cudaStream_t stream) {
-  with_element_type(params.token_dtype,
-                    [&](auto token) { launch<decltype(token)>(params, stream); });
+  with_element_type(params.token_dtype, [&](auto token) {
+    using Token = decltype(token);
+    if (params.float32_weights) return launch<Token, float>(params, stream);
+    launch<Token, Token>(params, stream);
+  });
   GDN_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -16,8 +16,8 @@ namespace gdn::GDN_CUDA_TARGET {
 /// it takes registers from these kernels (nvcc 13.0), which one-token sequences pay for.
 struct OrdinaryConvParams {
   const void* input = nullptr;
-  const void* weight = nullptr;  ///< [channels, width], token dtype
-  const void* bias = nullptr;    ///< [channels] or null
+  const void* weight = nullptr;  ///< [channels, width], token dtype or float32
+  const void* bias = nullptr;    ///< [channels] in the type of the weights, or null
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
   const void* window_in = nullptr;           ///< null: zeros stand before the sequences
@@ -46,6 +46,7 @@ struct ConvParams : OrdinaryConvParams {
   bool residual = false;  ///< the input is added behind the activation
   /// Windows are OrdinaryConvParams' and there is no residual.
   bool ordinary = true;
+  bool float32_weights = true;  ///< what weights and bias are, whatever tokens are; else as tokens
 };
 
 /// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.

@@ -47,9 +47,12 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
                            sequences};
   const Extent window_grid{tiles(256), 1, sequences};
   const std::string suffix = short_name(problem.token_dtype);
-  const std::string outputs = problem.conv_residual ? "conv_residual_" : "conv_outputs_";
+  const DType weights = problem.effective_conv_weight_dtype();
+  const std::string outputs =
+      (problem.conv_residual ? "conv_residual_" : "conv_outputs_") + suffix +
+      (weights == problem.token_dtype ? "" : "_weights_" + short_name(weights));
   return [params, output_grid, window_grid, outputs, suffix](KernelLauncher& launcher) {
-    launcher.launch(outputs + suffix, output_grid, {256, 1, 1}, &params, sizeof(params));
+    launcher.launch(outputs, output_grid, {256, 1, 1}, &params, sizeof(params));
     if (params.state_out == nullptr) return;
     launcher.launch("conv_windows_" + suffix, window_grid, {256, 1, 1}, &params, sizeof(params));
   };
@@ -62,7 +65,7 @@ class Direct final : public Implementation {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
-                   HonouredFields{"channels", "residual"},
+                   HonouredFields{"channels", "residual", "weights"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
@@ -77,7 +80,11 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
-                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1"}};
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
+                     "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
+                     "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"
+                     "conv_layout=time"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

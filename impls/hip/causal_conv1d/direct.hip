@@ -45,13 +45,13 @@ __device__ __forceinline__ float old_input(const ConvParams& p, const Sequence& 
   return !sequence.reads_window ? 0.0f : load_element(p.state_in, p.state_element, index);
 }
 
-template <typename Token, bool residual>
+template <typename Token, typename Weight, bool residual>
 __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& sequence,
                                            std::int64_t t, std::int64_t channel) {
-  const Token* const weight = static_cast<const Token*>(p.weight) + channel * p.width;
+  const Weight* const weight = static_cast<const Weight*>(p.weight) + channel * p.width;
   const Token* const input = static_cast<const Token*>(p.input);
   const int window = p.width - 1;
-  float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Token*>(p.bias)[channel]);
+  float sum = p.bias == nullptr ? 0.0f : to_float(static_cast<const Weight*>(p.bias)[channel]);
   for (int j = 0; j < p.width; ++j) {
     const std::int64_t i = t + j - window;  // within the sequence; before it, in the old window
     const float x = i >= 0 ? to_float(input[input_index(p, sequence.first + i, channel)])
@@ -64,8 +64,9 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   return y + to_float(input[input_index(p, sequence.first + t, channel)]);
 }
 
-/// Grid: x = tiles of 64 channels, y = tiles of 64 tokens, z = sequence.
-template <typename Token, bool residual>
+/// Grid: x = tiles of 64 channels, y = tiles of 64 tokens, z = sequence. Weight: what weights and bias
+/// are in memory, Token or float.
+template <typename Token, typename Weight, bool residual>
 __device__ __forceinline__ void outputs(const ConvParams& p) {
   const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
   const int lane = static_cast<int>(threadIdx.x) % 64, wave = static_cast<int>(threadIdx.x) / 64;
@@ -77,7 +78,8 @@ __device__ __forceinline__ void outputs(const ConvParams& p) {
       const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kConvTileChannels +
                                    (p.time_fastest != 0 ? across : lane);
       if (t >= sequence.length || channel >= p.channels) continue;
-      const float y = sequence.row < 0 ? 0.0f : convolved<Token, residual>(p, sequence, t, channel);
+      const float y =
+          sequence.row < 0 ? 0.0f : convolved<Token, Weight, residual>(p, sequence, t, channel);
       const std::int64_t token = sequence.first + t;
       if (p.output != nullptr) {
         store_as(&static_cast<Token*>(p.output)[token_index(p, token, channel)], y);
@@ -127,18 +129,22 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
 
 }  // namespace
 
-#define GDN_CONV(suffix, Token)                                                                 \
+#define GDN_CONV_OUTPUTS(suffix, Token, Weight)                                                 \
   extern "C" __global__ __launch_bounds__(kThreads) void conv_outputs_##suffix(ConvParams p) {  \
-    outputs<Token, false>(p);                                                                   \
+    outputs<Token, Weight, false>(p);                                                           \
   }                                                                                             \
   extern "C" __global__ __launch_bounds__(kThreads) void conv_residual_##suffix(ConvParams p) { \
-    outputs<Token, true>(p);                                                                    \
-  }                                                                                             \
-  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) {  \
-    windows<Token>(p);                                                                          \
+    outputs<Token, Weight, true>(p);                                                            \
+  }
+#define GDN_CONV(suffix, Token)                                                                \
+  GDN_CONV_OUTPUTS(suffix, Token, Token)                                                       \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) { \
+    windows<Token>(p);                                                                         \
   }
 GDN_CONV(f32, float)
 GDN_CONV(f16, Half)
 GDN_CONV(bf16, Bfloat16)
+GDN_CONV_OUTPUTS(f16_weights_f32, Half, float)
+GDN_CONV_OUTPUTS(bf16_weights_f32, Bfloat16, float)
 
 }  // namespace gdn::hip

@@ -13,8 +13,8 @@ constexpr int kConvMaxWindow = 14;  ///< width - 1; a longer window is moved inp
 
 struct ConvParams {
   const void* input;   ///< [T, channels], or [channels, T] if time_fastest
-  const void* weight;  ///< [channels, width]
-  const void* bias;    ///< [channels] or null
+  const void* weight;  ///< [channels, width], token type or float32, as the kernel's name says
+  const void* bias;    ///< [channels] in the type of the weights, or null
   const std::int64_t* sequence_offsets;
   const std::int64_t* slot_index;  ///< or null = identity
   const std::int64_t* has_window;  ///< 0 = zeros stand before the sequence; null = none is 0

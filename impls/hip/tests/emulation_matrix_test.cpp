@@ -121,6 +121,9 @@ const std::vector<Option> kConvolution = {
     {"sequences_that_start_anew", "heads=1,dim=16,seq=33+32+0+0+2+2,fresh=1,slots=permuted"},
     {"input_added", "heads=1,dim=16,seq=33+0+2,residual=1"},
     {"windows_none", "heads=1,dim=16,seq=33+0+2,window=none"},
+    {"float32_weights", "channels=36,seq=70+0+2,weights=f32,bias=1"},
+    {"float32_weights_and_input_added",
+     "channels=36,seq=33+0+2,weights=f32,bias=1,residual=1,conv_layout=time,width=9"},
     {"channels_of_no_heads", "channels=131,seq=70+1"},
     {"one_channel", "channels=1,seq=70+1,conv_layout=time"},
 };

@@ -14,8 +14,9 @@ struct CausalConv1dArguments {
   const void* input = nullptr;  ///< [T, channels] or [channels, T], token dtype
   /// Elements from one token of the input to the next, never 0; with [channels, T] it says nothing.
   std::int64_t input_token_stride = 0;
-  const void* weight = nullptr;  ///< [channels, width], token dtype
-  const void* bias = nullptr;    ///< [channels], token dtype, or nullptr
+  /// [channels, width], in Problem::effective_conv_weight_dtype, as is the bias.
+  const void* weight = nullptr;
+  const void* bias = nullptr;  ///< [channels], or nullptr
   const std::int64_t* sequence_offsets = nullptr;
   const std::int64_t* slot_index = nullptr;
   /// [N], 0 where zeros stand before the sequence though windows are read; or nullptr.

@@ -40,10 +40,10 @@ std::vector<Operand> convolution_operands() {
            [](const Problem&) {
              return Dimensions{kChannels, kWidth};
            },
-       .dtype = element_type::token},
+       .dtype = element_type::conv_weight},
       {.name = "conv_bias",
        .shape = [](const Problem&) { return Dimensions{kChannels}; },
-       .dtype = element_type::token,
+       .dtype = element_type::conv_weight,
        .present = [](const Problem& p) { return p.conv_bias; },
        .in_file = {.infer_presence = [](Problem& p, bool present) { p.conv_bias = present; }}},
   };
@@ -111,9 +111,9 @@ Operand convolution_output_operand(bool on_request) {
 }
 
 std::vector<std::string> convolution_fields() {
-  return {"slots",         "pool_rows",   "state",         "width",  "bias",
-          "act",           "conv_layout", "conv_in_place", "window", "window_layout",
-          "window_length", "fresh",       "magnitudes"};
+  return {"slots",         "pool_rows",   "state",         "width",     "bias",
+          "act",           "conv_layout", "conv_in_place", "window",    "window_layout",
+          "window_length", "fresh",       "weights",       "magnitudes"};
 }
 
 HonouredFields convolution_options() {

@@ -32,6 +32,7 @@ namespace gdn::element_type {
 
 inline DType token(const Problem& p) { return p.token_dtype; }
 inline DType output(const Problem& p) { return p.effective_output_dtype(); }
+inline DType conv_weight(const Problem& p) { return p.effective_conv_weight_dtype(); }
 inline DType state(const Problem& p) { return p.state_dtype; }
 inline DType float32(const Problem&) { return DType::float32; }
 

@@ -80,6 +80,7 @@ Problem random_problem(std::uint64_t seed) {
   }
   p.fresh_windows = p.reads_conv_window() && draw.below(2) == 0;
   p.conv_residual = draw.below(2) == 0;
+  if (draw.below(2) == 0) p.conv_weight_dtype = DType::float32;
   p.gated_norm = draw.below(2) == 1;
   p.norm_gate = draw.one_of({NormGate::silu, NormGate::sigmoid, NormGate::sigmoid2});
   p.norm_eps = draw.one_of({1e-6, 1e-5, static_cast<double>(1 + draw.below(1000)) / 7.0});
@@ -236,6 +237,8 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta_layer:fresh=1,window=none", "fresh=1: window=none reads no windows"},
       {"gated_delta_layer:residual=1", "gated_delta_layer does not look at residual"},
       {"gated_delta:window=read", "gated_delta does not look at window"},
+      {"causal_conv1d:dtype=bf16,weights=bf16", "weights: 'bf16'; expected token or f32"},
+      {"gated_rms_norm:dtype=bf16,weights=f32", "gated_rms_norm does not look at weights"},
       {"gated_delta:channels=5", "channels=5: gated_delta does not look at channels"},
       {"gated_delta_layer:channels=5", "gated_delta_layer does not look at channels"},
       {"gated_rms_norm:channels=5", "gated_rms_norm does not look at channels"},
