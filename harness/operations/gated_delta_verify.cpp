@@ -16,30 +16,53 @@ const OperationHarness& gated_delta_verify_harness();
 
 namespace {
 
-// How much of a draft is accepted, one sequence after the other: a part of it (all of a draft of one
-// token), all, nothing, any number.
+// Acceptance::mixture of sequence n.
+std::int64_t draw_mixture(const CounterStream& stream, std::int64_t n, std::int64_t length) {
+  const auto below = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(
+        stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(bound)));
+  };
+  switch (n % 4) {
+    case 0:
+      return length < 2 ? length : 1 + below(length - 1);
+    case 1:
+      return length;
+    case 2:
+      return 0;
+    default:
+      return below(length + 1);
+  }
+}
+
 std::vector<std::int64_t> draw_accepted(const Case& c) {
+  constexpr double kTokenAccepted = 0.8;
   const CounterStream stream(c.problem.seed, "accepted");
   std::vector<std::int64_t> accepted;
   for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
     const std::int64_t length = c.length(n);
-    const auto below = [&](std::int64_t bound) {
-      return static_cast<std::int64_t>(
-          stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(bound)));
-    };
-    switch (n % 4) {
-      case 0:
-        accepted.push_back(length < 2 ? length : 1 + below(length - 1));
+    std::int64_t count = 0;
+    switch (c.problem.accepted) {
+      case Acceptance::mixture:
+        count = draw_mixture(stream, n, length);
         break;
-      case 1:
-        accepted.push_back(length);
+      case Acceptance::all:
+        count = length;
         break;
-      case 2:
-        accepted.push_back(0);
+      case Acceptance::none:
         break;
-      default:
-        accepted.push_back(below(length + 1));
+      case Acceptance::geometric: {
+        const auto first = static_cast<std::uint64_t>(c.first_token(n));
+        while (count < length &&
+               stream.uniform(first + static_cast<std::uint64_t>(count)) < kTokenAccepted) {
+          ++count;
+        }
+        break;
+      }
+      case Acceptance::alternating:
+        count = n % 2 == 0 ? length : 0;
+        break;
     }
+    accepted.push_back(count);
   }
   return accepted;
 }

@@ -92,6 +92,16 @@ const EnumNames<Magnitudes>& names_of() {
 }
 
 template <>
+const EnumNames<Acceptance>& names_of() {
+  static const EnumNames<Acceptance> names = {{"mixture", Acceptance::mixture},
+                                              {"all", Acceptance::all},
+                                              {"none", Acceptance::none},
+                                              {"geometric", Acceptance::geometric},
+                                              {"alternating", Acceptance::alternating}};
+  return names;
+}
+
+template <>
 const EnumNames<InitialState>& names_of() {
   static const EnumNames<InitialState> names = {{"absent", InitialState::absent},
                                                 {"normal", InitialState::normal},

@@ -94,6 +94,15 @@ enum class Magnitudes {
   edges,  ///< sequences and heads in turn: ordinary, small with rows of zeros, large (draw_edges.h)
 };
 
+/// How many draft tokens of a sequence are accepted in generated inputs (gated_delta_verify).
+enum class Acceptance {
+  mixture,      ///< sequences in turn: a part (all of one token), all, none, any number
+  all,          ///< the commit that costs most
+  none,         ///< no state moves
+  geometric,    ///< each token with probability 0.8, up to the first that is not
+  alternating,  ///< sequences in turn: all, none
+};
+
 enum class InitialState {
   absent,  ///< no initial state: zeros
   normal,  ///< N(0,1) entries / sqrt(Dk)
@@ -204,6 +213,7 @@ struct Problem {
   ValueRange beta_range;  ///< within 0..2; with BetaDistribution::uniform
   KeyDistribution keys = KeyDistribution::unit;
   Magnitudes magnitudes = Magnitudes::ordinary;
+  Acceptance accepted = Acceptance::mixture;
   std::uint64_t seed = 1;
   /// Inputs read from a case file "FILE.h5:/group" instead of generated; empty = generated.
   std::string case_file;

@@ -551,6 +551,8 @@ std::vector<ProblemField> make_fields() {
       of_inputs(named_field("keys", "distribution of keys", &P::keys, "keys")),
       of_inputs(named_field("magnitudes", "rows of tokens: ordinary, or zeros, small and large",
                             &P::magnitudes, "magnitudes")),
+      of_inputs(
+          named_field("accepted", "how many draft tokens are accepted", &P::accepted, "accepted")),
       seed_field(),
       case_field(),
   };

@@ -408,5 +408,42 @@ TEST(Inputs, EveryGeneratedCaseIsValidAndRounded) {
   }
 }
 
+// What a commit costs depends on how many sequences accept something, so that problems can say it.
+TEST(Acceptance, IsDrawnAsTheFieldSays) {
+  const std::string text = "gated_delta_verify:heads=1/1,dim=4,seq=2000x6+0+1+9,accepted=";
+  const auto accepted = [&](const std::string& pattern) {
+    return generated(text + pattern).other_indices["accepted"];
+  };
+  const std::vector<std::int64_t> lengths = Problem::parse(text + "all").sequences.lengths;
+  EXPECT_EQ(accepted("all"), lengths) << text;
+  EXPECT_EQ(accepted("none"), std::vector<std::int64_t>(lengths.size(), 0)) << text;
+  const auto alternating = accepted("alternating");
+  for (std::size_t n = 0; n < lengths.size(); ++n) {
+    ASSERT_EQ(alternating[n], n % 2 == 0 ? lengths[n] : 0) << text << "alternating, sequence " << n;
+  }
+  // The chance of at least k of a draft's 6 tokens is 0.8^k; its standard error is below 0.0112.
+  const auto geometric = accepted("geometric");
+  double chance = 1;
+  for (std::int64_t k = 1; k <= 6; ++k) {
+    chance *= 0.8;
+    const auto reached = std::count_if(geometric.begin(), geometric.begin() + 2000,
+                                       [&](std::int64_t count) { return count >= k; });
+    EXPECT_NEAR(static_cast<double>(reached) / 2000, chance, 0.045) << text << "geometric, " << k;
+  }
+  for (std::size_t n = 2000; n < lengths.size(); ++n) {
+    EXPECT_TRUE(geometric[n] >= 0 && geometric[n] <= lengths[n])
+        << text << "geometric, sequence " << n << ": " << geometric[n];
+  }
+}
+
+TEST(Acceptance, BelongsToDraftsAndIsAMixtureUnlessSaid) {
+  const std::string drafts = "gated_delta_verify:heads=1/1,dim=4x4,seq=1x6,dtype=f32";
+  EXPECT_EQ(Problem::parse(drafts + ",accepted=mixture").to_string(),
+            Problem::parse(drafts).to_string());
+  EXPECT_EQ(Problem::parse(drafts + ",accepted=all").to_string(), drafts + ",accepted=all");
+  EXPECT_THROW(Problem::parse(drafts + ",accepted=half"), Error);
+  EXPECT_THROW(Problem::parse("gated_delta:heads=1/1,dim=4,seq=6,accepted=all"), Error);
+}
+
 }  // namespace
 }  // namespace gdn

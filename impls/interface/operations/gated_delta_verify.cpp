@@ -43,6 +43,7 @@ OperationSchema make_schema() {
       "gated_delta of draft tokens, and the state after those of them that are accepted";
   schema.operands = gated_delta_operation().operands;
   schema.fields = recurrence_fields();
+  schema.fields.push_back(kAccepted);  // how the operand of that name is drawn
   schema.validate = validate_recurrence;
   schema.fit_part = fit_accepted;
   schema.carried_tokens = accepted_tokens;

@@ -17,12 +17,14 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/tile/launch.cuh"
 #include "cuda/gated_delta/tile/staged_steps.cuh"
 #include "cuda/gated_delta/tile/state_tile.cuh"
 #include "cuda/gated_delta/tile/step_records.cuh"
+#include "cuda/gated_delta/tile/token_states.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET {
@@ -94,16 +96,18 @@ class TileRecurrence {
     }
   }
 
-  /// The same with steps that are staged, whose `records` are written. The state is left as it was
-  /// before the last step.
+  /// The same with steps that are staged, of which is `kept` what its type says: the StepRecords, or
+  /// the TokenStates behind them. With records the tile is left as it was before the last step.
+  template <typename Kept>
   __device__ __forceinline__ void run_keeping(std::int64_t first, std::int64_t length,
-                                              const StepRecords& records, Staged& staged) {
+                                              const Kept& kept, Staged& staged) {
+    constexpr bool kKeepsStates = std::is_same_v<Kept, TokenStates>;
     std::int64_t remaining = length * p_.steps;
     std::int64_t token = first;
     int number = 0;  // of the token's step
     const auto stage = [&] {
       const int count = static_cast<int>(min(std::int64_t{Staged::kSteps}, remaining));
-      staged.stage(p_, token_dtype_, place_, token, number, count, records);
+      staged.stage(p_, token_dtype_, place_, token, number, count, kept);
       remaining -= count;
       __syncthreads();
       return count;
@@ -128,14 +132,20 @@ class TileRecurrence {
         const float own_u = owners_u(from.beta, value, sums, factors);
         if (last_of_token) store_output(token, sums, factors, own_u);
         const float factored_u = factors.key * own_u;  // which S takes with the key as it came
-        if (stores_output_) {
-          records.u[u_record(p_, token, number, place_.head) + owned_] = factored_u;
+        if constexpr (!kKeepsStates) {
+          if (stores_output_) {
+            kept.u[u_record(p_, token, number, place_.head) + owned_] = factored_u;
+          }
+          if (remaining == 0 && s + 1 == count) return;
         }
-        if (remaining == 0 && s + 1 == count) return;
         update(step, factored_u);
+        if constexpr (kKeepsStates) {
+          if (last_of_token) tile_.store(kept.pool, token, place_.head);
+        }
         number = last_of_token ? 0 : number + 1;
         token += last_of_token;
       }
+      if (kKeepsStates && remaining == 0) return;
       __syncthreads();  // these steps have been read
       count = stage();
     }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/tile/key_parts.cuh"
@@ -125,17 +126,18 @@ struct StagedSteps {
   };
   Step steps[kSteps];
 
-  /// The next `count` steps from step `number` of `token` on, by all warps. Their keys and decays go
-  /// to the records too, each from one block.
+  /// The next `count` steps from step `number` of `token` on, by all warps. Where StepRecords are
+  /// kept, the keys and decays go to them too, each from one block.
+  template <typename Kept>
   __device__ __forceinline__ void stage(const GatedDeltaParams& p, DType token_dtype,
                                         const TilePlace& place, std::int64_t token, int number,
-                                        int count, const StepRecords& records) {
+                                        int count, const Kept& kept) {
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll 1
     for (int s = static_cast<int>(threadIdx.x / 32); s < count; s += Shape::kWarps) {
       const int step = number + s;
       stage_step(p, token_dtype, place, token + step / p.steps, step % p.steps, steps[s], lane,
-                 records);
+                 kept);
     }
   }
 
@@ -153,9 +155,10 @@ struct StagedSteps {
   }
 
  private:
+  template <typename Kept>
   __device__ __forceinline__ void stage_step(const GatedDeltaParams& p, DType token_dtype,
                                              const TilePlace& place, std::int64_t token, int number,
-                                             Step& step, int lane, const StepRecords& records) {
+                                             Step& step, int lane, const Kept& kept) {
     const int part = Shape::kByKeys ? lane : lane % Shape::kLanes;
     const bool has_part = part < Shape::kParts;
     RawKeys<Shape> raw_key = {};
@@ -201,15 +204,26 @@ struct StagedSteps {
       step.beta = decode_beta(p.gates, raw_beta);
       step.decay = head_decay;
     }
+    if constexpr (std::is_same_v<Kept, StepRecords>) {
+      record_step(p, place, token, number, step, lane, raw_key, kept);
+    }
+  }
+
+  /// The key as it came, once a key head, and the decays, once a value head; both by one block.
+  static __device__ __forceinline__ void record_step(const GatedDeltaParams& p,
+                                                     const TilePlace& place, std::int64_t token,
+                                                     int number, const Step& step, int lane,
+                                                     const RawKeys<Shape>& raw_key,
+                                                     const StepRecords& records) {
     if (place.first_value != 0) return;
-    if (writes_part && place.head == place.key_head * p.value_heads_per_key_head) {
-      raw_key.store(records.key, key_record(p, token, number, place.key_head), part,
+    if (lane < Shape::kParts && place.head == place.key_head * p.value_heads_per_key_head) {
+      raw_key.store(records.key, key_record(p, token, number, place.key_head), lane,
                     records.key_dtype);
     }
     if (number != 0) return;
     float* const kept = records.decay + decay_record(p, token, place.head);
     if (!p.channel_decay) {
-      if (lane == 0) kept[0] = head_decay;
+      if (lane == 0) kept[0] = step.decay;
       return;
     }
     // Each lane reads what it has written.

@@ -1,0 +1,72 @@
+#include "cuda/gated_delta_verify/drafts.h"
+
+#include <vector>
+
+#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/tile/launch.cuh"
+#include "interface/operations/gated_delta_verify.h"
+#include "interface/operations/recurrence_operands.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+// Forms differ in what they keep, not in the problems they are for, so that the examples are the same:
+// every state dtype and layout, pools with padding rows and without, and every variant.
+DraftImplementation::DraftImplementation(const DraftForm& form)
+    : form_(form),
+      description_(
+          {.name = form.name,
+           .operation = gated_delta_verify_operation(),
+           .honours = recurrence_options() + recurrence_variants(),
+           .backend = "cuda",
+           .form = form.form,
+           .summary = form.summary,
+           .resources = "",
+           .min_compute_capability = 80,
+           .rank = form.rank,
+           .aligned = tile_alignment(),
+           .examples = {
+               "gated_delta_verify:heads=2/4,dim=128,seq=4+3+1,h0=normal,dtype=bf16",
+               "gated_delta_verify:heads=2/"
+               "4,dim=128,seq=4+3,h0=normal,dtype=bf16,state=bf16,layout=vk",
+               "gated_delta_verify:heads=1/3,dim=96x80,seq=7+1+0+4+5,h0=normal,dtype=f32,"
+               "state=bf16,layout=vk,slots=permuted,gate=logits,norm=1",
+               "gated_delta_verify:heads=2/2,dim=64,seq=3+2+4,h0=normal,dtype=f16,steps=2,"
+               "decay=channel,layout=vk",
+               "gated_delta_verify:heads=1/2,dim=192x136,seq=2+1+9,h0=normal,dtype=bf16,"
+               "slots=padding,pool_pad=16,norm=1,gate=logits,beta=logit",
+               "gated_delta_verify:heads=1/2,dim=256x72,seq=2+5,h0=normal,dtype=f32,state=f16,"
+               "norm=1,decay=channel",
+               "gated_delta_verify:heads=2/6,dim=96x24,seq=3x3,dtype=f16,update=additive,"
+               "steps=2"}}) {}
+
+Support DraftImplementation::supports(const Problem& problem) const {
+  return supports_tiles(problem);
+}
+
+std::unique_ptr<Plan> DraftImplementation::plan(const Problem& problem, const Arguments& arguments,
+                                                Device& device) const {
+  require_runnable(*this, problem, device);
+  const GatedDeltaParams params = make_params(problem, arguments);
+  require_tile_alignment(params, problem);
+  std::vector<DeviceBuffer> workspaces;
+  workspaces.push_back(device.allocate(form_.kept_bytes(problem)));
+
+  PlanInfo info;
+  info.choice = "keeps=" + form_.form;
+  std::vector<LaunchPlan::Enqueue> phases(2, [](cudaStream_t) {});
+  if (problem.num_sequences() > 0) {
+    DraftLaunches launches =
+        form_.launches({problem, params, gated_delta_verify_arguments(problem, arguments).accepted,
+                        workspaces[0].as<char>()});
+    info.launches = problem.final_state ? 2 : 1;
+    info.choice += " values=" + std::to_string(launches.block_values) +
+                   " threads=" + std::to_string(launches.threads);
+    phases[static_cast<int>(DraftPhase::verify)] = std::move(launches.verify);
+    if (problem.final_state) {
+      phases[static_cast<int>(DraftPhase::commit)] = std::move(launches.commit);
+    }
+  }
+  return std::make_unique<LaunchPlan>(device, info, std::move(workspaces), std::move(phases));
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -1,0 +1,61 @@
+// What the CUDA forms of gated_delta_verify share on the host: any problem that state tiles are for
+// (cuda/gated_delta/tile/), what a form keeps in one workspace, and a kernel for each phase.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cuda/gated_delta/params.cuh"
+#include "cuda/launch_plan.h"
+#include "cuda/target.h"
+#include "interface/implementation.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+/// A call as its kernels take it. There is at least one sequence.
+struct Draft {
+  const Problem& problem;
+  GatedDeltaParams params;
+  const std::int64_t* accepted;  ///< [N], read by commit
+  char* kept;                    ///< the form's kept_bytes(), aligned to 256
+};
+
+/// Each phase is one launch.
+struct DraftLaunches {
+  LaunchPlan::Enqueue verify;
+  LaunchPlan::Enqueue commit;  ///< not called where the problem wants no final state
+  int block_values;            ///< of verify, as `threads` is
+  int threads;
+};
+
+/// What is a form's own.
+struct DraftForm {
+  std::string name;  ///< "cuda/records"
+  std::string form;  ///< "records": what it keeps
+  std::string summary;
+  int rank;
+  /// Bytes kept of a call; they do not depend on the rows of the pool.
+  std::int64_t (*kept_bytes)(const Problem& problem);
+  /// Throws Error(unsupported) where a grid does not hold the blocks of a kernel.
+  DraftLaunches (*launches)(const Draft& draft);
+};
+
+class DraftImplementation final : public Implementation {
+ public:
+  explicit DraftImplementation(const DraftForm& form);
+  const Description& description() const override { return description_; }
+  Support supports(const Problem& problem) const override;
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    return form_.kept_bytes(problem);
+  }
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override;
+
+ private:
+  DraftForm form_;
+  Description description_;
+};
+
+}  // namespace gdn::GDN_CUDA_TARGET
