@@ -35,6 +35,7 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
   const WindowStrides strides = window_strides(problem);
   const bool reads = problem.reads_conv_window();
   const bool writes = problem.writes_conv_window();
+  const bool ring = problem.window_order == WindowOrder::ring;
   const float* bias = problem.conv_bias ? inputs["conv_bias"].data() : nullptr;
   ConvResult<Scalar> result;
   result.output.assign(qkv.size(), Scalar(0));  // what sequences with slot -1 keep
@@ -50,11 +51,16 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     const bool has_window = reads && !fresh;
     const std::int64_t first = inputs.first_token(n);
     const std::int64_t length = inputs.length(n);
+    // Where the oldest input lies before the call and after it: a ring turns by a place a token.
+    const std::int64_t oldest =
+        ring ? inputs.other_indices["window_position"][static_cast<std::size_t>(n)] % places : 0;
+    const std::int64_t oldest_after = ring ? (oldest + length) % places : 0;
     std::vector<Scalar> ext(places + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
       const std::int64_t row = slot * strides.row + c * strides.channel;
       for (std::int64_t j = 0; j < places; ++j) {
-        ext[j] = has_window ? Scalar(inputs["conv_state"][row + j * strides.place]) : Scalar(0);
+        const std::int64_t at = row + (oldest + j) % places * strides.place;
+        ext[j] = has_window ? Scalar(inputs["conv_state"][at]) : Scalar(0);
       }
       for (std::int64_t t = 0; t < length; ++t) {
         ext[places + t] = Scalar(qkv[(first + t) * token_stride + c * channel_stride]);
@@ -69,7 +75,7 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
       // With N places new slot j is x[L - N + j] if that index is >= 0, else old slot L + j: the last
       // N entries of ext, for every L >= 0.
       for (std::int64_t j = 0; writes && j < places; ++j) {
-        result.state[row + j * strides.place] = ext[length + j];
+        result.state[row + (oldest_after + j) % places * strides.place] = ext[length + j];
       }
     }
   };

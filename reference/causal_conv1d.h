@@ -15,8 +15,9 @@ struct ConvResult {
 };
 
 /// y[t,c] = act(bias_c + sum_j weight[c,j] ext[t+j,c]), ext = the sequence's window, oldest first,
-/// followed by the sequence; Problem::conv_window says whether zeros stand in the window's place, and
-/// whether it is written (Problem::initial_state and final_state concern the recurrent state). Rows no
+/// followed by the sequence; Problem::window_order says at which place of a row an input lies,
+/// Problem::conv_window whether zeros stand in the window's place, and whether it is written
+/// (Problem::initial_state and final_state concern the recurrent state). Rows no
 /// sequence owns keep their values; sequences with slot -1 read and write no window and their outputs
 /// are zeros.
 /// The result does not depend on Problem::conv_state_in_place: the old window is read before the

@@ -121,6 +121,14 @@ class ConvolutionPatterns {
     if (!p_.reads_conv_window()) return;
     agrees("conv window", "windows that are not read", "with windows of zeros",
            [](Case& c) { std::fill(c["conv_state"].begin(), c["conv_state"].end(), 0.0f); });
+    if (p_.window_order == WindowOrder::ring) {
+      agrees("conv window", "a ring taken for a window with its oldest input first",
+             "with windows that are no rings", [](Case& c) {
+               c.problem.window_order = WindowOrder::oldest_first;
+               c.other_indices.erase("window_position");
+             });
+      return;
+    }
     agrees("conv window", "windows read newest first", "with reversed windows",
            [](Case& c) { reverse_windows(c); });
   }
@@ -201,13 +209,20 @@ class ConvolutionPatterns {
     std::vector<std::string> evidence = {
         fmt::format("{} windows are wrong, the first: {}", wrong, first)};
     if (unchanged && p_.reads_conv_window()) evidence.push_back("they hold what they held before");
+    const bool ring = p_.window_order == WindowOrder::ring;
     if (only_short) {
       add("short window",
-          "the window of a sequence shorter than it: its tokens after what is left of the old one",
+          ring ? "the ring of a sequence shorter than it: its tokens among what it held"
+               : "the window of a sequence shorter than it: its tokens after what is left of the "
+                 "old one",
           evidence);
     } else {
       add("final window",
-          fmt::format("the last {} raw inputs of a sequence, oldest first", p_.window_places()),
+          ring ? fmt::format("the last raw inputs of a sequence, that of token t at place "
+                             "(window_position + t) modulo {}",
+                             p_.window_places())
+               : fmt::format("the last {} raw inputs of a sequence, oldest first",
+                             p_.window_places()),
           evidence);
     }
     found_.back().outputs = {"conv_state"};

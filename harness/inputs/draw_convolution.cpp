@@ -7,6 +7,13 @@
 
 namespace gdn {
 
+namespace {
+
+// Tokens before the call that no int32 holds.
+constexpr std::int64_t kLongPast = std::int64_t{1} << 40;
+
+}  // namespace
+
 void draw_convolution(Case& c) {
   const Problem& p = c.problem;
   const std::int64_t channels = p.conv_channels();
@@ -28,6 +35,15 @@ void draw_convolution(Case& c) {
   if (p.fresh_windows) {
     std::vector<std::int64_t>& has_window = c.other_indices["has_window"];
     for (std::int64_t n = 0; n < p.num_sequences(); ++n) has_window.push_back(n % 2);
+  }
+  if (p.window_order == WindowOrder::ring) {
+    const CounterStream stream(p.seed, "window_position");
+    std::vector<std::int64_t>& positions = c.other_indices["window_position"];
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+      const auto tokens =
+          static_cast<std::int64_t>(stream.below(static_cast<std::uint64_t>(n), 1024));
+      positions.push_back(n % 4 == 1 ? 0 : n % 4 == 2 ? tokens + kLongPast : tokens);
+    }
   }
   if (p.reads_conv_window()) {
     c["conv_state"] = normal("conv_state", p.num_pool_rows(), channels * places, 1, p.state_dtype);

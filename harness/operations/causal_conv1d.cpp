@@ -26,9 +26,11 @@ Texts every_option(const std::string& seq, const std::string& dim) {
 Texts every_window(const std::string& seq) {
   Texts texts;
   for (const char* dtype : {"f32", "bf16"}) {
-    for (const char* window : {"window=read", "window=written,slots=permuted", "window=none",
-                               "window_layout=channels,slots=padding", "window_length=4",
-                               "window_length=40", "fresh=1", "residual=1"}) {
+    for (const char* window :
+         {"window=read", "window=written,slots=permuted", "window=none",
+          "window_layout=channels,slots=padding", "window_length=4", "window_length=40",
+          "window_order=ring", "window_order=ring,window_length=40,slots=permuted", "fresh=1",
+          "residual=1"}) {
       texts.push_back("causal_conv1d:heads=1/2,dim=64,seq=" + seq + ",dtype=" + dtype + "," +
                       window);
     }

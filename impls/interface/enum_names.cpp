@@ -147,6 +147,13 @@ const EnumNames<WindowLayout>& names_of() {
 }
 
 template <>
+const EnumNames<WindowOrder>& names_of() {
+  static const EnumNames<WindowOrder> names = {{"oldest_first", WindowOrder::oldest_first},
+                                               {"ring", WindowOrder::ring}};
+  return names;
+}
+
+template <>
 const EnumNames<ConvWindow>& names_of() {
   static const EnumNames<ConvWindow> names = {{"carried", ConvWindow::carried},
                                               {"read", ConvWindow::read},

@@ -139,6 +139,12 @@ enum class ConvLayout { channels, time };
 /// [places, channels].
 enum class WindowLayout { time, channels };
 
+/// Which input of a sequence lies at which place of its window row.
+enum class WindowOrder {
+  oldest_first,  ///< the new inputs at the end; what stays moves to lower places
+  ring,  ///< that of token i at i modulo the places, i counted from the sequence's very first token
+};
+
 /// What a call makes of the convolution's window in its pool row.
 enum class ConvWindow {
   carried,  ///< read, and written for the next call
@@ -199,6 +205,7 @@ struct Problem {
   WindowLayout window_layout = WindowLayout::time;
   /// Inputs of a channel that a row of windows holds, at least conv_width - 1; 0: as many.
   std::int64_t window_length = 0;
+  WindowOrder window_order = WindowOrder::oldest_first;  ///< causal_conv1d; ring: window_position
   /// Whether the call says of each sequence if it reads its window (the operand has_window).
   bool fresh_windows = false;
   bool conv_residual = false;  ///< causal_conv1d: the input is added behind the activation

@@ -526,6 +526,9 @@ std::vector<ProblemField> make_fields() {
                        "window_layout"),
            named_attribute("window_layout", &P::window_layout, kUnlessDefault)),
       window_length_field(),
+      // In case files the dataset window_position says it.
+      named_field("window_order", "order of inputs in a convolution window", &P::window_order,
+                  "window_order"),
       // In case files the dataset has_window says it.
       flag_field("fresh", "has_window says which sequences start from zeros", &P::fresh_windows,
                  "fresh_windows"),

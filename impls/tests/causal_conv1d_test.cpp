@@ -2,6 +2,7 @@
 #include "interface/operations/causal_conv1d.h"
 
 #include "harness/operations/generate_case.h"
+#include "harness/run/batches.h"
 #include "harness/run/execute.h"
 #include "tests/implementation_fixture.h"
 
@@ -207,6 +208,63 @@ TEST_P(CausalConv1d, Float32WeightsAndBiasAreNotRounded) {
   }
 }
 
+// Rings of as many places as are read and more, calls shorter and longer than they are, empty sequences,
+// every slot map, both layouts of windows and of tokens.
+TEST_P(CausalConv1d, WindowsThatAreRings) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,window_length=4,bias=1",
+          ",dtype=bf16,width=9,window_length=14,state=f16,slots=padding",
+          ",dtype=f16,width=2,window_length=15,slots=permuted,act=none",
+          ",dtype=bf16,window_length=71,conv_in_place=0", ",dtype=bf16,width=3,conv_in_place=0",
+          ",dtype=bf16,window_length=40,window=read", ",dtype=f32,window_length=33,window=written",
+          ",dtype=bf16,window_length=100,window_layout=channels,slots=padding",
+          ",dtype=f16,window_length=9,fresh=1,weights=f32,residual=1"}) {
+      for (const char* shape :
+           {"channels=36,seq=70+0+1+2+130+9", "channels=5,seq=17x1", "channels=36,seq=9x5"}) {
+        expect_all_agree({"causal_conv1d:" + std::string(shape) +
+                          ",window_order=ring,conv_layout=" + layout + options});
+      }
+    }
+  }
+}
+
+// A ring holds what a window with its oldest input first holds, each input at a place of its own: from
+// the same inputs the outputs have the same bits, and so do the rings.
+TEST_P(CausalConv1d, RingsAreTurnedWindows) {
+  for (const std::int64_t places : {3, 7}) {
+    const Case straight = generate_case(
+        Problem::parse("causal_conv1d:channels=36,seq=70+0+2+1,dtype=bf16,slots=permuted,"
+                       "window_length=" +
+                       std::to_string(places)));
+    Case ring = straight;
+    ring.problem.window_order = WindowOrder::ring;
+    ring.other_indices["window_position"] = {0, 5, 1023, (std::int64_t{1} << 40) + 1};
+    // Of every row that a sequence owns; input j from the oldest one on goes to (first + j) mod places.
+    const auto turned = [&](const std::vector<float>& rows, bool after) {
+      std::vector<float> result = rows;
+      for (std::int64_t n = 0; n < 4; ++n) {
+        const std::int64_t first =
+            ring.other_indices["window_position"].at(n) % places + (after ? straight.length(n) : 0);
+        for (std::int64_t c = 0; c < 36; ++c) {
+          const std::int64_t row = (straight.slot(n) * 36 + c) * places;
+          for (std::int64_t j = 0; j < places; ++j) {
+            result.at(row + (first + j) % places) = rows.at(row + j);
+          }
+        }
+      }
+      return result;
+    };
+    ring["conv_state"] = turned(straight["conv_state"], false);
+    const Outputs expected = execute(implementation(), straight, device());
+    const Outputs outputs = execute(implementation(), ring, device());
+    EXPECT_TRUE(same_bits(outputs["conv_output"], expected["conv_output"]))
+        << ring.problem.to_string();
+    EXPECT_TRUE(same_bits(outputs["conv_state"], turned(expected["conv_state"], true)))
+        << ring.problem.to_string();
+  }
+}
+
 // The same windows in either layout give the same bits.
 TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
   const Case by_time = generate_case(
@@ -278,6 +336,23 @@ TEST_P(CausalConv1d, TwoCallsJoinedByTheWindowAreEqualToOne) {
     EXPECT_TRUE(
         same_bits(second["conv_output"], token_range(once["conv_output"], channels, cut, 90)));
     EXPECT_TRUE(same_bits(second["conv_state"], once["conv_state"]));
+  }
+}
+
+// Of two calls the second one goes on at the place of the ring where the first one ended.
+TEST_P(CausalConv1d, TwoCallsJoinedByTheRingAreEqualToOne) {
+  for (const char* options : {"", ",window_length=7", ",window=written", ",fresh=1"}) {
+    const Case whole = generate_case(
+        Problem::parse("causal_conv1d:channels=36,seq=90+2+0+11,dtype=bf16,window_order=ring" +
+                       std::string(options)));
+    const Outputs once = execute(implementation(), whole, device());
+    for (const std::int64_t cut : {1, 2, 7, 64}) {
+      const Outputs first = execute(implementation(), first_part(whole, after(cut)), device());
+      const Case rest = second_part(whole, after(cut), first);
+      const Outputs twice =
+          joined(whole, after(cut), first, execute(implementation(), rest, device()));
+      EXPECT_EQ(first_difference(once, twice), "") << whole.problem.to_string() << " cut " << cut;
+    }
   }
 }
 

@@ -104,6 +104,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"window", "read"},
                                                           {"window_layout", "channels"},
                                                           {"window_length", "9"},
+                                                          {"window_order", "ring"},
                                                           {"fresh", "1"},
                                                           {"residual", "1"},
                                                           {"weights", "f32"},

@@ -23,7 +23,7 @@ const ReferenceOperation& causal_conv1d_reference() {
   static const ReferenceOperation operation = {
       .operation = causal_conv1d_operation(),
       .honours = convolution_options() + convolution_window_options() +
-                 HonouredFields{"channels", "residual", "weights"},
+                 HonouredFields{"channels", "residual", "weights", "window_order"},
       .evaluate_float = evaluate_convolution<float>,
       .evaluate_double = evaluate_convolution<double>,
       .evaluate_long_double = evaluate_convolution<long double>,

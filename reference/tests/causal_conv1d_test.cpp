@@ -24,6 +24,17 @@ std::int64_t window_at(const Problem& p, std::int64_t slot, std::int64_t channel
                                                : (slot * places + place) * channels + channel;
 }
 
+// Where input number `place` of sequence n's window lies among its places, counted from the oldest one,
+// once `length` of the call's tokens are in it: in a ring an input lies at its own number modulo the
+// places, and the input behind the newest one has the number position + length.
+std::int64_t turned(const Case& c, std::int64_t n, std::int64_t place, std::int64_t length) {
+  const Problem& p = c.problem;
+  if (p.window_order != WindowOrder::ring) return place;
+  const std::int64_t places = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
+  const std::int64_t number = c.other_indices["window_position"].at(n) + length - places + place;
+  return (number % places + places) % places;
+}
+
 // One element of x of sequence n, by its position: negative positions lie in the old window.
 double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64_t channel) {
   const Problem& p = c.problem;
@@ -33,7 +44,7 @@ double input_at(const Case& c, std::int64_t n, std::int64_t position, std::int64
     if (p.fresh_windows && c.other_indices["has_window"].at(n) == 0) return 0;
     const std::int64_t slot = c.slot_index.empty() ? n : c.slot_index.at(n);
     const std::int64_t window = p.window_length == 0 ? p.conv_width - 1 : p.window_length;
-    return c["conv_state"].at(window_at(p, slot, channel, window + position));
+    return c["conv_state"].at(window_at(p, slot, channel, turned(c, n, window + position, 0)));
   }
   const std::int64_t t = c.sequence_offsets.at(n) + position;
   return p.conv_layout == ConvLayout::channels ? c["qkv"].at(t * channels + channel)
@@ -68,7 +79,8 @@ void expect_defined_values(const Case& c) {
                                                         : channel * p.total_tokens() + token) = y;
       }
       for (std::int64_t j = 0; p.writes_conv_window() && j < window; ++j) {
-        state.at(window_at(p, slot, channel, j)) = input_at(c, n, length - window + j, channel);
+        state.at(window_at(p, slot, channel, turned(c, n, j, length))) =
+            input_at(c, n, length - window + j, channel);
       }
     }
   }
@@ -154,6 +166,40 @@ TEST(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
         generate("causal_conv1d:channels=5,seq=1x9+1x0+1x2,slots=padding,window_layout=channels,"
                  "window_length=" +
                  std::string(length)));
+  }
+}
+
+TEST(CausalConv1d, WindowsThatAreRings) {
+  // Weights (1, 2, 4), six tokens before: they lie at 0..5 mod 4, so that tokens 4 and 5, the last ones,
+  // are 5 and 7 at places 0 and 1. x = (10): y0 = 5 + 14 + 40, and x goes to place 6 mod 4 alone.
+  Case c;
+  c.problem = Problem::parse(
+      "causal_conv1d:channels=1,seq=1x1,width=3,act=none,window_length=4,window_order=ring");
+  c.sequence_offsets = {0, 1};
+  c.other_indices["window_position"] = {6};
+  c["qkv"] = {10};
+  c["conv_weight"] = {1, 2, 4};
+  c["conv_state"] = {5, 7, 8, 9};
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{59}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{5, 7, 10, 9}));
+  for (const char* options :
+       {"window_length=3", "window_length=4,slots=permuted", "window_length=9,window=read",
+        "window_length=20,window_layout=channels,slots=padding", "window_length=6,fresh=1",
+        "window_length=4,conv_in_place=0", "width=9,conv_layout=time"}) {
+    expect_defined_values(generate(
+        "causal_conv1d:channels=5,seq=1x9+1x0+1x2+1x1,window_order=ring," + std::string(options)));
+  }
+}
+
+TEST(CausalConv1d, PositionsInRingsThatAreNegativeAreRefused) {
+  Case c = generate("causal_conv1d:channels=5,seq=1x9+1x2,window_order=ring");
+  c.other_indices["window_position"] = {7, -3};
+  try {
+    validate(c);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "window_position: value -3 at index 1, expected 0 or more");
   }
 }
 

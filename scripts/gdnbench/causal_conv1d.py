@@ -64,9 +64,7 @@ def _sequences(rows):
 def causal_conv1d_update(x, conv_state, weight, bias=None, activation=None, cache_seqlens=None,
                          conv_state_indices=None):
     """out, as x: [B, C] or [B, C, L]. conv_state [rows, C, places >= W - 1] is updated in place. A negative index is
-    padding, whose outputs are zeros. Windows that are rings (cache_seqlens) are refused."""
-    if cache_seqlens is not None:
-        unsupported("cache_seqlens", "windows that are rings, expected windows whose oldest input comes first")
+    padding, whose outputs are zeros. With cache_seqlens [B], the tokens before the call, windows are rings."""
     out = empty_like(x)
     one = View.of(x, "x").rank == 2
     tokens, outputs = (view.insert(2) if one else view for view in (View.of(x, "x"), View.of(out)))
@@ -76,7 +74,8 @@ def causal_conv1d_update(x, conv_state, weight, bias=None, activation=None, cach
     convolution.convolve(tokens.permute(0, 2, 1), outputs.permute(0, 2, 1), View.of(weight, "weight"),
                          View.of(bias, "bias"), activation, offsets=View.of(offsets), host_offsets=numbers,
                          state=View.of(conv_state, "conv_state"), window="carried",
-                         slots=View.of(conv_state_indices, "conv_state_indices"))
+                         slots=View.of(conv_state_indices, "conv_state_indices"),
+                         position=View.of(cache_seqlens, "cache_seqlens"))
     return out
 
 

@@ -26,7 +26,7 @@ from gdnbench_library import GdnbenchError  # noqa: E402
 
 
 # Arguments by which calls of the cases are refused, and no others.
-REFUSED = {"cache_seqlens", "residual", "intermediate_states_buffer", "output_state_indices",
+REFUSED = {"residual", "intermediate_states_buffer", "output_state_indices",
            "checkpoint_every_n_tokens", "num_accepted_tokens", "ssm_state_indices_output", "K"}
 
 
@@ -212,10 +212,12 @@ class Thin(unittest.TestCase):
         case = next(case for case in run_cases.EVERY if case.function == "causal_conv1d_varlen_states")
         self.assertEqual(run_cases.run_case(case, plan_only=True), ("planned", ""))
 
-    def test_a_ring_is_refused_by_name(self):
-        with self.assertRaisesRegex(GdnbenchError, "^cache_seqlens: windows that are rings") as caught:
-            causal_conv1d.causal_conv1d_update(tensor(2, 8, 1), tensor(2, 8, 3), tensor(8, 4), cache_seqlens=tensor(2))
-        self.assertEqual(caught.exception.status, "unsupported")
+    def test_a_ring_keeps_each_input_at_its_number_modulo_the_places(self):
+        x, state, weight = tensor(2, 8, 2), tensor(2, 8, 5), tensor(8, 3)
+        x.array[...], state.array[...], weight.array[...] = [10, 20], range(5), [1, 100, 10000]
+        out = causal_conv1d.causal_conv1d_update(x, state, weight, cache_seqlens=numbers([7, 5]))
+        self.assertEqual(out.array[:, 0].tolist(), [[100100, 201001], [100403, 201004]])
+        self.assertEqual(state.array[:, 0].tolist(), [[0, 1, 10, 20, 4], [10, 20, 2, 3, 4]])
 
     def test_float32_weights_beside_16_bit_tokens_keep_their_bits(self):
         # With inputs of 1 the bits that bfloat16 and float16 round off are all that is left of the sum.

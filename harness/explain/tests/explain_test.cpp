@@ -350,7 +350,7 @@ TEST(ExplainedConvolution, AFaultInTheWindowsIsFoundThereAndNamed) {
 // However windows are held, right outputs are explained by nothing, and reversed windows by themselves.
 TEST(ExplainedConvolution, WindowsHeldOtherwise) {
   for (const char* held :
-       {"window=read", "window=written", "window=none", "fresh=1",
+       {"window=read", "window=written", "window=none", "fresh=1", "window_order=ring",
         "window_layout=channels,window_length=5", "residual=1", "weights=f32,bias=1"}) {
     const Case inputs = generate_case(
         Problem::parse("causal_conv1d:channels=6,seq=20+9+1,dtype=f32," + std::string(held)));
@@ -377,6 +377,22 @@ TEST(ExplainedConvolution, WindowsHeldOtherwise) {
   ASSERT_FALSE(explanation.patterns.empty());
   EXPECT_EQ(explanation.patterns.front().place, "conv window");
   EXPECT_NE(explanation.patterns.front().text.find("newest first"), std::string::npos);
+}
+
+TEST(ExplainedConvolution, ARingTakenForAWindowWithItsOldestInputFirst) {
+  const Case inputs = generate_case(Problem::parse(
+      "causal_conv1d:channels=6,seq=20+9,dtype=f32,window_order=ring,window_length=5,seed=2"));
+  Case straight = inputs;
+  straight.problem.window_order = WindowOrder::oldest_first;
+  straight.other_indices.erase("window_position");
+  const CheckedReference reference(inputs);
+  const Explanation explanation =
+      explain(reference, narrowed(CheckedReference(straight).wide()), 64);
+  ASSERT_EQ(explanation.patterns.size(), 2u);
+  EXPECT_EQ(explanation.patterns[0].place, "conv window");
+  EXPECT_NE(explanation.patterns[0].text.find("oldest input first"), std::string::npos);
+  EXPECT_EQ(explanation.patterns[1].place, "final window");
+  EXPECT_NE(explanation.patterns[1].text.find("modulo 5"), std::string::npos);
 }
 
 // No pattern is about a norm: its output, the place and the size are said all the same.

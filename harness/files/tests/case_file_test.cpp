@@ -112,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         "causal_conv1d:channels=5,seq=1x5+1x1,window=written,slots=permuted",
         "causal_conv1d:channels=5,seq=1x5+1x1,window=none,residual=1,dtype=bf16",
         "causal_conv1d:channels=5,seq=1x5+1x1,window=read,fresh=1,dtype=bf16",
+        "causal_conv1d:channels=5,seq=1x5+1x1+1x2,window_length=7,window_order=ring,dtype=bf16",
         "causal_conv1d:channels=5,seq=1x5+1x1,dtype=bf16,weights=f32,bias=1",
         "gated_delta_layer:heads=1/2,dim=8,seq=5+2,h0=normal,dtype=f16,weights=f32",
         "causal_conv1d:channels=5,seq=1x5+1x1,width=3,window_layout=channels,window_length=7",

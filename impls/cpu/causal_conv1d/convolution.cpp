@@ -32,39 +32,49 @@ std::int64_t Convolution::workspace_floats(const Problem& problem) {
          std::max(kTileTokens, kBlockChannels * width);
 }
 
-bool Convolution::has_window(std::int64_t sequence) const {
-  if (arguments_.state_in == nullptr) return false;
-  return arguments_.has_window == nullptr || arguments_.has_window[sequence] != 0;
+Convolution::Window Convolution::window_of(std::int64_t sequence, std::int64_t slot) const {
+  Window window{slot, arguments_.state_in != nullptr, 0, 0, 0};
+  if (arguments_.has_window != nullptr && arguments_.has_window[sequence] == 0)
+    window.reads = false;
+  if (arguments_.window_position == nullptr) return window;
+  const std::int64_t places = problem_.window_places();
+  const std::int64_t num_tokens =
+      arguments_.sequence_offsets[sequence + 1] - arguments_.sequence_offsets[sequence];
+  window.oldest = arguments_.window_position[sequence] % places;
+  window.oldest_after = (window.oldest + num_tokens) % places;
+  const bool in_place = arguments_.state_in == arguments_.state_out;
+  if (window.reads && in_place) window.stays = std::max<std::int64_t>(0, places - num_tokens);
+  return window;
 }
 
-void Convolution::load_window(std::int64_t slot, const Block& block, float* rows) const {
-  const std::int64_t window = problem_.conv_width - 1;
+void Convolution::load_window(const Window& window, const Block& block, float* rows) const {
+  const std::int64_t read = problem_.conv_width - 1;
+  const std::int64_t older = problem_.window_places() - read;
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = first_place(slot, block.first_channel + c) +
-                               (problem_.window_places() - window) * strides_.place;
-    for (std::int64_t j = 0; j < window; ++j) {
-      decode(dtype, element(arguments_.state_in, index + j * strides_.place, dtype),
-             rows + j * block.channels + c, 1);
+    for (std::int64_t j = 0; j < read; ++j) {
+      const std::int64_t index =
+          place(window.slot, block.first_channel + c, window.oldest, older + j);
+      decode(dtype, element(arguments_.state_in, index, dtype), rows + j * block.channels + c, 1);
     }
   }
 }
 
-void Convolution::store_window(std::int64_t slot, const Block& block, const float* rows) const {
-  const std::int64_t window = problem_.conv_width - 1;
+void Convolution::store_window(const Window& window, const Block& block, const float* rows) const {
+  const std::int64_t read = problem_.conv_width - 1;
+  const std::int64_t older = problem_.window_places() - read;
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = first_place(slot, block.first_channel + c) +
-                               (problem_.window_places() - window) * strides_.place;
-    for (std::int64_t j = 0; j < window; ++j) {
-      encode(dtype, rows + j * block.channels + c,
-             element(arguments_.state_out, index + j * strides_.place, dtype), 1);
+    for (std::int64_t j = std::max<std::int64_t>(0, window.stays - older); j < read; ++j) {
+      const std::int64_t index =
+          place(window.slot, block.first_channel + c, window.oldest_after, older + j);
+      encode(dtype, rows + j * block.channels + c, element(arguments_.state_out, index, dtype), 1);
     }
   }
 }
 
-void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::int64_t sequence,
-                                    bool reads) const {
+void Convolution::move_older_inputs(const Window& window, const Block& block,
+                                    std::int64_t sequence) const {
   const std::int64_t first_token = arguments_.sequence_offsets[sequence];
   const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
   const std::int64_t places = problem_.window_places();
@@ -72,8 +82,7 @@ void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::
   const DType dtype = problem_.state_dtype;
   for (std::int64_t c = 0; c < block.channels; ++c) {
     const std::int64_t channel = block.first_channel + c;
-    const std::int64_t window = first_place(slot, channel);
-    for (std::int64_t j = 0; j < older; ++j) {
+    for (std::int64_t j = window.stays; j < older; ++j) {
       const std::int64_t t = num_tokens - places + j;
       float value = 0;
       if (t >= 0) {
@@ -83,11 +92,12 @@ void Convolution::move_older_inputs(std::int64_t slot, const Block& block, std::
                                        : channel * problem_.total_tokens() + token;
         decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value,
                1);
-      } else if (reads) {
-        const std::int64_t index = window + (places + t) * strides_.place;
+      } else if (window.reads) {
+        const std::int64_t index = place(window.slot, channel, window.oldest, places + t);
         decode(dtype, element(arguments_.state_in, index, dtype), &value, 1);
       }
-      encode(dtype, &value, element(arguments_.state_out, window + j * strides_.place, dtype), 1);
+      const std::int64_t index = place(window.slot, channel, window.oldest_after, j);
+      encode(dtype, &value, element(arguments_.state_out, index, dtype), 1);
     }
   }
 }
@@ -168,9 +178,9 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     std::fill_n(bias, block.channels, 0.0f);
   }
 
-  const bool reads = has_window(sequence);
-  if (reads) {
-    load_window(slot, block, ext);
+  const Window held = window_of(sequence, slot);
+  if (held.reads) {
+    load_window(held, block, ext);
   } else {
     std::fill_n(ext, window * block.channels, 0.0f);
   }
@@ -191,10 +201,10 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   }
   // An empty sequence leaves its row as it is; out of place that takes a copy, and where nothing was
   // read its window is zeros.
-  const bool stays = num_tokens == 0 && reads && arguments_.state_in == arguments_.state_out;
+  const bool stays = num_tokens == 0 && held.reads && arguments_.state_in == arguments_.state_out;
   if (arguments_.state_out == nullptr || stays) return;
-  move_older_inputs(slot, block, sequence, reads);
-  store_window(slot, block, ext);
+  move_older_inputs(held, block, sequence);
+  store_window(held, block, ext);
 }
 
 }  // namespace gdn::cpu

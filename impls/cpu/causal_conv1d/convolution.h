@@ -45,14 +45,27 @@ class Convolution {
   std::int64_t first_place(std::int64_t slot, std::int64_t channel) const {
     return slot * strides_.row + channel * strides_.channel;
   }
-  /// False where zeros stand before the sequence.
-  bool has_window(std::int64_t sequence) const;
-  void load_window(std::int64_t slot, const Block& block, float* rows) const;
-  void store_window(std::int64_t slot, const Block& block, const float* rows) const;
+  /// The window of a sequence that owns the row `slot`.
+  struct Window {
+    std::int64_t slot;
+    bool reads;  ///< false: zeros stand before the sequence
+    /// At which place the oldest input lies before the call and after it; not 0 in rings alone.
+    std::int64_t oldest, oldest_after;
+    /// Of the new window, oldest first, inputs that stay where they are and are not written.
+    std::int64_t stays;
+  };
+  Window window_of(std::int64_t sequence, std::int64_t slot) const;
+  /// Where input `j` of a channel's window lies, counted from the oldest one.
+  std::int64_t place(std::int64_t slot, std::int64_t channel, std::int64_t oldest,
+                     std::int64_t j) const {
+    return first_place(slot, channel) + (oldest + j) % problem_.window_places() * strides_.place;
+  }
+  void load_window(const Window& window, const Block& block, float* rows) const;
+  void store_window(const Window& window, const Block& block, const float* rows) const;
   /// The places before the last width - 1 of the new window, before these are stored: what stays of
-  /// the old one moves to lower places, so in ascending order nothing is overwritten before it is read.
-  void move_older_inputs(std::int64_t slot, const Block& block, std::int64_t sequence,
-                         bool reads) const;
+  /// the old one moves to lower places, so in ascending order nothing is overwritten before it is read;
+  /// in a ring it does not move.
+  void move_older_inputs(const Window& window, const Block& block, std::int64_t sequence) const;
   void load_tokens(std::int64_t first, std::int64_t count, const Block& block, float* rows,
                    float* scratch) const;
   void store_tokens(std::int64_t first, std::int64_t count, const Block& block, const float* rows,

@@ -93,12 +93,19 @@ struct Window {
   const KernelParams<Ordinary>& p;
   const Tile& tile;
   bool reads = true;
+  int oldest = 0, oldest_after = 0;  // places of the oldest input; other than 0 in rings alone
+  bool in_ring = false;
 
   __device__ __forceinline__ Window(const KernelParams<Ordinary>& params, const Tile& of)
       : p(params), tile(of) {
     if constexpr (!Ordinary) {
       reads =
           p.window_in != nullptr && (p.has_window == nullptr || p.has_window[tile.sequence] != 0);
+      in_ring = p.window_position != nullptr;
+      if (in_ring) {
+        oldest = static_cast<int>(p.window_position[tile.sequence] % p.window_places);
+        oldest_after = static_cast<int>((oldest + tile.length) % p.window_places);
+      }
     }
   }
 
@@ -113,6 +120,10 @@ struct Window {
   __device__ __forceinline__ bool moves() const {
     return p.window_out != nullptr &&
            (tile.length > 0 || !is_read() || p.window_in != p.window_out);
+  }
+  /// Whether what the tokens leave of the old window stays where it lies: it is not written then.
+  __device__ __forceinline__ bool stays() const {
+    return in_ring && reads && p.window_in == p.window_out;
   }
   /// Where the places of a channel begin.
   __device__ __forceinline__ std::int64_t begin(std::int64_t channel) const {
@@ -129,13 +140,27 @@ struct Window {
     else
       return begin + i * p.window_strides.channel + place * p.window_strides.place;
   }
-  /// The old input there; 0 where none is read.
-  template <typename Place>
-  __device__ __forceinline__ float old(std::int64_t begin, int i, Place place) const {
-    return is_read() ? load_element(p.window_in, at(begin, i, place), p.window_dtype) : 0.0f;
+  /// The place of input number `number` of a window, counted from the oldest one.
+  __device__ __forceinline__ int turned(int first, std::int64_t number) const {
+    const int place = first + static_cast<int>(number);
+    return place < p.window_places ? place : place - p.window_places;
   }
-  __device__ __forceinline__ void store(std::int64_t begin, int i, int place, float value) const {
-    store_element(p.window_out, at(begin, i, place), p.window_dtype, value);
+  /// The old input of that number; 0 where none is read.
+  template <typename Number>
+  __device__ __forceinline__ float old(std::int64_t begin, int i, Number number) const {
+    if constexpr (Ordinary)
+      return load_element(p.window_in, at(begin, i, number), p.window_dtype);
+    else
+      return reads ? load_element(p.window_in, at(begin, i, turned(oldest, number)), p.window_dtype)
+                   : 0.0f;
+  }
+  /// The new input of that number.
+  __device__ __forceinline__ void store(std::int64_t begin, int i, int number, float value) const {
+    if constexpr (Ordinary)
+      store_element(p.window_out, at(begin, i, number), p.window_dtype, value);
+    else
+      store_element(p.window_out, at(begin, i, turned(oldest_after, number)), p.window_dtype,
+                    value);
   }
 };
 
@@ -354,7 +379,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
       }
     }
     // What stays of the old window moves to lower places, so in ascending order nothing is
-    // overwritten before it is read.
+    // overwritten before it is read. In a ring it does not move.
     for (int j = 0; moves && j < places; ++j) {
       const std::int64_t t = tile.length - places + j;
       for (int i = 0; i < Count; ++i) {
@@ -364,6 +389,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
                      : load_element(p.window_in, row + i * places + places + t, p.window_dtype);
           store_element(p.window_out, row + i * places + j, p.window_dtype, value);
         } else {
+          if (t < 0 && window.stays()) continue;
           window.store(row, i, j,
                        t >= 0 ? to_float(input[t * stride + i]) : window.old(row, i, places + t));
         }
@@ -469,8 +495,10 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
     const std::int64_t t = tile.length - places + place;
     float value = 0;
     if (place < places) value = t >= 0 ? to_float(input[t]) : window.old(row, 0, places + t);
+    bool writes = place < places;
+    if constexpr (!Ordinary) writes = writes && (t >= 0 || !window.stays());
     __syncwarp();
-    if (place < places) window.store(row, 0, place, value);
+    if (writes) window.store(row, 0, place, value);
     if constexpr (Ordinary) return;  // a warp has lanes for all places
   }
 }
@@ -546,6 +574,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.sequence_offsets = arguments.sequence_offsets;
   p.slot_index = arguments.slot_index;
   p.has_window = arguments.has_window;
+  p.window_position = arguments.window_position;
   p.window_in = arguments.state_in;
   p.window_out = arguments.state_out;
   p.output = arguments.output;
@@ -565,7 +594,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
   p.ordinary = p.window_in != nullptr && p.has_window == nullptr && !p.residual &&
-               problem.window_layout == WindowLayout::time &&
+               p.window_position == nullptr && problem.window_layout == WindowLayout::time &&
                problem.window_places() == problem.conv_width - 1;
   return p;
 }

@@ -41,6 +41,8 @@ struct OrdinaryConvParams {
 struct ConvParams : OrdinaryConvParams {
   /// [N], 0: zeros stand before the sequence; null: none is 0.
   const std::int64_t* has_window = nullptr;
+  /// [N], tokens of the sequence before the call, where windows are rings; else null.
+  const std::int64_t* window_position = nullptr;
   WindowStrides window_strides;
   std::int32_t window_places = 3;
   bool residual = false;  ///< the input is added behind the activation

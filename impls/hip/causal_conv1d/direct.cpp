@@ -18,6 +18,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.sequence_offsets = arguments.sequence_offsets;
   params.slot_index = arguments.slot_index;
   params.has_window = arguments.has_window;
+  params.window_position = arguments.window_position;
   params.state_in = arguments.state_in;
   params.state_out = arguments.state_out;
   params.output = arguments.output;
@@ -65,7 +66,7 @@ class Direct final : public Implementation {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
-                   HonouredFields{"channels", "residual", "weights"},
+                   HonouredFields{"channels", "residual", "weights", "window_order"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
@@ -80,6 +81,11 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_layout=channels",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window_length=7",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+2+5+0,dtype=bf16,fresh=1",
+                     "causal_conv1d:heads=1/2,dim=16,seq=9+2+0+1,dtype=bf16,window_order=ring",
+                     "causal_conv1d:channels=131,seq=70+2+1,dtype=bf16,window_order=ring,"
+                     "window_length=7,window_layout=channels,slots=padding",
+                     "causal_conv1d:channels=36,seq=5x4,dtype=f16,window_order=ring,"
+                     "window_length=11,slots=permuted,conv_layout=time",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",

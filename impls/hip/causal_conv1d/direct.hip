@@ -17,13 +17,19 @@ constexpr int kThreads = 64 * kWaves;
 struct Sequence {
   std::int64_t first, length, row;
   bool reads_window;
+  int oldest,
+      oldest_after;  // places of the oldest input in the window; other than 0 in rings alone
 };
 __device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
   const std::int64_t first = p.sequence_offsets[n];
   const std::int64_t row = p.slot_index == nullptr ? n : p.slot_index[n];
   const bool reads_window =
       p.state_in != nullptr && (p.has_window == nullptr || p.has_window[n] != 0);
-  return {first, p.sequence_offsets[n + 1] - first, row, reads_window};
+  const std::int64_t length = p.sequence_offsets[n + 1] - first;
+  if (p.window_position == nullptr) return {first, length, row, reads_window, 0, 0};
+  const auto oldest = static_cast<int>(p.window_position[n] % p.window_places);
+  const auto oldest_after = static_cast<int>((oldest + length) % p.window_places);
+  return {first, length, row, reads_window, oldest, oldest_after};
 }
 __device__ __forceinline__ std::int64_t token_index(const ConvParams& p, std::int64_t token,
                                                     std::int64_t channel) {
@@ -38,10 +44,16 @@ __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::i
   return row * p.window_row_stride + channel * p.window_channel_stride;
 }
 
-/// Input at a place of the sequence's old window, which begins at `window`; 0 where it reads none.
+/// Place of input number `number` of a window, counted from the oldest one.
+__device__ __forceinline__ int turned(const ConvParams& p, int oldest, std::int64_t number) {
+  const int place = oldest + static_cast<int>(number);
+  return place < p.window_places ? place : place - p.window_places;
+}
+
+/// Input number `number` of the sequence's old window, which begins at `window`; 0 where it reads none.
 __device__ __forceinline__ float old_input(const ConvParams& p, const Sequence& sequence,
-                                           std::int64_t window, std::int64_t place) {
-  const std::int64_t index = window + place * p.window_place_stride;
+                                           std::int64_t window, std::int64_t number) {
+  const std::int64_t index = window + turned(p, sequence.oldest, number) * p.window_place_stride;
   return !sequence.reads_window ? 0.0f : load_element(p.state_in, p.state_element, index);
 }
 
@@ -99,15 +111,18 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   if (sequence.length == 0 && sequence.reads_window && p.in_place != 0) return;
   const int window = p.window_places;
   const std::int64_t at = window_index(p, sequence.row, channel);
-  if (window > kConvMaxWindow) {
+  if (window > kConvMaxWindow || p.window_position != nullptr) {
     // What stays of the old window moves to lower places: in ascending order nothing is overwritten
-    // before it is read.
+    // before it is read. In a ring it does not move, and is not written in place.
+    const bool stays = p.window_position != nullptr && sequence.reads_window && p.in_place != 0;
     for (int j = 0; j < window; ++j) {
       const std::int64_t i = sequence.length - window + j;
+      if (i < 0 && stays) continue;
       const float value = i >= 0 ? to_float(static_cast<const Token*>(
                                        p.input)[input_index(p, sequence.first + i, channel)])
                                  : old_input(p, sequence, at, window + i);
-      store_element(p.state_out, p.state_element, at + j * p.window_place_stride, value);
+      const int place = turned(p, sequence.oldest_after, j);
+      store_element(p.state_out, p.state_element, at + place * p.window_place_stride, value);
     }
     return;
   }

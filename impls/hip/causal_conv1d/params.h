@@ -16,13 +16,14 @@ struct ConvParams {
   const void* weight;  ///< [channels, width], token type or float32, as the kernel's name says
   const void* bias;    ///< [channels] in the type of the weights, or null
   const std::int64_t* sequence_offsets;
-  const std::int64_t* slot_index;  ///< or null = identity
-  const std::int64_t* has_window;  ///< 0 = zeros stand before the sequence; null = none is 0
-  const void* state_in;            ///< windows at the strides below, or null = zeros
-  void* state_out;                 ///< or null where windows are not written
-  void* output;                    ///< as input, token type; or null
-  float* intermediate;             ///< [T, channels]; or null
-  std::int64_t tokens;             ///< T, as planned: the stride of a channel if time_fastest
+  const std::int64_t* slot_index;       ///< or null = identity
+  const std::int64_t* has_window;       ///< 0 = zeros stand before the sequence; null = none is 0
+  const std::int64_t* window_position;  ///< tokens before the call, of rings; null = no rings
+  const void* state_in;                 ///< windows at the strides below, or null = zeros
+  void* state_out;                      ///< or null where windows are not written
+  void* output;                         ///< as input, token type; or null
+  float* intermediate;                  ///< [T, channels]; or null
+  std::int64_t tokens;                  ///< T, as planned: the stride of a channel if time_fastest
   std::int64_t channels;
   std::int64_t input_token_stride;  ///< elements, of [T, channels]
   std::int64_t window_row_stride;   ///< elements, of the windows; likewise the next two

@@ -118,6 +118,10 @@ const std::vector<Option> kConvolution = {
      "heads=1,dim=16,seq=33+0+2,window_layout=channels,slots=permuted"},
     {"windows_of_14", "heads=1,dim=16,seq=33+0+2,window_length=14"},
     {"windows_of_40", "heads=1,dim=16,seq=33+0+2,window_length=40,conv_layout=time"},
+    {"rings", "heads=1,dim=16,seq=33+0+2+1,window_order=ring"},
+    {"rings_of_14",
+     "heads=1,dim=16,seq=33+0+2+14,window_order=ring,window_length=14,slots=permuted,"
+     "conv_layout=time"},
     {"sequences_that_start_anew", "heads=1,dim=16,seq=33+32+0+0+2+2,fresh=1,slots=permuted"},
     {"input_added", "heads=1,dim=16,seq=33+0+2,residual=1"},
     {"windows_none", "heads=1,dim=16,seq=33+0+2,window=none"},

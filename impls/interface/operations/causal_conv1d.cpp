@@ -17,6 +17,7 @@ OperationSchema make_schema() {
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
   schema.operands.push_back(has_window_operand());
+  schema.operands.push_back(window_position_operand());
   schema.operands.push_back(convolution_output_operand(false));
   schema.operands.back().hand_over.replaced_by = "conv_intermediate";
   // What a layer's first pass hands on: not rounded, tokens outermost.
@@ -32,8 +33,9 @@ OperationSchema make_schema() {
        .hand_over = {.between_steps = true}});
   schema.operands.push_back(convolution_window_operand());
   schema.fields = convolution_fields();
-  schema.fields.emplace_back("channels");  // those of a layer belong to its heads
-  schema.fields.emplace_back("residual");  // a layer's q, k and v have none
+  schema.fields.emplace_back("channels");      // those of a layer belong to its heads
+  schema.fields.emplace_back("residual");      // a layer's q, k and v have none
+  schema.fields.emplace_back("window_order");  // a layer's windows have their oldest input first
   schema.stated_fields = {"act"};
   schema.validate = validate_convolution;
   schema.fit_part = fit_convolution_part;
@@ -59,6 +61,7 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
   a.slot_index = arguments.input_as<std::int64_t>("slot_index");
   a.has_window = arguments.input_as<std::int64_t>("has_window");
+  a.window_position = arguments.input_as<std::int64_t>("window_position");
   if (problem.reads_conv_window()) a.state_in = arguments["conv_state"].read;
   if (problem.writes_conv_window()) a.state_out = arguments["conv_state"].written;
   return a;

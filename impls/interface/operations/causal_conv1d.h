@@ -21,8 +21,10 @@ struct CausalConv1dArguments {
   const std::int64_t* slot_index = nullptr;
   /// [N], 0 where zeros stand before the sequence though windows are read; or nullptr.
   const std::int64_t* has_window = nullptr;
-  /// Rows of windows at window_strides(), state dtype, oldest first; nullptr: zeros stand before
-  /// sequences.
+  /// [N], tokens of the sequence before the call, where windows are rings; or nullptr.
+  const std::int64_t* window_position = nullptr;
+  /// Rows of windows at window_strides(), state dtype, in Problem::window_order; nullptr: zeros stand
+  /// before sequences.
   const void* state_in = nullptr;
   /// The same pointer as state_in when updated in place; nullptr: no window is written.
   void* state_out = nullptr;

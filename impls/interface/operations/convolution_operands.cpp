@@ -21,6 +21,7 @@ constexpr Dimension kLongWindow = {"window_length",
 constexpr std::int64_t kLongestWindow = 65536;
 
 constexpr const char* kHasWindow = "has_window";
+constexpr const char* kWindowPosition = "window_position";
 
 Dimensions token_shape(const Problem& p) {
   if (p.conv_layout == ConvLayout::channels) return {dimension::T, kChannels};
@@ -92,12 +93,29 @@ Operand has_window_operand() {
                      "0 or 1"}};
 }
 
+Operand window_position_operand() {
+  return {.name = kWindowPosition,
+          .shape = [](const Problem&) { return Dimensions{dimension::N}; },
+          .present = [](const Problem& p) { return p.window_order == WindowOrder::ring; },
+          .in_file = {.infer_presence =
+                          [](Problem& p, bool present) {
+                            p.window_order =
+                                present ? WindowOrder::ring : WindowOrder::oldest_first;
+                          }},
+          .index_rule = {[](const Case&, std::int64_t, std::int64_t value) { return value >= 0; },
+                         "0 or more"}};
+}
+
 void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
-  if (!whole.problem.fresh_windows) return;
+  const Problem& p = whole.problem;
   for (std::size_t n = 0; n < parts.size(); ++n) {
-    if (parts[n].first_token > whole.first_token(parts[n].sequence)) {
-      part.other_indices[kHasWindow][n] = 1;
-    }
+    const std::int64_t before = parts[n].first_token - whole.first_token(parts[n].sequence);
+    if (before <= 0) continue;
+    if (p.fresh_windows) part.other_indices[kHasWindow][n] = 1;
+    if (p.window_order != WindowOrder::ring) continue;
+    // The same place of the ring as the sum has, which may be larger than an int64.
+    std::int64_t& position = part.other_indices[kWindowPosition][n];
+    position = position % p.window_places() + before;
   }
 }
 
@@ -150,6 +168,9 @@ void validate_convolution(const Problem& p) {
   if (p.window_length != 0) {
     throw_bad_input("problem: window_length=" + std::to_string(p.window_length) +
                     ": window=none has no windows, expected another");
+  }
+  if (p.window_order != WindowOrder::oldest_first) {
+    throw_bad_input("problem: window_order=ring: window=none has no windows, expected another");
   }
   if (p.window_layout != WindowLayout::time) {
     throw_bad_input(

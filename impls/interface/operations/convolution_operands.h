@@ -18,8 +18,11 @@ std::vector<Operand> convolution_operands();
 Operand convolution_window_operand();
 /// has_window, [N], where Problem::fresh_windows: 1 or 0, whether sequence n reads its window.
 Operand has_window_operand();
+/// window_position, [N], where Problem::window_order is ring: how many tokens sequence n has had before
+/// the call, 0 or more; its first token's place in the ring is that modulo Problem::window_places().
+Operand window_position_operand();
 /// OperationSchema::fit_part of an operation with a convolution: a part behind a sequence's first token
-/// has a window.
+/// has a window, and its position in a ring counts the tokens before it.
 void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part);
 /// conv_output, of qkv's shape; `on_request`: an operation goes on from it and need not show it.
 Operand convolution_output_operand(bool on_request);

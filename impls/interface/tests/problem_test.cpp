@@ -77,6 +77,7 @@ Problem random_problem(std::uint64_t seed) {
   if (p.conv_window != ConvWindow::none) {
     p.window_layout = draw.one_of({WindowLayout::time, WindowLayout::channels});
     p.window_length = draw.one_of<std::int64_t>({0, p.conv_width - 1, p.conv_width, 40});
+    p.window_order = draw.one_of({WindowOrder::oldest_first, WindowOrder::ring});
   }
   p.fresh_windows = p.reads_conv_window() && draw.below(2) == 0;
   p.conv_residual = draw.below(2) == 0;
@@ -235,6 +236,10 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"causal_conv1d:window_length=65537", "window_length=65537: width=4 expects auto or"},
       {"causal_conv1d:fresh=1,window=written", "fresh=1: window=written reads no windows"},
       {"gated_delta_layer:fresh=1,window=none", "fresh=1: window=none reads no windows"},
+      {"causal_conv1d:window_order=newest_first", "window_order"},
+      {"causal_conv1d:window_order=ring,window=none",
+       "window_order=ring: window=none has no windows"},
+      {"gated_delta_layer:window_order=ring", "gated_delta_layer does not look at window_order"},
       {"gated_delta_layer:residual=1", "gated_delta_layer does not look at residual"},
       {"gated_delta:window=read", "gated_delta does not look at window"},
       {"causal_conv1d:dtype=bf16,weights=bf16", "weights: 'bf16'; expected token or f32"},
