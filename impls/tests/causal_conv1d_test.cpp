@@ -133,6 +133,22 @@ TEST_P(CausalConv1d, WindowsLongerThanTheConvolutionReads) {
   }
 }
 
+// Windows of three or four inputs, which kernels may hold in vectors, of sequences of every length around
+// theirs: read, moved, begun anew and left alone, in every type, layout and place.
+TEST_P(CausalConv1d, ShortWindowsOfEveryForm) {
+  const std::string sequences = "causal_conv1d:channels=36,seq=0+1+2+3+4+5+70+0+1+3";
+  for (const char* form : {"", ",window_layout=channels", ",window_length=4",
+                           ",window_length=4,window_layout=channels"}) {
+    for (const char* options :
+         {",dtype=f32,fresh=1", ",dtype=bf16,fresh=1,conv_in_place=0,bias=1",
+          ",dtype=f16,state=f32,slots=padding", ",dtype=bf16,window=read",
+          ",dtype=f32,window=written", ",dtype=bf16,state=f16,residual=1,slots=permuted",
+          ",dtype=bf16,fresh=1,weights=f32"}) {
+      expect_all_agree({sequences + form + options});
+    }
+  }
+}
+
 // Sequences that start from zeros beside others that go on, empty ones of both kinds among them.
 TEST_P(CausalConv1d, SequencesThatStartAnewBesideOthers) {
   for (const char* layout : {"channels", "time"}) {

@@ -260,6 +260,77 @@ struct PerChannel {
   }
 };
 
+/// A window of three or four places of Count neighbouring channels, other than in rings, in vectors: of the
+/// channels where these are fastest, else of what the channels have behind one another.
+template <int Count>
+struct VectorWindow {
+  static constexpr int kPlaces = 4;
+  float values[kPlaces][Count] = {};  ///< oldest first
+
+  __device__ __forceinline__ void load(const ConvParams& p, std::int64_t row) {
+    if (p.window_strides.channel == 1) {
+      return each_place(p, [&](int j) {
+        load_vector(p.window_in, row + j * p.window_strides.place, p.window_dtype, values[j]);
+      });
+    }
+    if (p.window_places == kPlaces) return load_channels_of<kPlaces>(p, row);
+    load_channels_of<kPlaces - 1>(p, row);
+  }
+  __device__ __forceinline__ void store(const ConvParams& p, std::int64_t row) const {
+    if (p.window_strides.channel == 1) {
+      return each_place(p, [&](int j) {
+        store_vector(p.window_out, row + j * p.window_strides.place, p.window_dtype, values[j]);
+      });
+    }
+    if (p.window_places == kPlaces) return store_channels_of<kPlaces>(p, row);
+    store_channels_of<kPlaces - 1>(p, row);
+  }
+
+ private:
+  template <typename Body>
+  static __device__ __forceinline__ void each_place(const ConvParams& p, const Body& body) {
+#pragma unroll
+    for (int j = 0; j < kPlaces; ++j) {
+      if (j < p.window_places) body(j);
+    }
+  }
+  static __device__ __forceinline__ void load_vector(const void* array, std::int64_t index,
+                                                     DType dtype, float (&to)[Count]) {
+    if (dtype == DType::float32)
+      return load_channels<float, Count>(static_cast<const float*>(array) + index, to);
+    if (dtype == DType::bfloat16)
+      return load_channels<__nv_bfloat16, Count>(static_cast<const __nv_bfloat16*>(array) + index,
+                                                 to);
+    load_channels<__half, Count>(static_cast<const __half*>(array) + index, to);
+  }
+  static __device__ __forceinline__ void store_vector(void* array, std::int64_t index, DType dtype,
+                                                      const float (&from)[Count]) {
+    if (dtype == DType::float32) return store_channels<float>(array, index, from);
+    if (dtype == DType::bfloat16) return store_channels<__nv_bfloat16>(array, index, from);
+    store_channels<__half>(array, index, from);
+  }
+  template <int Places>
+  __device__ __forceinline__ void load_channels_of(const ConvParams& p, std::int64_t row) {
+    PerChannel<Count, Places> channels;
+    channels.load(p.window_in, row, p.window_dtype, true);
+#pragma unroll
+    for (int j = 0; j < Places; ++j) {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) values[j][i] = channels.values[i][j];
+    }
+  }
+  template <int Places>
+  __device__ __forceinline__ void store_channels_of(const ConvParams& p, std::int64_t row) const {
+    PerChannel<Count, Places> channels;
+#pragma unroll
+    for (int j = 0; j < Places; ++j) {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) channels.values[i][j] = values[j][i];
+    }
+    channels.store(p.window_out, row, p.window_dtype, true);
+  }
+};
+
 /// As many threads as the registers are enough for: what an SM has under way is what bounds it.
 template <typename Token>
 constexpr int blocks_per_sm(int ahead, bool ordinary) {
@@ -321,6 +392,8 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
   const std::int64_t row = window.begin(channel);
   const bool moves = window.moves();
   float history[Width - 1][Count];
+  bool vectors = false;  // VectorWindow
+  if constexpr (!Ordinary && Count > 1) vectors = p.window_vectors;
   if (tile.begin > 0) {
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
@@ -361,6 +434,35 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
         for (int i = 0; i < Count; ++i) moved.values[i][j] = values[i];
       }
       moved.store(p.window_out, row, p.window_dtype, p.whole);
+    }
+  } else if (vectors) {
+    if constexpr (!Ordinary && Count > 1) {
+      VectorWindow<Count> old;
+      if (window.reads) old.load(p, row);
+      const bool longer = places == Width;
+#pragma unroll
+      for (int j = 0; j < Width - 1; ++j) {
+#pragma unroll
+        for (int i = 0; i < Count; ++i) {
+          history[j][i] = longer ? old.values[j + 1][i] : old.values[j][i];
+        }
+      }
+      if (moves) {
+        VectorWindow<Count> moved;
+#pragma unroll
+        for (int j = 0; j < VectorWindow<Count>::kPlaces; ++j) {
+          const std::int64_t t = tile.length - places + j;
+          if (j < places && t >= 0)
+            load_channels<Token, Count>(input + t * stride, moved.values[j]);
+#pragma unroll
+          for (int from = j; from < VectorWindow<Count>::kPlaces; ++from) {
+            if (t >= 0 || from != tile.length + j) continue;
+#pragma unroll
+            for (int i = 0; i < Count; ++i) moved.values[j][i] = old.values[from][i];
+          }
+        }
+        moved.store(p, row);
+      }
     }
   } else {
     // Ordinary: the same places, in a form that takes fewer registers.
@@ -527,6 +629,16 @@ void launch_channels(const ConvParams& p, cudaStream_t stream) {
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
+/// Whether windows are VectorWindow's, where they are aligned.
+bool has_vector_window(const ConvParams& p, int vector) {
+  const WindowStrides& strides = p.window_strides;
+  const bool of_channels = strides.channel == 1 && strides.place % vector == 0;
+  const bool of_places = strides.place == 1 && strides.channel == p.window_places;
+  return p.width == kVectorWidth && p.window_position == nullptr &&
+         (p.window_places == kVectorWidth || p.window_places == kVectorWidth - 1) &&
+         strides.row % vector == 0 && (of_channels || of_places);
+}
+
 template <typename Token, typename Weight, typename Output>
 void launch_channels_into(ConvParams p, cudaStream_t stream) {
   constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
@@ -536,7 +648,9 @@ void launch_channels_into(ConvParams p, cudaStream_t stream) {
                        is_aligned(p.input) && is_aligned(p.output) &&
                        (p.bias == nullptr || is_aligned(p.bias));
   if (!vectors) return launch_channels<Token, Weight, Output, kVectorWidth, 1, kAhead>(p, stream);
-  p.whole = is_aligned(p.window_in) && is_aligned(p.window_out) && is_aligned(p.weight);
+  const bool windows_aligned = is_aligned(p.window_in) && is_aligned(p.window_out);
+  p.whole = windows_aligned && is_aligned(p.weight);
+  p.window_vectors = windows_aligned && has_vector_window(p, kVector);
   // Of few tokens each there is nothing to load ahead of, and registers are better spent on threads.
   if (p.token_capacity <= 2 * p.num_sequences) {
     return launch_channels<Token, Weight, Output, kVectorWidth, kVector, 1>(p, stream);

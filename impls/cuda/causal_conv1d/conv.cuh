@@ -46,6 +46,8 @@ struct ConvParams : OrdinaryConvParams {
   WindowStrides window_strides;
   std::int32_t window_places = 3;
   bool residual = false;  ///< the input is added behind the activation
+  /// A window is read and written in vectors (VectorWindow of conv.cu; set where it is launched).
+  bool window_vectors = false;
   /// Windows are OrdinaryConvParams' and there is no residual.
   bool ordinary = true;
   bool float32_weights = true;  ///< what weights and bias are, whatever tokens are; else as tokens
