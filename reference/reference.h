@@ -22,7 +22,7 @@
 //     held.
 //   * The final state stays in the wide scalar; its rounding to the pool's dtype is the rounding
 //     floor of the error analysis.
-//   * Gates at the extremes: gates.h. Convolution windows: causal_conv1d.h.
+//   * Gates at the extremes: interface/gate_arithmetic.h. Convolution windows: causal_conv1d.h.
 #pragma once
 
 #include <cstdint>

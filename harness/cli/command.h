@@ -38,6 +38,7 @@ std::unique_ptr<Command> make_table();
 std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_estimate();
+std::unique_ptr<Command> make_accumulate();
 std::unique_ptr<Command> make_baseline();
 std::unique_ptr<Command> make_rows();
 std::unique_ptr<Command> make_completion();

@@ -60,6 +60,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_report());
   commands.push_back(make_compare());
   commands.push_back(make_estimate());
+  commands.push_back(make_accumulate());
   commands.push_back(make_baseline());
   commands.push_back(make_rows());
   commands.push_back(make_completion());

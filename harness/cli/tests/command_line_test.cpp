@@ -144,6 +144,27 @@ TEST(EstimateCommand, ProductsNoLibraryMakesAreADeviceNotAvailable) {
   EXPECT_TRUE(has(finished.text, "no matrix library")) << finished.text;
 }
 
+TEST(AccumulateCommand, ATableSaysWindowsStatesAndCalls) {
+  const std::string accumulate = "accumulate --device cpu --impl cpu/recurrent --quiet --problem ";
+  const std::string problem = "gated_delta:heads=1/1,dim=16,seq=1x12,dtype=f32,h0=normal";
+  const Finished table = gdnbench(accumulate + problem + " --problem " + problem + ",state=bf16");
+  EXPECT_EQ(table.code, 0) << table.text;
+  for (const char* const part :
+       {"token 0", "1..9", "10..11", "final state", "one a token", "state=bf16"}) {
+    EXPECT_TRUE(has(table.text, part)) << part << ": " << table.text;
+  }
+}
+
+TEST(AccumulateCommand, WhatIsNotCalledTokenByTokenIsBadInput) {
+  const Finished norm = gdnbench(
+      "accumulate --device cpu --impl cpu/naive --problem gated_rms_norm:heads=1/2,dim=16,seq=3");
+  EXPECT_EQ(norm.code, 2) << norm.text;
+  EXPECT_TRUE(has(norm.text, "nothing is carried from call to call")) << norm.text;
+  const Finished none = gdnbench("accumulate --device cpu --impl cpu/naive");
+  EXPECT_EQ(none.code, 2) << none.text;
+  EXPECT_TRUE(has(none.text, "no problem")) << none.text;
+}
+
 TEST(Output, QuietSaysNothingAndJsonIsOneObject) {
   const TemporaryFolder folder;
   const std::string problem = "gated_delta:heads=1/1,dim=16x16,seq=1x8,dtype=f32";
