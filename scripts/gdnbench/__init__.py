@@ -14,8 +14,18 @@ returns. Whoever calls one of them changes the import:
 
 Tensors are PyTorch's, or objects with array, dtype, shape, strides, address and device as scripts/peers/cases/tensors.py
 has them. A function only views them: what the kernels do not take as it lies, the library converts on the device
-(docs/contract.md, section 8). States that a function reads in one tensor and returns in another are copied there first,
+(docs/contract.md, section 8). Heads that several others share are viewed once for each of these, with a stride of 0,
+and converted where no kernel shares them so. Whoever would rather have an error than a conversion sets
+
+    gdnbench.strict = True
+
+Then a call that would convert is refused by the library, with a GdnbenchError of status "unsupported" that names the
+operand and its strides or dtype. Inputs that a call leaves out and the kernels ask for, such as gates of zero, are a
+number with strides of 0, and refused with the others.
+
+States that a function reads in one tensor and returns in another are copied there first,
 on the device. What cannot be said is refused with a GdnbenchError of status "unsupported" that names the argument; an
 argument of no such name is Python's TypeError. The library is found as scripts/gdnbench_library.py says, which lies
 beside this folder.
 """
+strict = False  # True: what would be converted on the device is refused

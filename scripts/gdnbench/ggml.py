@@ -2,7 +2,7 @@
 What ggml takes as a context before its arguments is left out."""
 import math
 
-from . import convolution, pending, recurrence
+from . import convolution, recurrence
 from .tensors import View, copy_into, empty, part, unsupported
 
 
@@ -22,19 +22,9 @@ def ggml_ssm_conv(sx, c, *, bias=None, activation=None):
     return dst
 
 
-def _tiled(view, heads, argument):
-    """`view` [.., H, D] for `heads` heads, of which head h reads head h modulo H; laid out for each head on the
-    device."""
-    own = view.extents[-2]
-    if own == heads:
-        return view
-    pending.require_head_maps(argument, f"{own} heads for {heads}, which read them in turn")
-    return view.insert(view.rank - 2, heads // own)
-
-
 def ggml_gated_delta_net(q, k, v, g, beta, state, K=1):
     """dst, one array: the outputs [n_seqs, T, H, D], then the state [n_seqs, H, D, D], values first. The state is copied
-    there and updated in place. g are log decays [.., H, 1], or [.., H, D] for one of each key channel. More than the
+    there and updated in place. With fewer heads in q and k, head h of v reads head h modulo their number. g are log decays [.., H, 1], or [.., H, D] for one of each key channel. More than the
     last state (K above 1) is refused."""
     if K != 1:
         unsupported("K", f"{K}, expected 1: the last state and no others")
@@ -46,8 +36,8 @@ def ggml_gated_delta_net(q, k, v, g, beta, state, K=1):
     channels = decays.extents[3] > 1
     offsets, numbers = convolution.even_offsets(sequences, tokens, v)
     key_heads = View.of(q).extents[2]
-    recurrence.run(_tiled(View.of(q, "q"), heads, "q"), _tiled(View.of(k, "k"), heads, "k"), values,
-                   View.of(part(dst, 0, values.extents)), gate=None,
+    recurrence.run(recurrence.tiled(View.of(q, "q"), heads, "q"), recurrence.tiled(View.of(k, "k"), heads, "k"),
+                   values, View.of(part(dst, 0, values.extents)), gate=None,
                    gates={"log_decay": decays if channels else decays.select(3, 0)}, beta=None,
                    betas={"beta": View.of(beta, "beta").select(3, 0)}, offsets=View.of(offsets), host_offsets=numbers,
                    state=View.of(after), v_first=True, channels=channels,

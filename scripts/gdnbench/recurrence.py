@@ -1,7 +1,7 @@
 """The gated delta rule as every project means it, on views. Tokens of q, k, v, gates and betas are one dimension or
 several; each project's module says which encodings its gates and betas have."""
-from . import calls, pending
-from .tensors import View, unsupported
+from . import calls
+from .tensors import View, bad_input, unsupported
 
 TOKEN_TYPES = ("f32", "bf16", "f16")
 
@@ -56,9 +56,21 @@ def require_plain_softplus(softplus_beta, softplus_threshold):
 
 
 def shared(view, heads, argument):
-    """`view` [.., H, D] for `heads` heads, of which consecutive ones share one; laid out for each head on the device."""
+    """`view` [.., H, D] for `heads` heads, of which consecutive ones share one."""
+    return _repeated(view, heads, argument, view.rank - 1)
+
+
+def tiled(view, heads, argument):
+    """`view` [.., H, D] for `heads` heads, of which head h reads head h modulo H."""
+    return _repeated(view, heads, argument, view.rank - 2)
+
+
+def _repeated(view, heads, argument, dimension):
+    """The heads with a stride of 0 along a dimension of those that share one. Kernels know the grouped map alone: the
+    library lays the heads out one by one, on the device."""
     own = view.extents[-2]
     if own == heads:
         return view
-    pending.require_head_maps(argument, f"{own} heads for {heads}")
-    return view.insert(view.rank - 1, heads // own)
+    if own == 0 or heads % own:
+        bad_input(argument, f"{own} heads, expected a number that divides {heads}")
+    return view.insert(dimension, heads // own)

@@ -18,10 +18,12 @@ except ImportError:
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(SCRIPTS / "peers"), str(SCRIPTS)]
-import run_cases  # noqa: E402: found by the line above
+import gdnbench  # noqa: E402: found by the line above
+import run_cases  # noqa: E402
 from cases import tensors  # noqa: E402
-from gdnbench import (calls, causal_conv1d, fla, flashinfer, gdn_decode_bf16_state, ggml, pending,  # noqa: E402
-                      sglang, vllm)
+from gdnbench import (calls, causal_conv1d, fla, flashinfer, gdn_decode_bf16_state, ggml, sglang,  # noqa: E402
+                      vllm)
+from gdnbench.tensors import SIZES  # noqa: E402
 from gdnbench_library import GdnbenchError  # noqa: E402
 
 
@@ -70,10 +72,9 @@ def numbers(values):
 class Thin(unittest.TestCase):
     def setUp(self):
         calls.plan_only = False
-        pending.head_maps = pending.REFUSED
+        gdnbench.strict = False
 
     def test_every_kind_of_call_is_within_the_peers_bounds(self):
-        pending.head_maps = pending.CONVERTED
         outcomes = collections.Counter()
         for case in smallest():
             with self.subTest(case=case.name):
@@ -203,10 +204,52 @@ class Thin(unittest.TestCase):
         with self.assertRaisesRegex(GdnbenchError, "^pad_slot_id: 0, expected -1"):
             vllm.causal_conv1d_update(x, state, tensor(8, 4), conv_state_indices=numbers([0, 2]), pad_slot_id=0)
 
-    def test_heads_that_read_keys_in_turn_are_refused_by_name(self):
-        k, v = tensor(1, 1, 2, 8), tensor(1, 1, 4, 8)
-        with self.assertRaisesRegex(GdnbenchError, "^q: 2 heads for 4, which read them in turn: not built yet"):
+    def test_heads_that_no_kernel_shares_so_are_laid_out_and_refused_where_strict(self):
+        # q [.., H, D] and k beside it: more query heads than key heads, and keys that heads read in turn.
+        maps = {("flashinfer", "chunk_gated_delta_rule"): lambda q, k, v: q[1] > k[1],
+                ("ggml", "ggml_gated_delta_net"): lambda q, k, v: k[2] < v[2]}
+        for function, is_shared in maps.items():
+            cases = [case for case in run_cases.EVERY if (case.peer, case.function) == function
+                     and is_shared(*(case.tensors[name].shape for name in "qkv"))
+                     and case.options.get("K", 1) == 1 and not case.options.get("checkpoint_every_n_tokens")]
+            case = min(cases, key=lambda each: sum(int(np.prod(spec.shape)) for spec in each.tensors.values()))
+            with self.subTest(case=case.name):
+                self.assertEqual(run_cases.run_case(for_any_numbers(case)), ("passed", ""), case.name)
+                converted = [words for words in calls.latest.info["conversions"].split("; ")
+                             if words.startswith("k: strides [")]
+                self.assertEqual(len(converted), 1, f"{case.name}: {calls.latest.info}")
+                self.assertIn("0", converted[0].partition("[")[2].strip("]").split(", "), case.name)
+                # All of the keys, once for each head.
+                heads = max(case.tensors[name].shape[-2] for name in "qv")
+                keys = int(np.prod(case.tensors["k"].shape)) // case.tensors["k"].shape[-2] * heads
+                self.assertGreaterEqual(calls.latest.info["conversion_bytes"],
+                                        keys * SIZES[case.tensors["k"].dtype], case.name)
+                gdnbench.strict = True
+                outcome, detail = run_cases.run_case(case)
+                gdnbench.strict = False
+                self.assertEqual(outcome, "refused", f"{case.name}: {detail}")
+                self.assertRegex(detail, r"^[\w/]+: would convert [qk]: strides \[.*0, .*\]; expected a dense \w+ array$")
+
+    def test_heads_that_do_not_divide_those_that_share_them_are_refused_by_name(self):
+        k, v = tensor(1, 1, 3, 8), tensor(1, 1, 4, 8)
+        with self.assertRaisesRegex(GdnbenchError, "^q: 3 heads, expected a number that divides 4"):
             ggml.ggml_gated_delta_net(k, k, v, tensor(1, 1, 4, 1), tensor(1, 1, 4, 1), tensor(1, 4, 8, 8))
+
+    def test_a_plan_that_converts_is_not_found_again_where_strict(self):
+        # Tokens behind one another in memory channel by channel: no kernel reads them so.
+        x, weight = tensors.Tensor(np.ones((1, 8, 5), np.float32), "f32"), tensor(8, 4)
+        out = tensor(1, 8, 5)
+        with mock.patch.object(causal_conv1d, "empty_like", lambda _: out):
+            causal_conv1d.causal_conv1d_fn(x, weight)
+            self.assertIn("qkv: strides [40, 1, 5]", calls.latest.info["conversions"])
+            gdnbench.strict = True
+            with self.assertRaisesRegex(GdnbenchError, r"would convert qkv: strides \[40, 1, 5\]") as caught:
+                causal_conv1d.causal_conv1d_fn(x, weight)
+            self.assertEqual(caught.exception.status, "unsupported")
+            self.assertIsNone(calls.latest)
+            # What kernels take as it lies runs.
+            y, _ = fla.causal_conv1d(tensor(1, 5, 8), weight)
+            self.assertEqual(y.array[0, :, 0].tolist(), [1, 2, 3, 4, 4])
 
     def test_planning_alone_is_not_called_passed(self):
         case = next(case for case in run_cases.EVERY if case.function == "causal_conv1d_varlen_states")

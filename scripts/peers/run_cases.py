@@ -6,7 +6,7 @@ with --device cuda.
     scripts/peers/run_cases.py --peer fla --function chunk_kda --sample 20 --seed 1
     scripts/peers/run_cases.py --plan-only --jobs 2          # plans every case and runs none
 
-A refusal counts as not run. `--pending converted` runs also what scripts/gdnbench/pending.py refuses.
+A refusal counts as not run. `--strict` refuses what the library would convert, too.
 """
 import argparse
 import collections
@@ -22,7 +22,8 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from cases import judge, oracle, peers, tensors  # noqa: E402: found by the line above
-from gdnbench import calls, pending  # noqa: E402
+import gdnbench  # noqa: E402
+from gdnbench import calls  # noqa: E402
 from gdnbench_library import GdnbenchError  # noqa: E402
 from thin_functions import FUNCTIONS  # noqa: E402
 
@@ -62,7 +63,7 @@ def run_case(case, device="cpu", plan_only=False):
     """(outcome, detail)."""
     if (case.peer, case.function) not in FUNCTIONS:
         return "no function", ""
-    made = tensors.make_tensors(case)
+    made = tensors.make_tensors(case, drawn=not plan_only)
     held = {name: on_device(tensor, device) for name, tensor in made.items()}
     expected = None if plan_only else oracle.expected(case, made)
     calls.plan_only = plan_only
@@ -78,8 +79,7 @@ def run_case(case, device="cpu", plan_only=False):
 
 
 def _work(task):
-    index, device, plan_only, mode = task
-    pending.head_maps = mode
+    index, device, plan_only, gdnbench.strict = task
     case = EVERY[index]
     start = time.time()
     try:
@@ -131,7 +131,7 @@ def main():
     parser.add_argument("--largest", type=int, help="no case with more elements of tensors")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--plan-only", action="store_true", help="plan and do not run")
-    parser.add_argument("--pending", choices=(pending.REFUSED, pending.CONVERTED), default=pending.REFUSED)
+    parser.add_argument("--strict", action="store_true", help="refuse what would be converted")
     parser.add_argument("--json", help="results in a file, a list of [case, outcome, detail, seconds]")
     asked = parser.parse_args()
     try:
@@ -149,7 +149,7 @@ def main():
     if asked.sample:
         draw = random.Random(asked.seed)
         chosen = {key: draw.sample(found, min(asked.sample, len(found))) for key, found in chosen.items()}
-    tasks = [(index, asked.device, asked.plan_only, asked.pending) for found in chosen.values() for index in found]
+    tasks = [(index, asked.device, asked.plan_only, asked.strict) for found in chosen.values() for index in found]
     if asked.jobs > 1:
         # Workers begin anew: a card's context does not survive a fork.
         with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:

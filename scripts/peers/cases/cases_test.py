@@ -12,6 +12,7 @@ import math
 import pathlib
 import sys
 import unittest
+from unittest import mock
 
 try:
     import numpy as np
@@ -21,7 +22,7 @@ except ImportError:
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(SCRIPTS / "peers"), str(SCRIPTS)]
-from cases import count, naive, peers, tensors  # noqa: E402: the package is found by the line above
+from cases import count, delta_rule, naive, peers, tensors  # noqa: E402: the package is found by the line above
 from cases.case import Case, Compare, Fill, NORMAL, Storage, TensorSpec, dice, values  # noqa: E402
 from cases.judge import failures  # noqa: E402
 from cases.oracle import ORACLES, expected  # noqa: E402
@@ -265,6 +266,19 @@ class Oracles(unittest.TestCase):
                                     f"{case.name}: {output}{index} is {got[output][index]}, by loops {number}")
             seen.add((case.peer, case.function))
         self.assertEqual(seen, set(ORACLES))
+
+    def test_heads_that_are_taken_together_change_no_bit(self):
+        draw = np.random.default_rng(1)
+        for channels, steps in ((False, 1), (True, 1), (False, 3), (True, 2)):
+            q, k, v = draw.standard_normal((2, 5, 5, 8)), *draw.standard_normal((2, 2, 5 * steps, 5, 8)) / 4
+            decay = -draw.random((2, 5, 5, 8) if channels else (2, 5, 5))
+            arguments = (q, k, v, decay, draw.random((2, 5 * steps, 5)), draw.standard_normal((2, 5, 8, 8)), 0.5, steps)
+            whole = delta_rule.recurrence(*arguments)
+            with mock.patch.object(delta_rule, "NEAR", 2 * 2 * 8 * 8):  # two of five heads
+                parts = delta_rule.recurrence(*arguments)
+            with self.subTest(channels=channels, steps=steps):
+                for name, one, other in zip(("output", "final state"), whole, parts):
+                    self.assertTrue((one == other).all(), f"{name}, channels={channels}, steps={steps}")
 
 
 def library():

@@ -2,6 +2,7 @@
 import numpy as np
 
 NORM_EPSILON = 1e-6  # under the root of every peer's own l2 norm
+NEAR = 2**18         # elements of states that are taken through the tokens together: 2 MiB stay in a cache
 
 
 def sigmoid(x):
@@ -46,6 +47,14 @@ def recurrence(q, k, v, log_decay, beta, state, scale, steps=1, seen=None):
     each key channel, [N, T, H, Dk], or None; state as the final one. `seen(t, state)` is told each token's state."""
     count, tokens, heads = q.shape[:3]
     state, outputs = state.copy(), np.empty((count, tokens, heads, v.shape[-1]))
+    together = max(1, NEAR // max(1, count * q.shape[-1] * v.shape[-1]))
+    if seen is None and heads > together:
+        for begin in range(0, heads, together):
+            part = (slice(None), slice(None), slice(begin, begin + together))
+            outputs[part], state[part[1:]] = recurrence(
+                q[part], k[part], v[part], None if log_decay is None else log_decay[part], beta[part], state[part[1:]],
+                scale, steps)
+        return outputs, state
     for t in range(tokens):
         if log_decay is not None:
             decay = np.exp(log_decay[:, t])

@@ -152,19 +152,21 @@ def _draw(rng, fill, shape):
     return np.maximum(drawn, fill.floor) if fill.floor > -np.inf else drawn
 
 
-def make_tensor(spec, key):
-    """The tensor of a TensorSpec; the same numbers for the same key."""
-    rng = np.random.default_rng(zlib.crc32(key.encode()))
-    stored = to_storage(_draw(rng, spec.fill, spec.shape), spec.dtype)
+def make_tensor(spec, key, drawn=True):
+    """The tensor of a TensorSpec; the same numbers for the same key. Not `drawn`: numbers that the spec does not list
+    are whatever the memory holds, which is for calls that look at no number but offsets and indices."""
     strides = spec.storage.strides(spec.shape)
     starts, steps = dict(spec.storage.starts), dict(spec.storage.steps)
-    flat = _poisoned(max(1, spec.storage.elements(spec.shape)), spec.dtype)
+    count, listed = max(1, spec.storage.elements(spec.shape)), spec.fill.kind == "values"
+    flat = _poisoned(count, spec.dtype) if drawn or listed else np.empty(count, DTYPES[spec.dtype])
     begin = sum(starts.get(d, 0) * stride // steps.get(d, 1) for d, stride in enumerate(strides))
     view = np.lib.stride_tricks.as_strided(flat[begin:], spec.shape, [stride * flat.itemsize for stride in strides])
-    view[...] = stored
+    if drawn or listed:
+        rng = np.random.default_rng(zlib.crc32(key.encode()))
+        view[...] = to_storage(_draw(rng, spec.fill, spec.shape), spec.dtype)
     return Tensor(view, spec.dtype)
 
 
-def make_tensors(case):
+def make_tensors(case, drawn=True):
     """All tensors of a case, by argument."""
-    return {name: make_tensor(spec, f"{case.name}/{name}") for name, spec in case.tensors.items()}
+    return {name: make_tensor(spec, f"{case.name}/{name}", drawn) for name, spec in case.tensors.items()}
