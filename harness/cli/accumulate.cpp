@@ -26,18 +26,15 @@ class Accumulate : public Command {
     return "how the error of a long decode grows: one call a token, against float64";
   }
   std::string example() const override {
-    return "gdnbench accumulate --impl cpu/recurrent --state f32,bf16,f16 \\\n"
-           "      --problem gated_delta:heads=1/2,dim=64,seq=2000,dtype=f32,h0=normal,norm=1\n"
+    return "gdnbench accumulate --impl cpu/recurrent --heads 1/2 --dim 64 --seq 1x2000 \\\n"
+           "      --dtype f32 --h0 normal --norm 1 --state f32,bf16,f16\n"
            "\n"
-           "Every token is a call, which finds the state that the one before it left, rounded to "
-           "the "
-           "pool's type.\nA table a problem: relative L2 errors of the output by windows of tokens "
-           "and "
-           "of the final state, each of\nthe worst sequence and head. Beside them those of the "
-           "whole in "
-           "one call, where the implementation takes\nit: the state is then rounded once. Exit "
-           "code 1: "
-           "an error beyond the limit, widened by a rounding of\nthe state for each token.";
+           "Every token is a call, which finds the state that the one before it left, rounded\n"
+           "to the pool's type. A table a problem has relative L2 errors of the output by\n"
+           "windows of tokens, and of the final state, each of the worst sequence and head;\n"
+           "beside them those of the whole in one call, which rounds the state once, where the\n"
+           "implementation takes it. Exit code 1: an error beyond the limit, widened by a\n"
+           "rounding of the state for each token.";
   }
 
   void add_options(CLI::App& app) override {
