@@ -20,6 +20,16 @@ struct Sequence {
   int oldest,
       oldest_after;  // places of the oldest input in the window; other than 0 in rings alone
 };
+/// value % places, value not negative, bit by bit: the compiler makes a division of an approximate
+/// reciprocal, whose last bits it has to trust.
+__device__ __forceinline__ int modulo(std::int64_t value, int places) {
+  std::uint32_t rest = 0;
+  for (int bit = 62; bit >= 0; --bit) {
+    rest = 2 * rest + static_cast<std::uint32_t>((value >> bit) & 1);
+    if (rest >= static_cast<std::uint32_t>(places)) rest -= static_cast<std::uint32_t>(places);
+  }
+  return static_cast<int>(rest);
+}
 __device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
   const std::int64_t first = p.sequence_offsets[n];
   const std::int64_t row = p.slot_index == nullptr ? n : p.slot_index[n];
@@ -27,8 +37,8 @@ __device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
       p.state_in != nullptr && (p.has_window == nullptr || p.has_window[n] != 0);
   const std::int64_t length = p.sequence_offsets[n + 1] - first;
   if (p.window_position == nullptr) return {first, length, row, reads_window, 0, 0};
-  const auto oldest = static_cast<int>(p.window_position[n] % p.window_places);
-  const auto oldest_after = static_cast<int>((oldest + length) % p.window_places);
+  const int oldest = modulo(p.window_position[n], p.window_places);
+  const int oldest_after = modulo(oldest + length, p.window_places);
   return {first, length, row, reads_window, oldest, oldest_after};
 }
 __device__ __forceinline__ std::int64_t token_index(const ConvParams& p, std::int64_t token,
