@@ -122,6 +122,7 @@ class Block {
   void mbarrier_arrive(std::uint32_t address, std::uint32_t bytes);
   void mbarrier_wait(std::uint32_t address, std::uint32_t parity);
   void add_load(Load load);
+  void look_again();
   unsigned char* shared() { return aligned_shared_; }
   Fibre& current() { return fibres_[static_cast<std::size_t>(current_)]; }
 
@@ -153,7 +154,8 @@ class Block {
   std::vector<Warp> warps_;
   std::array<Barrier, kBarriers> barriers_;
   std::map<std::uint32_t, Mbarrier> mbarriers_;
-  std::deque<Load> loads_;  // on their way
+  std::deque<Load> loads_;    // on their way
+  std::vector<int> looking_;  // threads that wait for what another block writes
   const std::function<void()>* body_ = nullptr;
   unsigned int index_ = 0;
   int threads_ = 0;
@@ -363,6 +365,12 @@ void Block::add_load(Load load) {
   }
 }
 
+void Block::look_again() {
+  state_of(current_) = State::waiting;
+  looking_.push_back(current_);
+  yield();
+}
+
 // A turn of one warp: each of its ready lanes once, or again and again until none is ready.
 bool Block::run_warp(int warp, bool to_the_end) {
   const int first = 32 * warp;
@@ -428,6 +436,7 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   for (Barrier& barrier : barriers_) barrier = Barrier{};
   mbarriers_.clear();
   loads_.clear();
+  looking_.clear();
   const int num_warps = (threads_ + 31) / 32;
   for (int w = 0; w < num_warps; ++w) {
     Warp& warp = warps_[static_cast<std::size_t>(w)];
@@ -461,6 +470,10 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
       const Load load = std::move(loads_.front());
       loads_.pop_front();
       make_load(load);
+    } else if (!progress && !looking_.empty()) {
+      for (const int thread : looking_) state_of(thread) = State::ready;
+      looking_.clear();
+      std::this_thread::yield();
     } else if (!progress) {
       fault_ = waiting_threads();
     }
@@ -610,6 +623,8 @@ void wait_copy_groups(int pending) {
     fibre.groups.pop_front();
   }
 }
+
+void look_again() { t_block->look_again(); }
 
 void mbarrier_init(std::uint32_t address, std::uint32_t arrivals) {
   t_block->mbarrier_init(address, arrivals);

@@ -66,6 +66,11 @@ const WarpSlots& meet(const char* operation, const void* value, std::size_t byte
 inline thread_local int running_lane = 0;
 inline int lane_index() { return running_lane; }
 
+/// For a thread that looks at global memory until another block has written it: its next turn comes when
+/// no thread of its own block can do anything else, and other blocks' processors had theirs. A thread that
+/// kept its turn would hold back those of its block for which that other block may wait.
+void look_again();
+
 /// cp.async: copies are made when their group is waited for, as late as the hardware may.
 void add_copy(void* shared, const void* source, bool valid);
 void close_copy_group();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/element.cuh"
@@ -303,6 +304,34 @@ TEST(EmulatedHopper, MatrixStoresPlaceEachLanesPairs) {
     EXPECT_EQ(plain[i], i);
     EXPECT_EQ(transposed[i], i / 64 * 64 + 8 * column + row);
   }
+}
+
+// The outer warps wait for what the middle warp of the other block writes, so that either block's processor
+// would be kept by a warp that waits, whichever comes first.
+__global__ void flags_of_the_other_block_kernel(int* flags) {
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  if (threadIdx.x % 32 != 0) return;
+  if (warp == 1) {
+    store_release(flags + blockIdx.x, 1);
+  } else {
+    while (load_acquire(flags + (1 - blockIdx.x)) == 0) {
+    }
+  }
+}
+
+TEST(EmulatedHopper, AThreadThatWaitsForAnotherBlockLetsItsOwnGoOn) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "blocks run one after the other";
+  for (const ThreadOrder order :
+       {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::random}) {
+    cuda_grid::set_execution_options({order, 1});
+    std::vector<int> flags(2);
+    EXPECT_EQ(failure_of([&] {
+                launch_kernel(flags_of_the_other_block_kernel, 2, 96, 0, nullptr, flags.data());
+              }),
+              "");
+    EXPECT_EQ(flags[0] + flags[1], 2);
+  }
+  cuda_grid::set_execution_options({});
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
 
 #include "cuda/emulated/grid.h"
 
@@ -28,10 +27,11 @@ inline void mbarrier_wait(std::uint32_t barrier, std::uint32_t parity) {
 
 inline void named_barrier_sync(int id, int threads) { cuda_grid::barrier(id, threads); }
 
-// A block that waits for a flag leaves its processor to the others.
+// Flags begin at 0: who sees that waits for another value, and gives way before it looks once more.
 inline int load_acquire(const int* flag) {
-  std::this_thread::yield();
-  return std::atomic_ref<int>(*const_cast<int*>(flag)).load(std::memory_order_acquire);
+  const std::atomic_ref<int> value(*const_cast<int*>(flag));
+  if (value.load(std::memory_order_acquire) == 0) cuda_grid::look_again();
+  return value.load(std::memory_order_acquire);
 }
 inline void store_release(int* flag, int value) {
   std::atomic_ref<int>(*flag).store(value, std::memory_order_release);
