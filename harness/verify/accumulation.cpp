@@ -29,6 +29,22 @@ struct Squares {
   }
 };
 
+// What the operand is judged by: pairs, or where it has no value heads sequences.
+std::vector<BatchPart> units_of(const Operand& operand, const CheckedReference& reference) {
+  const Problem& p = reference.inputs().problem;
+  std::vector<BatchPart> units;
+  if (operand.judging.per == JudgedPer::head) {
+    for (const reference::SequenceHead& pair : reference::pairs_of(p, reference.evaluation())) {
+      units.push_back({pair.sequence, pair.value_head});
+    }
+  } else if (operand.judging.per == JudgedPer::sequence) {
+    for (const std::int64_t n : reference::sequences_of(p, reference.evaluation())) {
+      units.push_back({n});
+    }
+  }
+  return units;
+}
+
 // NaN wins, so that it is seen.
 double worse(double a, double b) { return std::isnan(a) || std::isnan(b) ? kNaN : std::max(a, b); }
 
@@ -55,17 +71,19 @@ Outputs decoded_token_by_token(const Implementation& implementation,
   if (const std::string why = not_token_by_token(inputs.problem); !why.empty()) {
     throw Error(ErrorKind::unsupported, why);
   }
-  // Rows of pools that no call writes keep what the reference says of them; all else must be written.
-  Outputs outputs;
-  for (const auto& [name, wide] : reference.wide()) {
-    const Operand* const operand = inputs.problem.operation->find_output(name);
-    if (operand == nullptr) continue;  // a scale of another output's errors
-    std::vector<float>& values = outputs[name];
-    values.assign(wide.size(), std::numeric_limits<float>::quiet_NaN());
-    if (operand->role == Role::in_place) values = inputs[operand->name];
-  }
   PlannedCase planned(implementation, single_token(inputs, 0, nullptr), device);
   Outputs of_step = planned.run();
+  // What calls hand over and the whole has. Rows of pools that no call writes keep their values; all
+  // else must be written.
+  Outputs outputs;
+  for (const auto& [name, values] : of_step) {
+    const std::vector<double>* const wide = reference.wide().find(name);
+    if (wide == nullptr) continue;  // written for the sake of the next call alone
+    const Operand* const operand = inputs.problem.operation->find_output(name);
+    outputs[name] = operand->role == Role::in_place
+                        ? inputs[operand->name]
+                        : std::vector<float>(wide->size(), std::numeric_limits<float>::quiet_NaN());
+  }
   place_token(inputs, 0, of_step, &outputs);
   for (std::int64_t t = 1; t < inputs.problem.sequences.longest(); ++t) {
     step(t);
@@ -95,19 +113,19 @@ AccumulatedErrors accumulated_errors(const CheckedReference& reference, const Ou
   };
   bool has_tokens = false, has_state = false;
   for (const Operand& operand : p.operation->operands) {
-    if (!outputs.has(operand.output_name()) || operand.judging.per != JudgedPer::head) continue;
+    if (!outputs.has(operand.output_name())) continue;
     const Cut cut = cut_of(operand, p);
     const bool tokens = cut == Cut::tokens && !has_tokens;
-    const bool state = cut == Cut::pool_rows && is_written(operand, p) && !has_state;
+    const bool state =
+        cut == Cut::pool_rows && is_written(operand, p) && !operand.judging.is_copy && !has_state;
     if (state) errors.final_state = 0;
-    for (const reference::SequenceHead& pair : reference::pairs_of(p, reference.evaluation())) {
-      const BatchPart part = {pair.sequence, pair.value_head};
-      if (state && writes_row(operand, inputs, pair.sequence)) {
+    for (const BatchPart& part : units_of(operand, reference)) {
+      if (state && writes_row(operand, inputs, part.sequence)) {
         errors.final_state =
             worse(errors.final_state, error_of(operand, strips_of(operand, inputs, part)));
       }
       for (std::size_t i = 0; tokens && i < windows.size(); ++i) {
-        const std::int64_t end = std::min(windows[i].end, inputs.length(pair.sequence));
+        const std::int64_t end = std::min(windows[i].end, inputs.length(part.sequence));
         if (end <= windows[i].first) break;
         const double error = error_of(
             operand, strips_of(operand, inputs, part, {windows[i].first, end - windows[i].first}));

@@ -22,10 +22,10 @@ struct TokenWindow {
 std::vector<TokenWindow> decades(std::int64_t longest_sequence);
 
 /// Relative L2 errors against the float64 reference, of the worst (sequence, value head) pair of those
-/// that were evaluated.
+/// that were evaluated, of what has no value heads of the worst sequence.
 struct AccumulatedErrors {
   std::vector<double> by_window;  ///< of the output, a number for each of decades()
-  double final_state = 0;         ///< NaN where the problem wants none
+  double final_state = 0;         ///< NaN where the problem wants none, or it is copied inputs
 };
 
 /// Empty if the problem can be computed token by token; else why not, in words.

@@ -101,6 +101,26 @@ TEST(Accumulation, EveryTokenIsACallOfItsOwn) {
   EXPECT_TRUE(last_error(*faulty) > 1.5 * last_error(*sound)) << last_error(*faulty);
 }
 
+// Outputs that a call hands over on request alone are not missed, and what has no heads is judged.
+TEST(Accumulation, LayersAndConvolutionsAreJudgedToo) {
+  const auto device = open_device("cpu");
+  for (const auto& [text, name] :
+       {std::pair("gated_delta_layer:heads=1/2,dim=16,seq=12+3,dtype=f32,h0=normal",
+                  "cpu/recurrent"),
+        std::pair("causal_conv1d:channels=8,seq=12+3,dtype=f32", "cpu/direct")}) {
+    const Case inputs = generate_case(Problem::parse(text));
+    const CheckedReference reference(inputs);
+    Outputs outputs = decoded_token_by_token(find_implementation(inputs.problem.operation, name),
+                                             reference, *device, [](auto) {});
+    EXPECT_EQ(reference.check_continued(outputs, 11), "") << text;
+    const AccumulatedErrors errors = accumulated_errors(reference, outputs);
+    for (const double error : errors.by_window) EXPECT_TRUE(error > 0 && error <= 1e-5) << text;
+    EXPECT_EQ(errors.final_state > 0 && errors.final_state <= 1e-5,
+              inputs.problem.operation->has_field("h0"))
+        << text << ": " << errors.final_state;
+  }
+}
+
 TEST(Accumulation, WhatNoTokenCarriesIsRefused) {
   const auto why = [](const char* problem) { return not_token_by_token(Problem::parse(problem)); };
   EXPECT_EQ(why(kDecode), "");
