@@ -12,7 +12,7 @@ namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 // One thread per (token, head), consecutive threads on consecutive elements.
-__global__ void gate_pass_kernel(GateParams params, const std::int64_t* sequence_offsets,
+__global__ void gate_pass_kernel(GateParams params, IndexArray sequence_offsets,
                                  std::int64_t num_sequences, std::int64_t token_capacity,
                                  float* log_decay, float* beta) {
   const std::int64_t tokens = min(sequence_offsets[num_sequences], token_capacity);
@@ -36,8 +36,6 @@ GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& a
   params.decay_bound = static_cast<float>(problem.decay_bound);
   params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
   params.gates_per_head = static_cast<std::int32_t>(problem.gates_per_head());
-  params.gate_token_stride = arguments.gate_token_stride;
-  params.beta_token_stride = arguments.beta_token_stride;
   params.gate = arguments.gate;
   params.A_log = arguments.A_log;
   params.dt_bias = arguments.dt_bias;
@@ -45,7 +43,7 @@ GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& a
   return params;
 }
 
-void enqueue_gate_pass(const GateParams& params, const std::int64_t* sequence_offsets,
+void enqueue_gate_pass(const GateParams& params, IndexArray sequence_offsets,
                        std::int64_t num_sequences, std::int64_t token_capacity, float* log_decay,
                        float* beta, cudaStream_t stream) {
   constexpr int kThreads = 256;

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda/element.cuh"
 #include "cuda/target.h"
 #include "interface/gate_encoding.h"
+#include "interface/index_array.h"
+#include "interface/number_array.h"
 
 namespace gdn {
 struct GatedDeltaArguments;
@@ -21,15 +24,13 @@ namespace gdn::GDN_CUDA_TARGET {
 struct GateParams {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   BetaEncoding beta_encoding = BetaEncoding::beta;
-  float decay_bound = 0;               ///< bounded only
-  std::int32_t num_value_heads = 0;    ///< Hv
-  std::int32_t gates_per_head = 1;     ///< G: 1, or Dk with one decay per key channel
-  std::int64_t gate_token_stride = 0;  ///< elements, never 0 here
-  std::int64_t beta_token_stride = 0;
-  const float* gate = nullptr;     ///< [T, Hv, G]
-  const float* A_log = nullptr;    ///< [Hv], logits and bounded only
-  const float* dt_bias = nullptr;  ///< [Hv, G], likewise
-  const float* beta = nullptr;     ///< [T, Hv]; with n steps per token [T, n, Hv]
+  float decay_bound = 0;             ///< bounded only
+  std::int32_t num_value_heads = 0;  ///< Hv
+  std::int32_t gates_per_head = 1;   ///< G: 1, or Dk with one decay per key channel
+  NumberArray gate;                  ///< [T, Hv, G]
+  NumberArray A_log;                 ///< [Hv], logits and bounded only
+  NumberArray dt_bias;               ///< [Hv, G], likewise
+  NumberArray beta;                  ///< [T, Hv]; with n steps per token [T, n, Hv]
 };
 
 GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& arguments);
@@ -37,11 +38,17 @@ GateParams make_gate_params(const Problem& problem, const GatedDeltaArguments& a
 /// One step per token and one decay per head only.
 /// Enqueues log_decay[T, Hv] and beta[T, Hv] (either may be null) for the tokens that
 /// sequence_offsets[num_sequences], read on the device, counts; at most `token_capacity`.
-void enqueue_gate_pass(const GateParams& params, const std::int64_t* sequence_offsets,
+void enqueue_gate_pass(const GateParams& params, IndexArray sequence_offsets,
                        std::int64_t num_sequences, std::int64_t token_capacity, float* log_decay,
                        float* beta, cudaStream_t stream);
 
 #ifdef __CUDACC__
+
+/// Value e of a token, or of what has no tokens, whatever type it is held in.
+__device__ __forceinline__ float load_number(const NumberArray& numbers, std::int64_t token,
+                                             int e) {
+  return load_element(numbers.data, numbers.index(token, e), numbers.type);
+}
 
 /// ln(1 + e^x) without overflow: exact for large |x|.
 __device__ __forceinline__ float softplus(float x) {
@@ -65,23 +72,37 @@ __device__ __forceinline__ float log_decay_from_bounded_logit(float x, float A_l
   return -bound * sigmoid(expf(fminf(A_log, 88.0f)) * x);
 }
 
-/// g = ln(decay) <= 0 from the array's value x at a value head, whose bias is dt_bias[bias]; -inf
-/// for a reset.
-__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head,
-                                                  int bias) {
+/// What of the gates belongs to a value head, or to one of its key channels.
+struct HeadGates {
+  float A_log = 0;
+  float dt_bias = 0;
+};
+__device__ __forceinline__ HeadGates head_gates(const GateParams& p, int head, int bias) {
+  if (!p.A_log) return {};
+  return {load_number(p.A_log, 0, head), load_number(p.dt_bias, 0, bias)};
+}
+
+/// g = ln(decay) <= 0 from the array's value x; -inf for a reset.
+__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x,
+                                                  const HeadGates& of_head) {
   switch (p.gate_encoding) {
     case GateEncoding::decay:
       return logf(x);
     case GateEncoding::neg_log_decay:
       return -x;
     case GateEncoding::logits:
-      return log_decay_from_logit(x + p.dt_bias[bias], p.A_log[head]);
+      return log_decay_from_logit(x + of_head.dt_bias, of_head.A_log);
     case GateEncoding::bounded:
-      return log_decay_from_bounded_logit(x + p.dt_bias[bias], p.A_log[head], p.decay_bound);
+      return log_decay_from_bounded_logit(x + of_head.dt_bias, of_head.A_log, p.decay_bound);
     case GateEncoding::log_decay:
       break;
   }
   return x;
+}
+/// The same at a value head, whose bias is dt_bias[bias].
+__device__ __forceinline__ float decode_log_decay(const GateParams& p, float x, int head,
+                                                  int bias) {
+  return decode_log_decay(p, x, head_gates(p, head, bias));
 }
 
 /// exp(g) for g <= 0, rounded once where it is near 1: a state that never forgets gathers its
@@ -118,29 +139,37 @@ __device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
   return x;
 }
 
-/// Whether gates or betas are anything but log decays and betas as they are. Kernels whose time is
+/// Whether gates or betas are anything but float32 log decays and betas as they are. Kernels whose time is
 /// that of the warp that reads gates are compiled apart for either: code that is never run costs
 /// them, too.
 __host__ __device__ inline bool encoded(const GateParams& p) {
-  return p.gate_encoding != GateEncoding::log_decay || p.beta_encoding != BetaEncoding::beta;
+  return p.gate_encoding != GateEncoding::log_decay || p.beta_encoding != BetaEncoding::beta ||
+         p.gate.type != DType::float32 || p.beta.type != DType::float32;
+}
+
+/// Of such a kernel: the value that it decodes later. Not encoded, it is a float32.
+template <bool Encoded>
+__device__ __forceinline__ float load_gate(const NumberArray& numbers, std::int64_t token, int e) {
+  if constexpr (Encoded) return load_number(numbers, token, e);
+  return static_cast<const float*>(numbers.data)[numbers.index(token, e)];
 }
 
 /// The same of a token, counted over all sequences. Kernels that load ahead of use read the arrays
 /// themselves and decode later.
 __device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {
-  return decode_log_decay(p, p.gate[token * p.gate_token_stride + head], head);
+  return decode_log_decay(p, load_number(p.gate, token, head), head);
 }
 __device__ __forceinline__ float decay_of(const GateParams& p, std::int64_t token, int head) {
-  return decode_decay(p, p.gate[token * p.gate_token_stride + head], head);
+  return decode_decay(p, load_number(p.gate, token, head), head);
 }
 /// Of one key channel, with one decay per channel.
 __device__ __forceinline__ float channel_decay_of(const GateParams& p, std::int64_t token, int head,
                                                   int channel) {
   const int bias = head * p.gates_per_head + channel;
-  return decode_decay(p, p.gate[token * p.gate_token_stride + bias], head, bias);
+  return decode_decay(p, load_number(p.gate, token, bias), head, bias);
 }
 __device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int head) {
-  return decode_beta(p, p.beta[token * p.beta_token_stride + head]);
+  return decode_beta(p, load_number(p.beta, token, head));
 }
 /// The same of one of a token's steps.
 __device__ __forceinline__ float beta_of(const GateParams& p, std::int64_t token, int step,

@@ -29,9 +29,9 @@ struct Operands {
   std::int64_t value_token_stride;
   const double* log_decay;
   const double* beta;
-  const std::int64_t* sequence_offsets;
-  const std::int64_t* slot_index;  // null: identity
-  const float* initial_state;      // the case's pool; null: zeros
+  IndexArray sequence_offsets;
+  IndexArray slot_index;       // null: identity
+  const float* initial_state;  // the case's pool; null: zeros
   std::int64_t pool_row_stride;
   bool value_rows;  // state layout vk
   double* output;   // [T, Hv, Dv]
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 2) float64_kernel(const Operands<Ele
   const bool owns = v < p.Dv;  // the others take part in the shuffles
   const std::int64_t begin = p.sequence_offsets[sequence];
   const std::int64_t end = p.sequence_offsets[sequence + 1];
-  const std::int64_t row = p.slot_index != nullptr ? p.slot_index[sequence] : sequence;
+  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
   if (row < 0) {
     for (std::int64_t t = begin + lane; owns && t < end; t += kLanes) {
       p.output[(t * p.Hv + head) * p.Dv + v] = 0;
@@ -222,22 +222,22 @@ Arrays<double> run(const Case& inputs, const std::vector<double>& log_decay,
   return result;
 }
 
-__global__ void widen_kernel(const float* from, double* to, std::int64_t count, std::int64_t width,
-                             std::int64_t stride) {
+__global__ void widen_kernel(const NumberArray from, double* to, std::int64_t count,
+                             std::int64_t width) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < count) to[i] = static_cast<double>(from[i / width * stride + i % width]);
+  if (i < count) to[i] = load_number(from, i / width, static_cast<int>(i % width));
 }
 
-// Dense, of tokens of `width` elements, `stride` apart.
-DeviceBuffer widened(const float* from, std::int64_t tokens, std::int64_t width,
-                     std::int64_t stride, Device& device) {
+// Dense, of tokens of `width` elements.
+DeviceBuffer widened(const NumberArray& from, std::int64_t tokens, std::int64_t width,
+                     Device& device) {
   const std::int64_t count = tokens * width;
   DeviceBuffer result = device.allocate(count * 8);
   if (count == 0) return result;
   GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
   widen_kernel<<<grid_blocks((count + kThreads - 1) / kThreads, "float64 reference"), kThreads, 0,
                  static_cast<cudaStream_t>(device.native_stream())>>>(from, result.as<double>(),
-                                                                      count, width, stride);
+                                                                      count, width);
   GDN_CUDA_CHECK(cudaGetLastError());
   return result;
 }
@@ -248,10 +248,8 @@ void run_on_device(const Problem& problem, const GatedDeltaArguments& arguments,
                    double* final_states, Device& device) {
   const std::int64_t tokens = problem.total_tokens();
   const std::int64_t heads = problem.num_value_heads;
-  const DeviceBuffer decays =
-      widened(arguments.gate, tokens, heads, arguments.gate_token_stride, device);
-  const DeviceBuffer betas =
-      widened(arguments.beta, tokens, heads, arguments.beta_token_stride, device);
+  const DeviceBuffer decays = widened(arguments.gate, tokens, heads, device);
+  const DeviceBuffer betas = widened(arguments.beta, tokens, heads, device);
   DeviceBuffer own_output;
   DeviceBuffer own_states;
   if (output == nullptr) own_output = device.allocate(tokens * heads * problem.value_head_dim * 8);

@@ -41,12 +41,6 @@ struct CopyParams {
 };
 static_assert(sizeof(CopyParams) <= 4096, "a kernel's parameters");
 
-__device__ std::int64_t load_index(const IndexVector& indices, std::int64_t n) {
-  const std::int64_t at = n * indices.stride;
-  if (indices.type == StorageType::int32) return static_cast<const std::int32_t*>(indices.data)[at];
-  return static_cast<const std::int64_t*>(indices.data)[at];
-}
-
 /// An element as 64 bits: itself where types agree, an integer, or a float32.
 __device__ std::uint64_t load_bits(const StridedCopy& copy, std::int64_t at) {
   const bool as_it_is = copy.from_type == copy.to_type;
@@ -133,8 +127,8 @@ __device__ TilePlace place_of(const TiledCopy& tiled, std::int64_t tile) {
   for (int d = last - 2; d >= 0; --d) {
     std::int64_t at = take(copy.extents[d]);
     place.counted += at * tiled.weights[d];
-    if (d == 0 && copy.rows.data != nullptr) {
-      at = load_index(copy.rows, at);
+    if (d == 0 && copy.rows) {
+      at = copy.rows[at];
       place.is_copied = at >= 0;
     }
     place.from += at * copy.from_strides[d];
@@ -152,7 +146,7 @@ __global__ void __launch_bounds__(kTile* kRows) strided_copy_kernel(const CopyPa
   const StridedCopy& copy = tiled.copy;
   const int last = copy.rank - 1, before = last - 1;
   const TilePlace place = place_of(tiled, blockIdx.x - tiled.first_block);
-  const std::int64_t bound = copy.bound.data != nullptr ? load_index(copy.bound, 0) : 0;
+  const std::int64_t bound = copy.bound ? copy.bound[0] : 0;
   const int x = static_cast<int>(threadIdx.x) % kTile, y = static_cast<int>(threadIdx.x) / kTile;
 
   // body(place in the tile's dimension `before`, in `last`) of the elements that are copied, 32
@@ -164,7 +158,7 @@ __global__ void __launch_bounds__(kTile* kRows) strided_copy_kernel(const CopyPa
       if (at_before >= copy.extents[before] || at_last >= copy.extents[last]) continue;
       const std::int64_t counted =
           place.counted + at_before * tiled.weights[before] + at_last * tiled.weights[last];
-      if (!place.is_copied || (copy.bound.data != nullptr && counted >= bound)) continue;
+      if (!place.is_copied || (copy.bound && counted >= bound)) continue;
       body(at_before, at_last, tile[b * kPitch + l]);
     }
   };
@@ -182,7 +176,7 @@ __global__ void __launch_bounds__(kTile* kRows) strided_copy_kernel(const CopyPa
 /// stays outside of tiles.
 int closest(const StridedCopy& copy, const StridedCopy::Extents& strides, int taken) {
   int best = -1;
-  for (int d = copy.rows.data != nullptr ? 1 : 0; d < copy.rank; ++d) {
+  for (int d = copy.rows ? 1 : 0; d < copy.rank; ++d) {
     const auto at = static_cast<std::size_t>(d);
     if (d == taken || (copy.extents[at] == 1 && best >= 0)) continue;
     if (best < 0 || copy.extents[static_cast<std::size_t>(best)] == 1 ||
@@ -202,9 +196,9 @@ void append_dimension(StridedCopy& copy) {
 
 TiledCopy tiled(const StridedCopy& given) {
   StridedCopy copy = merged(given);
-  while (copy.rank < (copy.rows.data != nullptr ? 3 : 2)) append_dimension(copy);
+  while (copy.rank < (copy.rows ? 3 : 2)) append_dimension(copy);
   std::array<std::int64_t, StridedCopy::kMaxRank> weights{};
-  if (copy.bound.data != nullptr) {
+  if (copy.bound) {
     std::int64_t weight = 1;
     for (int d = copy.bounded_end - 1; d >= copy.bounded_begin; --d) {
       weights[static_cast<std::size_t>(d)] = weight;

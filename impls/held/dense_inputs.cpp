@@ -18,7 +18,7 @@ DenseInputs::DenseInputs(const Problem& problem, const std::vector<HeldTensor>& 
   std::vector<StridedCopy> copies;
   for (const LaidTensor& laid : all) {
     if (laid.tensor->read == nullptr) continue;
-    if (const auto pointer = as_pointer(laid, problem)) {
+    if (const auto pointer = as_dense_pointer(laid, problem)) {
       arguments_.set(laid.operand->name, *pointer);
       continue;
     }

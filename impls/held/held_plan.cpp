@@ -38,7 +38,7 @@ Problem with_row_padding(const Problem& problem, const std::vector<HeldTensor>& 
     Problem with_gap = problem;
     with_gap.pool_row_padding = gap;
     // Where the rows themselves are dense: elsewhere the gap is none of the implementation's.
-    if (as_pointer(lay(tensor, with_gap), with_gap)) padded = with_gap;
+    if (as_dense_pointer(lay(tensor, with_gap), with_gap)) padded = with_gap;
   }
   return padded;
 }
@@ -147,8 +147,9 @@ std::unique_ptr<Plan> plan_on_held(const Implementation& implementation, const P
   std::vector<Conversion> conversions;
   std::string words;
   for (const LaidTensor& laid : all) {
-    const auto pointer = as_pointer(laid, planned);
-    if (pointer && is_aligned(*pointer, laid, implementation.description().aligned)) {
+    const Description& takes = implementation.description();
+    const auto pointer = as_pointer(laid, planned, takes.gates_in_any_form);
+    if (pointer && is_aligned(*pointer, laid, takes.aligned)) {
       arguments.set(laid.operand->name, *pointer);
       continue;
     }

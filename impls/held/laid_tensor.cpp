@@ -1,13 +1,12 @@
 #include "held/laid_tensor.h"
 
+#include <limits>
+#include <span>
+
 #include "interface/error.h"
 
 namespace gdn {
 namespace {
-
-StorageType own_type(const Operand& operand, const Problem& problem) {
-  return operand.is_index() ? StorageType::int64 : storage_type(operand.dtype(problem));
-}
 
 bool is_dense(const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& strides,
               std::size_t first_dimension) {
@@ -16,6 +15,40 @@ bool is_dense(const std::vector<std::int64_t>& extents, const std::vector<std::i
     if (extents[d] > 1 && strides[d] != dense[d]) return false;
   }
   return true;
+}
+
+/// The stride that dimensions have together: from each entry to the next, over all of them.
+std::optional<std::int64_t> common_stride(std::span<const std::int64_t> extents,
+                                          std::span<const std::int64_t> strides) {
+  std::int64_t entries = 1, stride = 1;
+  for (std::size_t d = extents.size(); d-- > 0;) {
+    if (extents[d] == 1) continue;
+    if (entries == 1) {
+      stride = strides[d];
+    } else if (strides[d] != entries * stride) {
+      return std::nullopt;
+    }
+    entries *= extents[d];
+  }
+  return stride;
+}
+
+/// None where the values of a token, or all of what has no tokens, are not equally far apart.
+std::optional<HeldForm> form_of(const LaidTensor& laid, const Problem& problem) {
+  const auto own = extents(*laid.operand, problem);
+  const auto merged = laid.shape.merged_strides(own.size());
+  if (!merged) return std::nullopt;
+  const std::span<const std::int64_t> all_extents(own), all_strides(*merged);
+  const bool is_list = laid.operand->is_index() || cut_of(*laid.operand, problem) == Cut::tokens;
+  const std::size_t outer = is_list ? 1 : 0;
+  const auto inner = common_stride(all_extents.subspan(outer), all_strides.subspan(outer));
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  HeldForm form{laid.type, is_list ? merged->front() : 0, 1};
+  if (!inner || *inner > kLargest) return std::nullopt;
+  form.inner_stride = static_cast<std::int32_t>(*inner);
+  // Indices are counted in words of four bytes.
+  if (form.stride > kLargest / 2) return std::nullopt;
+  return form;
 }
 
 }  // namespace
@@ -43,7 +76,7 @@ LaidTensor lay(const HeldTensor& tensor, const Problem& problem) {
   return laid;
 }
 
-std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem) {
+std::optional<ArrayPointer> as_dense_pointer(const LaidTensor& laid, const Problem& problem) {
   if (laid.type != laid.own) return std::nullopt;
   const Operand& operand = *laid.operand;
   const auto own = extents(operand, problem);
@@ -62,6 +95,17 @@ std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& pr
     return std::nullopt;
   }
   return ArrayPointer{laid.tensor->read, laid.tensor->written, (*strides)[0]};
+}
+
+std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem,
+                                       bool gates_in_any_form) {
+  if (const auto dense = as_dense_pointer(laid, problem)) return dense;
+  const Operand& operand = *laid.operand;
+  const bool is_number = gates_in_any_form && operand.may_have_form && dtype_of(laid.type);
+  if (operand.is_index() ? !is_integer(laid.type) : !is_number) return std::nullopt;
+  const auto form = form_of(laid, problem);
+  if (!form) return std::nullopt;
+  return ArrayPointer{laid.tensor->read, laid.tensor->written, 0, form};
 }
 
 std::string words_of(const LaidTensor& laid) {
@@ -83,10 +127,11 @@ BatchIndices batch_indices(const std::vector<LaidTensor>& all, const Problem& pr
     if (!strides) throw_bad_input(name + ": its entries are not equally far apart");
     const std::int64_t stride = strides->front();
     if (name == "slot_index") {
-      result.rows = {laid.tensor->read, laid.type, stride};
+      result.rows = index_array(laid.tensor->read, laid.type, stride);
     } else if (name == "sequence_offsets" && laid.tensor->read != nullptr) {
       const auto* first = static_cast<const char*>(laid.tensor->read);
-      result.tokens = {first + problem.num_sequences() * stride * size_of(laid.type), laid.type, 1};
+      result.tokens =
+          index_array(first + problem.num_sequences() * stride * size_of(laid.type), laid.type, 1);
     }
   }
   return result;

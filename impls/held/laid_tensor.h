@@ -27,17 +27,21 @@ struct LaidTensor {
 /// is not aligned to its element.
 LaidTensor lay(const HeldTensor& tensor, const Problem& problem);
 
-/// The tensor's pointers as implementations take them; none where it has another type than its operand, or
-/// strides that nobody takes.
-std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem);
+/// The tensor's pointers as every implementation takes them: dense in the operand's own type, or with a
+/// token stride or a gap behind a pool's rows where the operand takes one. None for any other tensor.
+std::optional<ArrayPointer> as_dense_pointer(const LaidTensor& laid, const Problem& problem);
+/// The same, or in a form of its own (HeldForm): indices, and gates where the implementation takes those
+/// in any form.
+std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem,
+                                       bool gates_in_any_form);
 
-/// "slot_index: int32", "qkv: strides [1, 128]": why as_pointer() has none.
+/// "v: f32", "qkv: strides [1, 128]": why as_pointer() has none.
 std::string words_of(const LaidTensor& laid);
 
 /// What is read of the indices of a batch while its tensors are copied.
 struct BatchIndices {
-  IndexVector tokens;  ///< one entry: the tokens of all sequences
-  IndexVector rows;    ///< of pools; none: sequence n has row n
+  IndexArray tokens;  ///< one entry: the tokens of all sequences
+  IndexArray rows;    ///< of pools; none: sequence n has row n
 };
 /// Throws Error(bad_input) where the entries of an index tensor are not equally far apart.
 BatchIndices batch_indices(const std::vector<LaidTensor>& tensors, const Problem& problem);

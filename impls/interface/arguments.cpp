@@ -1,6 +1,7 @@
 #include "interface/arguments.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "interface/error.h"
 
@@ -11,9 +12,24 @@ void require_pointer(const Operand& operand, const void* pointer) {
   if (pointer == nullptr) throw_bad_input(operand.name + ": null pointer");
 }
 
-void require_alignment(const Operand& operand, const Problem& problem, const void* pointer) {
-  const std::size_t bytes =
-      operand.is_index() ? sizeof(std::int64_t) : size_of(operand.dtype(problem));
+void require_form(const Operand& operand, const Problem& problem, const HeldForm& form) {
+  if (!operand.is_index() && !operand.may_have_form) {
+    throw_bad_input(operand.name + ": is held in a form of its own (" + short_name(form.type) +
+                    "), expected a dense " + short_name(own_type(operand, problem)) + " array");
+  }
+  const bool is_type = operand.is_index() ? is_integer(form.type) : dtype_of(form.type).has_value();
+  if (!is_type || form.stride < 0 || form.inner_stride < 0) {
+    throw_bad_input(operand.name + ": " + short_name(form.type) + " with strides " +
+                    std::to_string(form.stride) + ", " + std::to_string(form.inner_stride) +
+                    "; expected " + (operand.is_index() ? "int32 or int64" : "f32, bf16 or f16") +
+                    " with strides of at least 0");
+  }
+}
+
+void require_alignment(const Operand& operand, const Problem& problem, const void* pointer,
+                       const std::optional<HeldForm>& form) {
+  const auto bytes =
+      static_cast<std::uintptr_t>(size_of(form ? form->type : own_type(operand, problem)));
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0) return;
   throw_bad_input(operand.name + ": pointer is not aligned to its element of " +
                   std::to_string(bytes) + " bytes");
@@ -52,6 +68,12 @@ std::string why_not_present(const Operand& operand, const Problem& problem) {
   return why;
 }
 
+std::int32_t narrow_stride(const Operand& operand, std::int64_t stride) {
+  if (stride <= std::numeric_limits<std::int32_t>::max()) return static_cast<std::int32_t>(stride);
+  throw_bad_input(operand.name + ": tokens " + std::to_string(stride) +
+                  " elements apart, expected fewer than 2^31");
+}
+
 }  // namespace
 
 const Arguments::Entry* Arguments::find(std::string_view operand) const {
@@ -79,12 +101,41 @@ ArrayPointer Arguments::operator[](std::string_view operand) const {
   return entry == nullptr ? ArrayPointer{} : entry->pointer;
 }
 
+IndexArray Arguments::indices(std::string_view operand) const {
+  const ArrayPointer pointer = (*this)[operand];
+  const HeldForm form = pointer.form.value_or(HeldForm{StorageType::int64, 1});
+  return index_array(pointer.read, form.type, form.stride);
+}
+
+NumberArray Arguments::numbers(std::string_view operand, const Problem& problem) const {
+  const ArrayPointer pointer = (*this)[operand];
+  NumberArray numbers;
+  numbers.data = pointer.read;
+  const Operand& of = problem.operation->at(operand);
+  if (cut_of(of, problem) == Cut::tokens)
+    numbers.stride = narrow_stride(of, token_stride_of(operand, problem, *this));
+  if (!pointer.form) return numbers;
+  numbers.type = *dtype_of(pointer.form->type);
+  numbers.stride = narrow_stride(of, pointer.form->stride);
+  numbers.inner_stride = pointer.form->inner_stride;
+  return numbers;
+}
+
 Arguments Arguments::shared_with(Operation operation) const {
   Arguments shared;
   for (const Entry& entry : entries_) {
     if (operation->find(entry.operand) != nullptr) shared.entries_.push_back(entry);
   }
   return shared;
+}
+
+IndexArray index_array(const void* data, StorageType type, std::int64_t stride) {
+  const std::int64_t words = size_of(type) / size_of(StorageType::int32);
+  return {data, static_cast<std::int32_t>(stride * words)};
+}
+
+StorageType own_type(const Operand& operand, const Problem& problem) {
+  return operand.is_index() ? StorageType::int64 : storage_type(operand.dtype(problem));
 }
 
 void require_token_stride(const Operand& operand, const Problem& problem, std::int64_t stride) {
@@ -127,8 +178,9 @@ void require_operands(const Problem& problem, const Arguments& arguments) {
                              element_count(operand, problem) == 0;
     if (reads && !may_be_null) require_pointer(operand, pointer.read);
     if (writes && !may_be_null) require_pointer(operand, pointer.written);
-    require_alignment(operand, problem, pointer.read);
-    require_alignment(operand, problem, pointer.written);
+    if (pointer.form) require_form(operand, problem, *pointer.form);
+    require_alignment(operand, problem, pointer.read, pointer.form);
+    require_alignment(operand, problem, pointer.written, pointer.form);
     require_token_stride(operand, problem, pointer.token_stride);
     if (reads && writes) require_place(operand, problem, pointer);
   }

@@ -4,13 +4,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "interface/index_array.h"
+#include "interface/number_array.h"
 #include "interface/problem.h"
+#include "interface/storage_type.h"
 
 namespace gdn {
+
+/// How values lie that are neither dense nor in the operand's own type.
+struct HeldForm {
+  StorageType type = StorageType::float32;
+  std::int64_t stride = 0;  ///< elements from one token, or one index, to the next; 0: one for all
+  std::int32_t inner_stride = 1;  ///< from one value of a token to the next; 0: one for all
+};
 
 struct ArrayPointer {
   const void* read = nullptr;  ///< where values come from; null for an output
@@ -18,6 +29,8 @@ struct ArrayPointer {
   /// Elements from one token to the next (what belongs to a token is contiguous); 0: dense. Only
   /// where the operand takes one (Operand::takes_token_stride).
   std::int64_t token_stride = 0;
+  /// Only of indices, and of operands with Operand::may_have_form.
+  std::optional<HeldForm> form = {};
 };
 
 class Arguments {
@@ -28,6 +41,9 @@ class Arguments {
   }
   void set_output(std::string_view operand, void* data) { set(operand, {nullptr, data, 0}); }
   void set_in_place(std::string_view operand, void* data) { set(operand, {data, data, 0}); }
+  void set_input(std::string_view operand, const void* data, const HeldForm& form) {
+    set(operand, {data, nullptr, 0, form});
+  }
   void erase(std::string_view operand);
 
   bool has(std::string_view operand) const { return find(operand) != nullptr; }
@@ -39,6 +55,11 @@ class Arguments {
   const T* input_as(std::string_view operand) const {
     return static_cast<const T*>(input(operand));
   }
+
+  /// Of an operand of indices; none where it was not set.
+  IndexArray indices(std::string_view operand) const;
+  /// Of an operand of float32 values, [T, ..] or one of no tokens; none where it was not set.
+  NumberArray numbers(std::string_view operand, const Problem& problem) const;
 
   /// Those of the operands that `operation` has too: what a step of a chain shares with the whole.
   Arguments shared_with(Operation operation) const;
@@ -54,6 +75,12 @@ class Arguments {
   std::vector<Entry> entries_;
 };
 
+/// `stride` in elements of the type, int32 or int64.
+IndexArray index_array(const void* data, StorageType type, std::int64_t stride);
+
+/// int64 of indices.
+StorageType own_type(const Operand& operand, const Problem& problem);
+
 /// Throws Error(bad_input) where the operand takes no token stride, or one smaller than a token.
 void require_token_stride(const Operand& operand, const Problem& problem, std::int64_t stride);
 /// Elements from one token of the operand to the next; a stride of 0 has become the dense one.
@@ -62,7 +89,7 @@ std::int64_t token_stride_of(std::string_view operand, const Problem& problem,
 
 /// Throws Error(bad_input) naming the operand: one that the problem does not have (a gate of another
 /// encoding), one that is missing or null, one that is not aligned to its element, a token stride
-/// that it does not take (require_token_stride), or one whose two arrays overlap where it is updated
+/// that it does not take (require_token_stride), a form that it is not taken in, or one whose two arrays overlap where it is updated
 /// out of place. Operands without elements may be null.
 void require_operands(const Problem& problem, const Arguments& arguments);
 

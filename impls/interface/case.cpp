@@ -97,11 +97,16 @@ void validate_other_indices(const Case& c) {
     if (!c.other_indices.has(operand.name)) throw_bad_input(operand.name + ": is missing");
     const std::vector<std::int64_t>& values = c.other_indices[operand.name];
     require_size(operand.name, values.size(), static_cast<std::int64_t>(element_count(operand, p)));
-    if (operand.index_rule.holds == nullptr) continue;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (operand.index_rule.holds(c, static_cast<std::int64_t>(i), values[i])) continue;
+    const auto require = [&](bool holds, std::size_t i, const std::string& expected) {
+      if (holds) return;
       throw_bad_input(operand.name + ": value " + std::to_string(values[i]) + " at index " +
-                      std::to_string(i) + ", expected " + operand.index_rule.expected);
+                      std::to_string(i) + ", expected " + expected);
+    };
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      require(values[i] == static_cast<std::int32_t>(values[i]), i, "an integer of 32 bits");
+      if (operand.index_rule.holds == nullptr) continue;
+      require(operand.index_rule.holds(c, static_cast<std::int64_t>(i), values[i]), i,
+              operand.index_rule.expected);
     }
   }
 }

@@ -23,10 +23,22 @@ class DescriptionGuard final : public Implementation {
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
     require_supported(*this, problem);
+    require_forms(arguments, problem);
     return inner_.plan(problem, arguments, device);
   }
 
  private:
+  void require_forms(const Arguments& arguments, const Problem& problem) const {
+    if (description().gates_in_any_form) return;
+    for (const Arguments::Entry& entry : arguments.entries()) {
+      const Operand* const operand = problem.operation->find(entry.operand);
+      if (operand == nullptr || operand->is_index() || !entry.pointer.form) continue;
+      throw Error(ErrorKind::unsupported,
+                  description().name + ": " + entry.operand + " is held in a form of its own (" +
+                      short_name(entry.pointer.form->type) + "), expected a dense f32 array");
+    }
+  }
+
   const Implementation& inner_;
 };
 

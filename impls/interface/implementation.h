@@ -34,7 +34,7 @@ struct PlanInfo {
   int launches = 0;                  ///< kernels enqueued per run
   std::string choice;  ///< variant, tile, split: "v_split=2 stages=3"; on a CPU also "isa=avx2"
   /// Tensors that are converted before and behind each run (held/held_plan.h), and the workspace that
-  /// takes: "slot_index: int32; qkv: strides [1, 128]".
+  /// takes: "v: f32; qkv: strides [1, 128]".
   std::string conversions;
   std::int64_t conversion_bytes = 0;  ///< among workspace_bytes
 };
@@ -75,6 +75,9 @@ struct Description {
   /// Fields of a problem that it honours: any other off its default is refused (description_support)
   /// before supports() is asked, which may still refuse some.
   HonouredFields honours = {};
+  /// It reads gates, betas and what belongs to them (Operand::may_have_form) in 16-bit types too, and
+  /// with any strides. Every implementation takes indices so.
+  bool gates_in_any_form = false;
   std::string backend;    ///< "cpu", "cuda", "hip"
   std::string form;       ///< "naive", "recurrent", "chunkwise", "fused"
   std::string summary;    ///< one line: what this version does and what bounds it

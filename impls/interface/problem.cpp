@@ -5,6 +5,7 @@
 #include <set>
 
 #include "interface/error.h"
+#include "interface/index_array.h"
 #include "interface/parse_number.h"
 
 namespace gdn {
@@ -111,6 +112,11 @@ void Problem::validate() const {
                                                           ": expected auto or 1.." +
                                                           std::to_string(kMostChannels));
   require(!sequences.lengths.empty(), "seq: at least one sequence is needed");
+  require(total_tokens() <= kLargestIndex && num_sequences() < kLargestIndex,
+          "seq: " + std::to_string(total_tokens()) + " tokens of " +
+              std::to_string(num_sequences()) + " sequences; expected fewer than 2^31");
+  require(pool_rows <= kLargestIndex,
+          "pool_rows=" + std::to_string(pool_rows) + ": expected fewer than 2^31");
   require(steps >= 1 && steps <= 16, "steps=" + std::to_string(steps) + ": expected 1..16");
   require(conv_width >= 2 && conv_width <= 15,
           "width=" + std::to_string(conv_width) + ": expected 2..15");

@@ -50,6 +50,13 @@ StorageType storage_type(DType dtype) {
   return StorageType::float32;
 }
 
+std::optional<DType> dtype_of(StorageType type) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    if (storage_type(dtype) == type) return dtype;
+  }
+  return std::nullopt;
+}
+
 std::int64_t size_of(StorageType type) { return properties_of(type).bytes; }
 bool is_integer(StorageType type) { return properties_of(type).significand_bits == 0; }
 const std::string& short_name(StorageType type) { return properties_of(type).name; }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,8 @@ enum class StorageType {
 };
 
 StorageType storage_type(DType dtype);
+/// The inverse; none where operands have no such type.
+std::optional<DType> dtype_of(StorageType type);
 std::int64_t size_of(StorageType type);
 bool is_integer(StorageType type);
 /// "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64", "int32".

@@ -69,15 +69,14 @@ void copy_element(const StridedCopy& copy, std::int64_t from, std::int64_t to) {
 }
 
 bool is_bounded(const StridedCopy& copy, int dimension) {
-  return copy.bound.data != nullptr && dimension >= copy.bounded_begin &&
-         dimension < copy.bounded_end;
+  return copy.bound && dimension >= copy.bounded_begin && dimension < copy.bounded_end;
 }
 
 /// Whether dimension d and the one behind it are one: they follow one another in both arrays, and are
 /// bounded together or not at all.
 bool are_one(const StridedCopy& copy, int d) {
   const auto i = static_cast<std::size_t>(d);
-  if (copy.rows.data != nullptr && d == 0) return false;
+  if (copy.rows && d == 0) return false;
   return copy.from_strides[i] == copy.extents[i + 1] * copy.from_strides[i + 1] &&
          copy.to_strides[i] == copy.extents[i + 1] * copy.to_strides[i + 1] &&
          is_bounded(copy, d) == is_bounded(copy, d + 1);
@@ -104,7 +103,7 @@ std::int64_t StridedCopy::elements() const {
 
 StridedCopy merged(const StridedCopy& copy) {
   StridedCopy result = copy;
-  const bool has_rows = copy.rows.data != nullptr;
+  const bool has_rows = static_cast<bool>(copy.rows);
   for (int d = result.rank - 1; d >= (has_rows ? 1 : 0); --d) {
     const bool only_bounded =
         is_bounded(result, d) && result.bounded_end - result.bounded_begin == 1;
@@ -123,8 +122,7 @@ StridedCopy merged(const StridedCopy& copy) {
 
 void copy_on_host(const StridedCopy& copy) {
   if (copy.elements() == 0) return;
-  const std::int64_t bound =
-      copy.bound.data != nullptr ? load_integer(copy.bound.data, 0, copy.bound.type) : 0;
+  const std::int64_t bound = copy.bound ? copy.bound[0] : 0;
   StridedCopy::Extents place{};
   const auto rank = static_cast<std::size_t>(copy.rank);
   for (;;) {
@@ -133,14 +131,14 @@ void copy_on_host(const StridedCopy& copy) {
     for (std::size_t d = 0; d < rank; ++d) {
       std::int64_t at = place[d];
       if (is_bounded(copy, static_cast<int>(d))) counted = counted * copy.extents[d] + at;
-      if (d == 0 && copy.rows.data != nullptr) {
-        at = load_integer(copy.rows.data, at * copy.rows.stride, copy.rows.type);
+      if (d == 0 && copy.rows) {
+        at = copy.rows[at];
         is_copied = at >= 0;
       }
       from += at * copy.from_strides[d];
       to += at * copy.to_strides[d];
     }
-    if (is_copied && (copy.bound.data == nullptr || counted < bound)) copy_element(copy, from, to);
+    if (is_copied && (!copy.bound || counted < bound)) copy_element(copy, from, to);
     std::size_t d = rank;
     while (d > 0 && ++place[d - 1] == copy.extents[d - 1]) place[--d] = 0;
     if (d == 0) return;

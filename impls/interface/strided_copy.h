@@ -6,16 +6,10 @@
 #include <array>
 #include <cstdint>
 
+#include "interface/index_array.h"
 #include "interface/storage_type.h"
 
 namespace gdn {
-
-/// Integers that are read when the copy is made: offsets of sequences, rows of a pool.
-struct IndexVector {
-  const void* data = nullptr;  ///< null: there is none
-  StorageType type = StorageType::int64;
-  std::int64_t stride = 1;  ///< elements
-};
 
 struct StridedCopy {
   static constexpr int kMaxRank = 8;
@@ -29,12 +23,12 @@ struct StridedCopy {
   Extents extents{};
   Extents from_strides{};  ///< elements; may be 0 (one element for all), not negative
   Extents to_strides{};
-  /// Dimension 0 counts the entries of `rows`: entry n stands for row rows[n] of both arrays. None is
+  /// These two are read when the copy is made. Dimension 0 counts the entries of `rows`: entry n stands for row rows[n] of both arrays. None is
   /// copied where that is negative.
-  IndexVector rows{};
+  IndexArray rows{};
   /// Only as many are copied as this says, of those that the dimensions bounded_begin .. bounded_end - 1
   /// count together, the last of them fastest: the tokens of a batch, up to its last offset.
-  IndexVector bound{};
+  IndexArray bound{};
   int bounded_begin = 0;
   int bounded_end = 0;
 

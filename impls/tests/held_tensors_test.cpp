@@ -24,6 +24,7 @@ struct Holding {
   std::int64_t gap = 0;   ///< elements after each entry of each dimension
   bool narrower = false;  ///< in the narrowest types that there are
   bool split = false;     ///< the first dimension in two
+  bool shared = false;    ///< one number for all gates, one for all betas, ..: strides of 0
 };
 constexpr Holding kHoldings[] = {
     {.name = "with gaps", .gap = 3},
@@ -34,6 +35,9 @@ constexpr Holding kHoldings[] = {
      .gap = 1,
      .narrower = true,
      .split = true},
+    {.name = "as one number where they are gates, in narrower types",
+     .narrower = true,
+     .shared = true},
 };
 
 StorageType narrower(StorageType type) {
@@ -46,6 +50,10 @@ StorageType narrower(StorageType type) {
     default:
       return StorageType::int32;
   }
+}
+
+bool is_shared(const Operand& operand) {
+  return operand.may_have_form && operand.role == Role::input;
 }
 
 /// A tensor in host memory and its copy on a device.
@@ -75,6 +83,10 @@ struct Held {
     for (const std::size_t d : order) {
       tensor.strides[d] = span + (d == order.front() && order.size() > 1 ? 0 : holding.gap);
       span = tensor.strides[d] * std::max<std::int64_t>(tensor.extents[d], 1);
+    }
+    if (holding.shared && is_shared(operand)) {
+      tensor.strides.assign(tensor.extents.size(), 0);
+      span = 1;
     }
     bytes.assign(static_cast<std::size_t>(span * size_of(type)), kPoison);
   }
@@ -136,6 +148,12 @@ class HeldTensors : public ImplementationTest {
       in_slots.slots = SlotMap::padding;
       if (implementation().supports(in_slots)) result.push_back(in_slots);
     }
+    Problem of_model = result.front();
+    if (of_model.operation->has_field("gate")) {
+      of_model.gate_encoding = GateEncoding::logits;
+      of_model.beta_encoding = BetaEncoding::logit;
+      if (implementation().supports(of_model)) result.push_back(of_model);
+    }
     return result;
   }
 
@@ -147,7 +165,9 @@ class HeldTensors : public ImplementationTest {
       if (!is_present(operand, problem) || operand.is_index() || operand.role == Role::output)
         continue;
       const StorageType type = narrower(storage_type(operand.dtype(problem)));
-      for (float& value : c[operand.name]) value = rounded(value, type);
+      std::vector<float>& values = c[operand.name];
+      if (holding.shared && is_shared(operand)) std::fill(values.begin(), values.end(), values[0]);
+      for (float& value : values) value = rounded(value, type);
     }
     return c;
   }
@@ -179,7 +199,8 @@ class HeldTensors : public ImplementationTest {
     std::vector<HeldTensor> tensors;
     for (const Held& held : all) tensors.push_back(held.tensor);
     const auto plan = plan_on_held(implementation(), problem, tensors, device());
-    EXPECT_FALSE(plan->info().conversions.empty());
+    EXPECT_EQ(plan->info().conversions.find("_index: "), std::string::npos)
+        << "indices are taken as they lie: " << plan->info().conversions;
     plan->run();
     for (Held& held : all) {
       const Operand& operand = problem.operation->at(held.tensor.operand);
@@ -306,10 +327,28 @@ TEST(HeldTensorsTakenAsTheyAre, WhatIsConvertedIsNamedAndCounted) {
   held["k"].strides = {9, 8, 1};
   held["v"].strides = {1, 20, 5};
   const auto plan = held.plan();
-  EXPECT_EQ(plan->info().conversions, "v: strides [1, 20, 5]; slot_index: int32");
-  EXPECT_EQ(plan->info().conversion_bytes, 5 * 2 * 4 * 4 + 2 * 8);
+  EXPECT_EQ(plan->info().conversions, "v: strides [1, 20, 5]");
+  EXPECT_EQ(plan->info().conversion_bytes, 5 * 2 * 4 * 4);
   EXPECT_EQ(held.refusal(Conversions::refused),
             "cpu/recurrent: would convert v: strides [1, 20, 5]; expected a dense f32 array");
+}
+
+TEST(HeldTensorsTakenAsTheyAre, IndicesOfEitherTypeAndGatesInAnyForm) {
+  HostTensors held(kProblem);
+  std::vector<std::int32_t> offsets;
+  for (const std::int64_t offset : held.inputs.sequence_offsets) {
+    offsets.insert(offsets.end(), {static_cast<std::int32_t>(offset), -7, -7});
+  }
+  held["sequence_offsets"].read = offsets.data();
+  held["sequence_offsets"].type = StorageType::int32;
+  held["sequence_offsets"].strides = {3};
+  held["beta"].type = StorageType::bfloat16;
+  held["beta"].strides = {1, 40};
+  held["log_decay"].type = StorageType::float16;
+  held["log_decay"].strides = {0, 0};
+  EXPECT_EQ(held.plan(Conversions::refused)->info().conversions, "");
+  held["log_decay"].type = StorageType::float8_e5m2;
+  EXPECT_EQ(held.plan()->info().conversions, "log_decay: f8_e5m2");
 }
 
 // A sequence without tokens writes no row, so that of a pool that is only written comes back as it was.

@@ -16,9 +16,9 @@ class EveryFeaturePlan final : public Plan {
   EveryFeaturePlan(const Problem& problem, const Arguments& arguments, Fault fault)
       : p_(problem), a_(arguments), fault_(fault) {
     info_.launches = 1;
-    const auto* counts = a_.input_as<std::int64_t>("count");
+    const IndexArray counts = a_.indices("count");
     if (fault == Fault::count_of_plan) {
-      counts_.assign(counts, counts + problem.num_sequences());
+      for (std::int64_t n = 0; n < problem.num_sequences(); ++n) counts_.push_back(counts[n]);
     }
   }
   const PlanInfo& info() const override { return info_; }
@@ -78,7 +78,7 @@ class EveryFeaturePlan final : public Plan {
   };
   StoreInputs store_inputs(std::int64_t n, std::int64_t h) const {
     const std::int64_t heads = p_.num_value_heads;
-    return {a_.input_as<std::int64_t>("times")[n], read("lift", h, DType::float32),
+    return {a_.indices("times")[n], read("lift", h, DType::float32),
             read("tally", slot(n) * heads + h, DType::float32)};
   }
   struct Kept {
@@ -87,12 +87,10 @@ class EveryFeaturePlan final : public Plan {
     StoreInputs early;  // of the faults
   };
 
-  std::int64_t first_token(std::int64_t n) const {
-    return a_.input_as<std::int64_t>("sequence_offsets")[n];
-  }
+  std::int64_t first_token(std::int64_t n) const { return a_.indices("sequence_offsets")[n]; }
   std::int64_t slot(std::int64_t n) const {
-    const auto* slots = a_.input_as<std::int64_t>("slot_index");
-    return slots == nullptr ? n : slots[n];
+    const IndexArray slots = a_.indices("slot_index");
+    return slots ? slots[n] : n;
   }
   bool owns(std::int64_t row) const {
     for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
@@ -105,7 +103,7 @@ class EveryFeaturePlan final : public Plan {
   }
   std::int64_t count(std::int64_t n) const {
     if (fault_ == Fault::count_of_plan) return counts_[static_cast<std::size_t>(n)];
-    return a_.input_as<std::int64_t>("count")[fault_ == Fault::count_of_first ? 0 : n];
+    return a_.indices("count")[fault_ == Fault::count_of_first ? 0 : n];
   }
   float read(const char* operand, std::int64_t at, DType dtype) const {
     float value = 0;

@@ -57,7 +57,7 @@ class FaultyConvolutionPlan : public Plan {
     return p_.activation == Activation::silu && !is(Fault::conv_activation_ignored) ? silu(x) : x;
   }
   std::int64_t slot_of(std::int64_t n) const {
-    if (a_.slot_index == nullptr || is(Fault::conv_row_of_sequence)) return n;
+    if (!a_.slot_index || is(Fault::conv_row_of_sequence)) return n;
     const std::int64_t slot = a_.slot_index[n];
     return slot < 0 && is(Fault::conv_padding_is_row_0) ? 0 : slot;
   }

@@ -112,13 +112,13 @@ const NamedFault& entry_of(Fault fault) {
 }
 
 // The decay of one token and head in float64 from its logit, or as the fault has it.
-double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::int64_t head,
+double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t token, std::int64_t head,
                             Fault fault) {
-  const float A_log = a.A_log[head];
+  const float A_log = value_at(a.A_log, 0, head);
   if (fault == Fault::dt_bias_ignored) {
-    return gate_arithmetic::log_decay_from_logit<double>(A_log, a.gate[at]);
+    return gate_arithmetic::log_decay_from_logit<double>(A_log, value_at(a.gate, token, head));
   }
-  const float x = a.gate[at] + a.dt_bias[head];
+  const float x = value_at(a.gate, token, head) + value_at(a.dt_bias, 0, head);
   if (fault == Fault::naive_softplus) {
     return -std::exp(static_cast<double>(A_log)) * std::log(1.0f + std::exp(x));
   }
@@ -128,15 +128,16 @@ double log_decay_from_logit(const GatedDeltaArguments& a, std::int64_t at, std::
   }
   const float rate = fault == Fault::rate_in_bfloat16 ? round_to(DType::bfloat16, A_log) : A_log;
   return gate_arithmetic::log_decay_from_logit<double>(
-      rate, static_cast<double>(a.gate[at]) + static_cast<double>(a.dt_bias[head]));
+      rate, static_cast<double>(value_at(a.gate, token, head)) +
+                static_cast<double>(value_at(a.dt_bias, 0, head)));
 }
 
 // From any encoding, or as the fault has it.
-double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at,
+double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t token,
                     std::int64_t head, Fault fault) {
-  const double value = a.gate[at];
+  const double value = value_at(a.gate, token, head);
   if (problem.gate_encoding == GateEncoding::logits) {
-    return log_decay_from_logit(a, at, head, fault);
+    return log_decay_from_logit(a, token, head, fault);
   }
   const bool misread =
       (fault == Fault::gate_misread && problem.gate_encoding == GateEncoding::decay) ||
@@ -145,12 +146,13 @@ double log_decay_of(const Problem& problem, const GatedDeltaArguments& a, std::i
   if (misread) return value;
   const bool has_rate_and_bias = entry_of(problem.gate_encoding).has_rate_and_bias;
   return gate_arithmetic::decode_log_decay(
-      problem.gate_encoding, value, has_rate_and_bias ? double{a.A_log[head]} : 0.0,
-      has_rate_and_bias ? double{a.dt_bias[head]} : 0.0, problem.decay_bound);
+      problem.gate_encoding, value, has_rate_and_bias ? double{value_at(a.A_log, 0, head)} : 0.0,
+      has_rate_and_bias ? double{value_at(a.dt_bias, 0, head)} : 0.0, problem.decay_bound);
 }
 
-double beta_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t at, Fault fault) {
-  const double value = a.beta[at];
+double beta_of(const Problem& problem, const GatedDeltaArguments& a, std::int64_t token,
+               std::int64_t head, Fault fault) {
+  const double value = value_at(a.beta, token, head);
   const bool direct = problem.beta_encoding == BetaEncoding::beta || fault == Fault::beta_logit_raw;
   return direct ? value : gate_arithmetic::decode_beta(problem.beta_encoding, value);
 }
@@ -180,8 +182,9 @@ class FaultyPlan : public Plan {
     if (is_chunkwise(fault)) info_.chunk = kFaultyChunk;
     info_.launches = 1;
     if (fault == Fault::stale_offsets) {
-      offsets_.assign(arguments.sequence_offsets,
-                      arguments.sequence_offsets + problem.num_sequences() + 1);
+      for (std::int64_t n = 0; n <= problem.num_sequences(); ++n) {
+        offsets_.push_back(arguments.sequence_offsets[n]);
+      }
       arguments_.sequence_offsets = offsets_.data();
     }
     if (fault == Fault::stride_ignored) {
@@ -190,12 +193,12 @@ class FaultyPlan : public Plan {
       arguments_.value_token_stride = problem.values_per_token();
     }
     if (fault == Fault::gate_stride_ignored) {
-      arguments_.gate_token_stride = problem.num_value_heads;
-      arguments_.beta_token_stride = problem.num_value_heads;
+      arguments_.gate.stride = static_cast<std::int32_t>(problem.num_value_heads);
+      arguments_.beta.stride = static_cast<std::int32_t>(problem.num_value_heads);
     }
     if (fault == Fault::stride_of_other) {
       arguments_.key_token_stride = arguments.query_token_stride;
-      arguments_.beta_token_stride = arguments.gate_token_stride;
+      arguments_.beta.stride = arguments.gate.stride;
     }
   }
   const PlanInfo& info() const override { return info_; }
@@ -263,7 +266,7 @@ class FaultyPlan : public Plan {
   }
 
   std::int64_t slot_of(const GatedDeltaArguments& a, std::int64_t n) const {
-    if (a.slot_index == nullptr || fault_ == Fault::row_of_sequence) return n;
+    if (!a.slot_index || fault_ == Fault::row_of_sequence) return n;
     const std::int64_t slot = a.slot_index[n];
     return slot < 0 && fault_ == Fault::padding_is_row_0 ? 0 : slot;
   }
@@ -352,8 +355,8 @@ class FaultyPlan : public Plan {
     head.log_decay.resize(length);
     head.beta.resize(length);
     for (std::int64_t t = 0; t < length; ++t) {
-      head.log_decay(t) = log_decay_of(p, a, (first + t) * a.gate_token_stride + h, h, fault_);
-      head.beta(t) = beta_of(p, a, (first + t) * a.beta_token_stride + h, fault_);
+      head.log_decay(t) = log_decay_of(p, a, first + t, h, fault_);
+      head.beta(t) = beta_of(p, a, first + t, h, fault_);
     }
     head.output = Matrix::Zero(length, dv);
     head.state = Matrix::Zero(dk, dv);

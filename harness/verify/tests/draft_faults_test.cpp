@@ -37,8 +37,8 @@ class FaultyDraftPlan final : public Plan {
                   DraftFault fault)
       : sequences_(problem.num_sequences()),
         fault_(fault),
-        right_(gated_delta_verify_arguments(problem, arguments)),
-        accepted_(right_.accepted, right_.accepted + sequences_) {
+        right_(gated_delta_verify_arguments(problem, arguments)) {
+    for (std::int64_t n = 0; n < sequences_; ++n) accepted_.push_back(right_.accepted[n]);
     Arguments changed = arguments;
     changed.set_input("accepted", accepted_.data());
     plan_ = records().plan(problem, changed, device);
@@ -61,7 +61,7 @@ class FaultyDraftPlan final : public Plan {
     }
   }
   std::int64_t wrong_count(std::int64_t n) const {
-    const std::int64_t* const offsets = right_.draft.sequence_offsets;
+    const IndexArray offsets = right_.draft.sequence_offsets;
     const std::int64_t length = offsets[n + 1] - offsets[n];
     const std::int64_t right = right_.accepted[n];
     switch (fault_) {

@@ -34,9 +34,8 @@ std::int64_t Convolution::workspace_floats(const Problem& problem) {
 
 Convolution::Window Convolution::window_of(std::int64_t sequence, std::int64_t slot) const {
   Window window{slot, arguments_.state_in != nullptr, 0, 0, 0};
-  if (arguments_.has_window != nullptr && arguments_.has_window[sequence] == 0)
-    window.reads = false;
-  if (arguments_.window_position == nullptr) return window;
+  if (arguments_.has_window && arguments_.has_window[sequence] == 0) window.reads = false;
+  if (!arguments_.window_position) return window;
   const std::int64_t places = problem_.window_places();
   const std::int64_t num_tokens =
       arguments_.sequence_offsets[sequence + 1] - arguments_.sequence_offsets[sequence];
@@ -145,8 +144,7 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   const Block block{first_channel, std::min(kBlockChannels, channels_ - first_channel)};
   const std::int64_t first_token = arguments_.sequence_offsets[sequence];
   const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
-  const std::int64_t slot =
-      arguments_.slot_index == nullptr ? sequence : arguments_.slot_index[sequence];
+  const std::int64_t slot = arguments_.slot_index ? arguments_.slot_index[sequence] : sequence;
   const std::int64_t width = problem_.conv_width, window = width - 1;
 
   float* ext = workspace;                                    // [window + tile, channels]

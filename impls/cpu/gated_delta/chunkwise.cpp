@@ -61,6 +61,7 @@ const Implementation& gated_delta_chunkwise() {
           {.name = "cpu/chunkwise",
            .operation = gated_delta_operation(),
            .honours = recurrence_options() + recurrence_variants(),
+           .gates_in_any_form = true,
            .backend = "cpu",
            .form = "chunkwise",
            .summary = "chunkwise-WY (V' form), Eigen products per chunk of any size in "

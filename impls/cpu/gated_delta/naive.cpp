@@ -88,6 +88,7 @@ const Implementation& gated_delta_naive() {
           {.name = "cpu/naive",
            .operation = gated_delta_operation(),
            .honours = recurrence_options() + recurrence_variants(),
+           .gates_in_any_form = true,
            .backend = "cpu",
            .form = "naive",
            .summary = "the equations as plain float32 loops; bound by four passes over "

@@ -30,7 +30,7 @@ HeadTask GatedDeltaOperands::locate(std::int64_t sequence, std::int64_t value_he
   task.first_token = arguments_.sequence_offsets[sequence];
   task.num_tokens = arguments_.sequence_offsets[sequence + 1] - task.first_token;
   task.value_head = value_head;
-  task.slot = arguments_.slot_index == nullptr ? sequence : arguments_.slot_index[sequence];
+  task.slot = arguments_.slot_index ? arguments_.slot_index[sequence] : sequence;
   return task;
 }
 
@@ -74,13 +74,16 @@ void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t firs
                                          std::int64_t count, float* log_decay) const {
   const std::int64_t width = problem_.gates_per_head();
   const std::int64_t of_head = task.value_head * width;
-  const auto load = [&](const float* values, const auto& decoded) {
+  const auto load = [&](const NumberArray& values, const auto& decoded) {
     for (std::int64_t t = 0; t < count; ++t) {
-      const float* token =
-          values + (task.first_token + first + t) * arguments_.gate_token_stride + of_head;
-      for (std::int64_t i = 0; i < width; ++i) log_decay[t * width + i] = decoded(token[i], i);
+      const std::int64_t token = task.first_token + first + t;
+      for (std::int64_t i = 0; i < width; ++i) {
+        log_decay[t * width + i] = decoded(value_at(values, token, of_head + i), i);
+      }
     }
   };
+  const auto A_log = [&] { return value_at(arguments_.A_log, 0, task.value_head); };
+  const auto dt_bias = [&](std::int64_t i) { return value_at(arguments_.dt_bias, 0, of_head + i); };
   switch (problem_.gate_encoding) {
     case GateEncoding::log_decay:
       return load(arguments_.gate, [](float g, std::int64_t) { return g; });
@@ -90,13 +93,11 @@ void GatedDeltaOperands::load_log_decays(const HeadTask& task, std::int64_t firs
       return load(arguments_.gate, [](float x, std::int64_t) { return -x; });
     case GateEncoding::logits:
       return load(arguments_.gate, [&](float a, std::int64_t i) {
-        return log_decay_of_logit(a, arguments_.A_log[task.value_head],
-                                  arguments_.dt_bias[of_head + i]);
+        return log_decay_of_logit(a, A_log(), dt_bias(i));
       });
     case GateEncoding::bounded:
       return load(arguments_.gate, [&](float f, std::int64_t i) {
-        return log_decay_of_bounded_logit(f, arguments_.A_log[task.value_head],
-                                          arguments_.dt_bias[of_head + i],
+        return log_decay_of_bounded_logit(f, A_log(), dt_bias(i),
                                           static_cast<float>(problem_.decay_bound));
       });
   }
@@ -107,8 +108,8 @@ void GatedDeltaOperands::load_betas(const HeadTask& task, std::int64_t first, st
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t token = task.first_token + (first + i) / problem_.steps;
     const std::int64_t step = (first + i) % problem_.steps;
-    const float x = arguments_.beta[token * arguments_.beta_token_stride +
-                                    step * problem_.num_value_heads + task.value_head];
+    const float x =
+        value_at(arguments_.beta, token, step * problem_.num_value_heads + task.value_head);
     beta[i] = decode_beta(problem_.beta_encoding, x);
   }
 }

@@ -27,6 +27,7 @@ const Implementation& gated_delta_recurrent() {
       .description = {.name = "cpu/recurrent",
                       .operation = gated_delta_operation(),
                       .honours = recurrence_options() + recurrence_variants(),
+                      .gates_in_any_form = true,
                       .backend = "cpu",
                       .form = "recurrent",
                       .summary = "token recurrence over column blocks of the state in vector "

@@ -220,8 +220,7 @@ class NaivePlan final : public Plan {
 
   float decay_of(const HeadTask& task, std::int64_t t) const {
     if (p_.gate_encoding == GateEncoding::decay) {
-      return a_.forward
-          .gate[(task.first_token + t) * a_.forward.gate_token_stride + task.value_head];
+      return value_at(a_.forward.gate, task.first_token + t, task.value_head);
     }
     float g;
     forward_.load_log_decays(task, t, 1, &g);
@@ -332,8 +331,7 @@ class NaivePlan final : public Plan {
 
   void store_beta(const HeadTask& task, std::int64_t t, float d_beta) const {
     if (p_.beta_encoding != BetaEncoding::beta) {
-      const float x =
-          a_.forward.beta[(task.first_token + t) * a_.forward.beta_token_stride + task.value_head];
+      const float x = value_at(a_.forward.beta, task.first_token + t, task.value_head);
       const float most = p_.beta_encoding == BetaEncoding::logit2 ? 2.0f : 1.0f;
       d_beta *= most * sigmoid(x) * sigmoid(-x);  // 1 - sigmoid(x) would cancel
     }
@@ -356,9 +354,9 @@ class NaivePlan final : public Plan {
       case GateEncoding::logits:
       case GateEncoding::bounded: {
         const std::int64_t h = task.value_head;
-        const float x = a_.forward.gate[(task.first_token + t) * a_.forward.gate_token_stride + h] +
-                        a_.forward.dt_bias[h];
-        const float A_log = a_.forward.A_log[h];
+        const float x =
+            value_at(a_.forward.gate, task.first_token + t, h) + value_at(a_.forward.dt_bias, 0, h);
+        const float A_log = value_at(a_.forward.A_log, 0, h);
         float g;
         forward_.load_log_decays(task, t, 1, &g);
         const GateSlopes slopes = p_.gate_encoding == GateEncoding::bounded
@@ -395,6 +393,7 @@ class Naive final : public Implementation {
         .operation = gated_delta_backward_operation(),
         .honours = {"slots", "state", "layout", "h0", "ht", "pool_pad", "pool_rows", "norm",
                     "scale", "gate", "bound", "beta"},
+        .gates_in_any_form = true,
         .backend = "cpu",
         .form = "naive",
         .summary =

@@ -96,7 +96,7 @@ class DraftPlan final : public Plan {
 
   const DraftForm& form_;
   GatedDeltaOperands operands_;
-  const std::int64_t* accepted_;
+  IndexArray accepted_;
   int workers_;
   std::int64_t worker_floats_;
   std::int64_t kept_floats_;

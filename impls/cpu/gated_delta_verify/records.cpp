@@ -71,6 +71,7 @@ const Implementation& gated_delta_verify_records() {
            {.name = "cpu/records",
             .operation = gated_delta_verify_operation(),
             .honours = recurrence_options() + recurrence_variants(),
+            .gates_in_any_form = true,
             .backend = "cpu",
             .form = "records",
             .summary = "keeps what each draft token did to the state and replays it at commit; "

@@ -36,6 +36,7 @@ const Implementation& gated_delta_verify_states() {
            {.name = "cpu/states",
             .operation = gated_delta_verify_operation(),
             .honours = recurrence_options() + recurrence_variants(),
+            .gates_in_any_form = true,
             .backend = "cpu",
             .form = "states",
             .summary = "keeps the state after each draft token; bound by writing them",

@@ -79,7 +79,7 @@ __device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int r
   tile.length = p.sequence_offsets[low + 1] - tile.sequence_first;
   tile.begin = (index - first_tile(p, low, run)) * run;
   tile.end = min(tile.begin + run, tile.length);
-  tile.row = p.slot_index != nullptr ? p.slot_index[low] : low;
+  tile.row = p.slot_index ? p.slot_index[low] : low;
   tile.sequence = low;
   return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
 }
@@ -101,9 +101,8 @@ struct Window {
   __device__ __forceinline__ Window(const KernelParams<Ordinary>& params, const Tile& of)
       : p(params), tile(of) {
     if constexpr (!Ordinary) {
-      reads =
-          p.window_in != nullptr && (p.has_window == nullptr || p.has_window[tile.sequence] != 0);
-      in_ring = p.window_position != nullptr;
+      reads = p.window_in != nullptr && (!p.has_window || p.has_window[tile.sequence] != 0);
+      in_ring = static_cast<bool>(p.window_position);
       if (in_ring) {
         oldest = static_cast<int>(p.window_position[tile.sequence] % p.window_places);
         oldest_after = static_cast<int>((oldest + tile.length) % p.window_places);
@@ -636,7 +635,7 @@ bool has_vector_window(const ConvParams& p, int vector) {
   const WindowStrides& strides = p.window_strides;
   const bool of_channels = strides.channel == 1 && strides.place % vector == 0;
   const bool of_places = strides.place == 1 && strides.channel == p.window_places;
-  return p.width == kVectorWidth && p.window_position == nullptr &&
+  return p.width == kVectorWidth && !p.window_position &&
          (p.window_places == kVectorWidth || p.window_places == kVectorWidth - 1) &&
          strides.row % vector == 0 && (of_channels || of_places);
 }
@@ -709,8 +708,8 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.float32_weights = problem.effective_conv_weight_dtype() == DType::float32;
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
-  p.ordinary = p.window_in != nullptr && p.has_window == nullptr && !p.residual &&
-               p.window_position == nullptr && problem.window_layout == WindowLayout::time &&
+  p.ordinary = p.window_in != nullptr && !p.has_window && !p.residual && !p.window_position &&
+               problem.window_layout == WindowLayout::time &&
                problem.window_places() == problem.conv_width - 1;
   return p;
 }

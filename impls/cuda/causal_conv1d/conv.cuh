@@ -18,10 +18,10 @@ struct OrdinaryConvParams {
   const void* input = nullptr;
   const void* weight = nullptr;  ///< [channels, width], token dtype or float32
   const void* bias = nullptr;    ///< [channels] in the type of the weights, or null
-  const std::int64_t* sequence_offsets = nullptr;
-  const std::int64_t* slot_index = nullptr;  ///< null: sequence n has row n
-  const void* window_in = nullptr;           ///< null: zeros stand before the sequences
-  void* window_out = nullptr;                ///< null: windows stay as they are; may be window_in
+  IndexArray sequence_offsets;
+  IndexArray slot_index;            ///< none: sequence n has row n
+  const void* window_in = nullptr;  ///< null: zeros stand before the sequences
+  void* window_out = nullptr;       ///< null: windows stay as they are; may be window_in
   void* output = nullptr;
   DType token_dtype = DType::float32;
   DType window_dtype = DType::float32;
@@ -40,9 +40,9 @@ struct OrdinaryConvParams {
 /// Validated arguments of one convolution.
 struct ConvParams : OrdinaryConvParams {
   /// [N], 0: zeros stand before the sequence; null: none is 0.
-  const std::int64_t* has_window = nullptr;
+  IndexArray has_window;
   /// [N], tokens of the sequence before the call, where windows are rings; else null.
-  const std::int64_t* window_position = nullptr;
+  IndexArray window_position;
   WindowStrides window_strides;
   std::int32_t window_places = 3;
   bool residual = false;  ///< the input is added behind the activation

@@ -163,6 +163,7 @@ class Chunkwise final : public Implementation {
         .name = "cuda/chunkwise",
         .operation = gated_delta_operation(),
         .honours = recurrence_options() + HonouredFields{"update", "steps"},
+        .gates_in_any_form = true,
         .backend = "cuda",
         .form = "chunkwise",
         .summary = "WY form in separate kernels on tensor cores; bound by what they hand over",

@@ -90,6 +90,7 @@ class Decode final : public Implementation {
         .name = "cuda/decode",
         .operation = gated_delta_operation(),
         .honours = recurrence_options() + recurrence_variants(),
+        .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",
         .summary =

@@ -120,6 +120,7 @@ class Fused final : public Implementation {
         .name = "cuda/fused",
         .operation = gated_delta_operation(),
         .honours = recurrence_options(),
+        .gates_in_any_form = true,
         .backend = "cuda",
         .form = "fused",
         .summary =

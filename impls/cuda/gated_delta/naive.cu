@@ -119,6 +119,7 @@ class Naive final : public Implementation {
         .name = "cuda/naive",
         .operation = gated_delta_operation(),
         .honours = recurrence_options() + recurrence_variants(),
+        .gates_in_any_form = true,
         .backend = "cuda",
         .form = "naive",
         .summary = "one thread per state column, state in global memory; bound by state traffic",

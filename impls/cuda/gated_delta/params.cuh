@@ -10,6 +10,7 @@
 #include "cuda/gates.cuh"
 #include "cuda/target.h"
 #include "interface/dtype.h"
+#include "interface/index_array.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
@@ -23,8 +24,8 @@ struct GatedDeltaParams {
   std::int64_t key_token_stride = 0;
   std::int64_t value_token_stride = 0;
   GateParams gates;
-  const std::int64_t* sequence_offsets = nullptr;  ///< [N + 1]
-  const std::int64_t* slot_index = nullptr;        ///< [N] or null: sequence n has row n
+  IndexArray sequence_offsets;  ///< [N + 1]
+  IndexArray slot_index;        ///< [N] or none: sequence n has row n
   StatePool pool;
   void* output = nullptr;  ///< [T, Hv, Dv], dense
   DType output_dtype = DType::float32;
@@ -57,7 +58,7 @@ struct SequenceSpan {
 __device__ __forceinline__ SequenceSpan sequence_span(const GatedDeltaParams& p, int sequence) {
   const std::int64_t first = p.sequence_offsets[sequence];
   return {first, p.sequence_offsets[sequence + 1] - first,
-          p.slot_index != nullptr ? p.slot_index[sequence] : sequence};
+          p.slot_index ? p.slot_index[sequence] : sequence};
 }
 
 /// Pointers to one head's vector of a token; Dk or Dv elements.

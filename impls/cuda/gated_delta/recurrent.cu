@@ -53,8 +53,8 @@ struct LaneToken {
       key[i] = key_at<Token>(p, token, key_head)[lane + i * kWarp];
     }
     value = v < p.value_head_dim ? value_at<Token>(p, token, head)[v] : from_float<Token>(0.0f);
-    gate = p.gates.gate[token * p.gates.gate_token_stride + head];
-    beta = p.gates.beta[token * p.gates.beta_token_stride + head];
+    gate = load_number(p.gates.gate, token, head);
+    beta = load_number(p.gates.beta, token, head);
   }
 };
 
@@ -176,6 +176,7 @@ class Recurrent final : public Implementation {
         .name = "cuda/recurrent",
         .operation = gated_delta_operation(),
         .honours = recurrence_options() + recurrence_variants(),
+        .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",
         .summary = "one state column per thread in registers; bound by arithmetic of few warps",

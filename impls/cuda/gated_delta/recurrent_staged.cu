@@ -132,8 +132,8 @@ class TilePreparation {
     beta_ = next_beta_;
     if (t >= work_.span.length) return;
     const std::int64_t token = work_.span.first + t;
-    next_gate_ = p_.gates.gate[token * p_.gates.gate_token_stride + work_.head];
-    next_beta_ = p_.gates.beta[token * p_.gates.beta_token_stride + work_.head];
+    next_gate_ = load_number(p_.gates.gate, token, work_.head);
+    next_beta_ = load_number(p_.gates.beta, token, work_.head);
   }
 
   /// Raw tile -> float32 tile and scalars in `buffer`. The copies must have arrived.
@@ -500,6 +500,7 @@ class RecurrentStaged final : public Implementation {
         .name = "cuda/recurrent_staged",
         .operation = gated_delta_operation(),
         .honours = recurrence_options(),
+        .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",
         .summary =

@@ -44,12 +44,13 @@ struct LaneToken {
 
   __device__ void load(const GatedDeltaParams& p, std::int64_t token, int head, int lane) {
     const Token* const from = query_at<Token>(p, token, head / p.value_heads_per_key_head);
-    const float* const gates =
-        p.gates.gate + token * p.gates.gate_token_stride + head * p.gates.gates_per_head;
+    const int gates = head * p.gates.gates_per_head;
 #pragma unroll
     for (int i = 0; i < Dk / kWarp; ++i) query[i] = from[lane + i * kWarp];
 #pragma unroll
-    for (int i = 0; i < kGates; ++i) gate[i] = gates[kChannelDecay ? lane + i * kWarp : 0];
+    for (int i = 0; i < kGates; ++i) {
+      gate[i] = load_number(p.gates.gate, token, gates + (kChannelDecay ? lane + i * kWarp : 0));
+    }
   }
 };
 
@@ -67,7 +68,7 @@ struct LaneStep {
     for (int i = 0; i < Dk / kWarp; ++i) key[i] = from[lane + i * kWarp];
     value =
         v < p.value_head_dim ? value_at<Token>(p, token, step, head)[v] : from_float<Token>(0.0f);
-    beta = p.gates.beta[token * p.gates.beta_token_stride + step * p.num_value_heads + head];
+    beta = load_number(p.gates.beta, token, step * p.num_value_heads + head);
   }
 };
 

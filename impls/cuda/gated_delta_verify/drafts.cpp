@@ -17,6 +17,7 @@ DraftImplementation::DraftImplementation(const DraftForm& form)
           {.name = form.name,
            .operation = gated_delta_verify_operation(),
            .honours = recurrence_options() + recurrence_variants(),
+           .gates_in_any_form = true,
            .backend = "cuda",
            .form = form.form,
            .summary = form.summary,

@@ -18,8 +18,8 @@ namespace gdn::GDN_CUDA_TARGET {
 struct Draft {
   const Problem& problem;
   GatedDeltaParams params;
-  const std::int64_t* accepted;  ///< [N], read by commit
-  char* kept;                    ///< the form's kept_bytes(), aligned to 256
+  IndexArray accepted;  ///< [N], read by commit
+  char* kept;           ///< the form's kept_bytes(), aligned to 256
 };
 
 /// Each phase is one launch.

@@ -28,7 +28,7 @@ using RecordOptions = VerifyOptions<StepRecords>;
 template <typename Case>
 __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
     commit_kernel(const GatedDeltaParams p, const RecordOptions options,
-                  const std::int64_t* const accepted_tokens) {
+                  const IndexArray accepted_tokens) {
   const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
   const SequenceSpan span = sequence_span(p, place.sequence);
   const std::int64_t accepted = accepted_tokens[place.sequence];
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
 
 struct Kernels {
   void (*verify)(GatedDeltaParams, RecordOptions) = nullptr;
-  void (*commit)(GatedDeltaParams, RecordOptions, const std::int64_t*) = nullptr;
+  void (*commit)(GatedDeltaParams, RecordOptions, IndexArray) = nullptr;
   int block_values = 0;
   int threads = 0;
 };

@@ -39,8 +39,8 @@ struct CommitOptions {
   uint4* pool;        ///< rows of `row_words`, a row begins every `pool_row_words`
   std::int64_t row_words;
   std::int64_t pool_row_words;
-  Divisor parts;                 ///< blocks of a row
-  const std::int64_t* accepted;  ///< [N]
+  Divisor parts;        ///< blocks of a row
+  IndexArray accepted;  ///< [N]
 };
 
 __global__ void __launch_bounds__(kCopyThreads)

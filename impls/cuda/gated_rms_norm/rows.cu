@@ -35,7 +35,7 @@ struct NormParams {
   const void* x = nullptr;
   const void* z = nullptr;
   const void* weight = nullptr;
-  const std::int64_t* sequence_offsets = nullptr;
+  IndexArray sequence_offsets;
   void* y = nullptr;
   std::int64_t num_sequences = 0;
   std::int64_t x_token_stride = 0;  ///< elements

@@ -125,8 +125,8 @@ std::vector<unsigned char> copied_on(Device& device, RandomCopy random) {
   StridedCopy copy = random.copy;
   copy.from = from.data();
   copy.to = to.data();
-  if (!random.rows.empty()) copy.rows.data = rows.data();
-  if (random.is_bounded) copy.bound.data = bound.data();
+  if (!random.rows.empty()) copy.rows = rows.as<std::int64_t>();
+  if (random.is_bounded) copy.bound = bound.as<std::int64_t>();
   device.enqueue_copies(std::vector<StridedCopy>{copy}, device.native_stream());
   device.download(random.to.data(), to.data(), static_cast<std::int64_t>(random.to.size()));
   return random.to;

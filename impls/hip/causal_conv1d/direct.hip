@@ -32,11 +32,10 @@ __device__ __forceinline__ int modulo(std::int64_t value, int places) {
 }
 __device__ __forceinline__ Sequence sequence_of(const ConvParams& p, int n) {
   const std::int64_t first = p.sequence_offsets[n];
-  const std::int64_t row = p.slot_index == nullptr ? n : p.slot_index[n];
-  const bool reads_window =
-      p.state_in != nullptr && (p.has_window == nullptr || p.has_window[n] != 0);
+  const std::int64_t row = p.slot_index ? p.slot_index[n] : n;
+  const bool reads_window = p.state_in != nullptr && (!p.has_window || p.has_window[n] != 0);
   const std::int64_t length = p.sequence_offsets[n + 1] - first;
-  if (p.window_position == nullptr) return {first, length, row, reads_window, 0, 0};
+  if (!p.window_position) return {first, length, row, reads_window, 0, 0};
   const int oldest = modulo(p.window_position[n], p.window_places);
   const int oldest_after = modulo(oldest + length, p.window_places);
   return {first, length, row, reads_window, oldest, oldest_after};
@@ -121,10 +120,10 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   if (sequence.length == 0 && sequence.reads_window && p.in_place != 0) return;
   const int window = p.window_places;
   const std::int64_t at = window_index(p, sequence.row, channel);
-  if (window > kConvMaxWindow || p.window_position != nullptr) {
+  if (window > kConvMaxWindow || p.window_position) {
     // What stays of the old window moves to lower places: in ascending order nothing is overwritten
     // before it is read. In a ring it does not move, and is not written in place.
-    const bool stays = p.window_position != nullptr && sequence.reads_window && p.in_place != 0;
+    const bool stays = p.window_position && sequence.reads_window && p.in_place != 0;
     for (int j = 0; j < window; ++j) {
       const std::int64_t i = sequence.length - window + j;
       if (i < 0 && stays) continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "hip/element.h"
+#include "interface/index_array.h"
 
 namespace gdn::hip {
 
@@ -15,15 +16,15 @@ struct ConvParams {
   const void* input;   ///< [T, channels], or [channels, T] if time_fastest
   const void* weight;  ///< [channels, width], token type or float32, as the kernel's name says
   const void* bias;    ///< [channels] in the type of the weights, or null
-  const std::int64_t* sequence_offsets;
-  const std::int64_t* slot_index;       ///< or null = identity
-  const std::int64_t* has_window;       ///< 0 = zeros stand before the sequence; null = none is 0
-  const std::int64_t* window_position;  ///< tokens before the call, of rings; null = no rings
-  const void* state_in;                 ///< windows at the strides below, or null = zeros
-  void* state_out;                      ///< or null where windows are not written
-  void* output;                         ///< as input, token type; or null
-  float* intermediate;                  ///< [T, channels]; or null
-  std::int64_t tokens;                  ///< T, as planned: the stride of a channel if time_fastest
+  IndexArray sequence_offsets;
+  IndexArray slot_index;       ///< or null = identity
+  IndexArray has_window;       ///< 0 = zeros stand before the sequence; null = none is 0
+  IndexArray window_position;  ///< tokens before the call, of rings; null = no rings
+  const void* state_in;        ///< windows at the strides below, or null = zeros
+  void* state_out;             ///< or null where windows are not written
+  void* output;                ///< as input, token type; or null
+  float* intermediate;         ///< [T, channels]; or null
+  std::int64_t tokens;         ///< T, as planned: the stride of a channel if time_fastest
   std::int64_t channels;
   std::int64_t input_token_stride;  ///< elements, of [T, channels]
   std::int64_t window_row_stride;   ///< elements, of the windows; likewise the next two

@@ -121,7 +121,7 @@ struct Span {
 };
 __device__ __forceinline__ Span span_of(const GatedDeltaParams& p, int sequence) {
   const std::int64_t first = p.sequence_offsets[sequence];
-  const std::int64_t row = p.slot_index == nullptr ? sequence : p.slot_index[sequence];
+  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
   return {first, p.sequence_offsets[sequence + 1] - first, row};
 }
 

@@ -12,8 +12,8 @@ namespace gdn::hip {
 ///     S <- decay S, then for each of its steps S <- S + key update^T.
 struct DraftParams {
   GatedDeltaParams delta;
-  const std::int64_t* accepted;  ///< [N]; read by commit alone
-  float* keys;                   ///< [T, steps, Hk, Dk]
+  IndexArray accepted;  ///< [N]; read by commit alone
+  float* keys;          ///< [T, steps, Hk, Dk]
   /// [T, steps, Hv, Dv]: beta (v - S^T k). Where keys are normalised, either the key or this has the
   /// factor, as the form's arithmetic has it.
   float* updates;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "hip/element.h"
+#include "interface/index_array.h"
 
 namespace gdn::hip {
 
@@ -17,7 +18,7 @@ struct NormParams {
   const void* x;       ///< [T, Hv, Dv]
   const void* z;       ///< [T, Hv, Dv]
   const void* weight;  ///< [Dv]
-  const std::int64_t* sequence_offsets;
+  IndexArray sequence_offsets;
   void* y;  ///< [T, Hv, Dv]
   std::int64_t num_sequences;
   std::int64_t x_token_stride;  ///< elements

@@ -58,10 +58,10 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   a.input_token_stride = token_stride_of("qkv", problem, arguments);
   a.weight = arguments.input("conv_weight");
   a.bias = arguments.input("conv_bias");
-  a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
-  a.slot_index = arguments.input_as<std::int64_t>("slot_index");
-  a.has_window = arguments.input_as<std::int64_t>("has_window");
-  a.window_position = arguments.input_as<std::int64_t>("window_position");
+  a.sequence_offsets = arguments.indices("sequence_offsets");
+  a.slot_index = arguments.indices("slot_index");
+  a.has_window = arguments.indices("has_window");
+  a.window_position = arguments.indices("window_position");
   if (problem.reads_conv_window()) a.state_in = arguments["conv_state"].read;
   if (problem.writes_conv_window()) a.state_out = arguments["conv_state"].written;
   return a;

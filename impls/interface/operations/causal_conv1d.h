@@ -17,12 +17,12 @@ struct CausalConv1dArguments {
   /// [channels, width], in Problem::effective_conv_weight_dtype, as is the bias.
   const void* weight = nullptr;
   const void* bias = nullptr;  ///< [channels], or nullptr
-  const std::int64_t* sequence_offsets = nullptr;
-  const std::int64_t* slot_index = nullptr;
-  /// [N], 0 where zeros stand before the sequence though windows are read; or nullptr.
-  const std::int64_t* has_window = nullptr;
-  /// [N], tokens of the sequence before the call, where windows are rings; or nullptr.
-  const std::int64_t* window_position = nullptr;
+  IndexArray sequence_offsets;
+  IndexArray slot_index;
+  /// [N], 0 where zeros stand before the sequence though windows are read; or none.
+  IndexArray has_window;
+  /// [N], tokens of the sequence before the call, where windows are rings; or none.
+  IndexArray window_position;
   /// Rows of windows at window_strides(), state dtype, in Problem::window_order; nullptr: zeros stand
   /// before sequences.
   const void* state_in = nullptr;

@@ -19,16 +19,14 @@ struct GatedDeltaArguments {
   std::int64_t query_token_stride = 0;
   std::int64_t key_token_stride = 0;
   std::int64_t value_token_stride = 0;
-  std::int64_t gate_token_stride = 0;
-  std::int64_t beta_token_stride = 0;
   /// Encoded as Problem::gate_encoding says: [T, Hv], or [T, Hv, Dk] with decay=channel.
-  const float* gate = nullptr;
-  const float* A_log = nullptr;    ///< [Hv], gate=logits and gate=bounded only
-  const float* dt_bias = nullptr;  ///< [Hv] or [Hv, Dk], likewise
+  NumberArray gate;
+  NumberArray A_log;    ///< [Hv], gate=logits and gate=bounded only
+  NumberArray dt_bias;  ///< [Hv] or [Hv, Dk], likewise
   /// Encoded as Problem::beta_encoding says: [T, Hv]; with n steps per token [T, n, Hv].
-  const float* beta = nullptr;
-  const std::int64_t* sequence_offsets = nullptr;  ///< [N + 1]
-  const std::int64_t* slot_index = nullptr;        ///< [N] or nullptr = identity; -1 = padding
+  NumberArray beta;
+  IndexArray sequence_offsets;  ///< [N + 1]
+  IndexArray slot_index;        ///< [N] or none = identity; -1 = padding
   /// Rows at Problem::state_row_stride(); read if initial_state != absent, written if final_state.
   /// May be nullptr if neither.
   void* state_pool = nullptr;

@@ -70,7 +70,7 @@ const OperationSchema& gated_delta_verify_operation() {
 
 GatedDeltaVerifyArguments gated_delta_verify_arguments(const Problem& problem,
                                                        const Arguments& arguments) {
-  return {gated_delta_arguments(problem, arguments), arguments.input_as<std::int64_t>(kAccepted)};
+  return {gated_delta_arguments(problem, arguments), arguments.indices(kAccepted)};
 }
 
 }  // namespace gdn

@@ -17,7 +17,7 @@ struct GatedDeltaVerifyArguments {
   /// Of all draft tokens. Only `commit` writes the state pool.
   GatedDeltaArguments draft;
   /// [N], 0 .. the tokens of the sequence; read by `commit` alone, as it is then.
-  const std::int64_t* accepted = nullptr;
+  IndexArray accepted;
 };
 
 /// Checked by require_operands(), as gated_delta_arguments() is.

@@ -56,7 +56,7 @@ GatedRmsNormArguments gated_rms_norm_arguments(const Problem& problem, const Arg
   a.x_token_stride = token_stride_of("x", problem, arguments);
   a.z_token_stride = token_stride_of("z", problem, arguments);
   a.weight = arguments.input("weight");
-  a.sequence_offsets = arguments.input_as<std::int64_t>("sequence_offsets");
+  a.sequence_offsets = arguments.indices("sequence_offsets");
   a.y = arguments.output("y");
   return a;
 }

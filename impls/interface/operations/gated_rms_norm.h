@@ -23,7 +23,7 @@ struct GatedRmsNormArguments {
   std::int64_t z_token_stride = 0;
   const void* weight = nullptr;  ///< [Dv], token dtype, shared by the heads
   /// [N + 1]. sequence_offsets[N] says how many tokens there are; rows behind them stay unwritten.
-  const std::int64_t* sequence_offsets = nullptr;
+  IndexArray sequence_offsets;
   void* y = nullptr;  ///< [T, Hv, Dv], token dtype or float32 (Problem::effective_output_dtype)
 };
 

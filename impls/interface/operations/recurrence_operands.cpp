@@ -41,6 +41,7 @@ Operand gate_operand() {
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.gate_encoding == encoding; },
           .takes_token_stride = true,
+          .may_have_form = true,
           .in_file = {.alternatives = "gate",
                       .infer_presence =
                           [](Problem& p, bool present) {
@@ -56,6 +57,7 @@ Operand beta_operand() {
           .dtype = element_type::float32,
           .present = [](const Problem& p) { return p.beta_encoding == encoding; },
           .takes_token_stride = true,
+          .may_have_form = true,
           .in_file = {.alternatives = "beta",
                       .infer_presence =
                           [](Problem& p, bool present) {
@@ -84,11 +86,13 @@ std::vector<Operand> gate_operands() {
   operands.push_back({.name = "A_log",
                       .shape = [](const Problem&) { return Dimensions{dimension::Hv}; },
                       .dtype = element_type::float32,
-                      .present = has_rate_and_bias});
+                      .present = has_rate_and_bias,
+                      .may_have_form = true});
   operands.push_back({.name = "dt_bias",
                       .shape = dt_bias_shape,
                       .dtype = element_type::float32,
-                      .present = has_rate_and_bias});
+                      .present = has_rate_and_bias,
+                      .may_have_form = true});
   append_betas(operands, std::make_index_sequence<kBetaEncodings.size()>());
   return operands;
 }

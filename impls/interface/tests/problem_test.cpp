@@ -198,6 +198,8 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:seq=4x-1", "seq"},
       {"gated_delta:seq=0x8", "seq"},
       {"gated_delta:seq=4x8192+", "seq"},
+      {"gated_rms_norm:seq=1x2147483648", "expected fewer than 2^31"},
+      {"gated_delta:slots=permuted,pool_rows=2147483648", "expected fewer than 2^31"},
       {"gated_delta:seq=99999999999999999999", "seq"},
       {"gated_delta:dtype=fp8", "dtype"},
       {"gated_delta:out=bf16", "out"},

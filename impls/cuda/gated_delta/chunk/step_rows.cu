@@ -58,8 +58,10 @@ __global__ void __launch_bounds__(kThreads)
                      key_row(tokens) * tokens.steps / elements, num_tokens, rows.key);
   copy_tokens<uint4>(mine, tokens.value, tokens.value_token_stride / elements,
                      value_row(tokens) * tokens.steps / elements, num_tokens, rows.value);
-  copy_tokens<float>(mine, tokens.gates.beta, tokens.gates.beta_token_stride,
-                     std::int64_t{Hv} * tokens.steps, num_tokens, rows.beta);
+  const int betas = Hv * tokens.steps;
+  for (std::int64_t i = first; rows.beta != nullptr && i < num_tokens * betas; i += stride) {
+    rows.beta[i] = load_number(tokens.gates.beta, i / betas, static_cast<int>(i % betas));
+  }
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ bool values_are_rows(const GatedDeltaParams& tokens) {
 }
 
 bool betas_are_rows(const GatedDeltaParams& tokens) {
-  return tokens.gates.beta_token_stride == std::int64_t{tokens.steps} * tokens.num_value_heads;
+  return tokens.gates.beta.is_dense(std::int64_t{tokens.steps} * tokens.num_value_heads);
 }
 
 GatedDeltaParams params_of_step_rows(const GatedDeltaParams& tokens, const StepRows& rows) {
@@ -82,12 +84,11 @@ GatedDeltaParams params_of_step_rows(const GatedDeltaParams& tokens, const StepR
   p.value_token_stride = value_row(tokens);
   if (rows.key != nullptr) p.key = rows.key;
   if (rows.value != nullptr) p.value = rows.value;
-  if (rows.beta != nullptr) p.gates.beta = rows.beta;
   p.sequence_offsets = rows.sequence_offsets;
-  p.gates.gate_token_stride = tokens.num_value_heads;
-  p.gates.beta_token_stride = tokens.num_value_heads;
   p.gates.gate_encoding = GateEncoding::log_decay;
-  p.gates.gate = rows.log_decay;
+  p.gates.gate = {.data = rows.log_decay, .stride = tokens.num_value_heads};
+  p.gates.beta = {.data = rows.beta != nullptr ? rows.beta : tokens.gates.beta.data,
+                  .stride = tokens.num_value_heads};
   return p;
 }
 

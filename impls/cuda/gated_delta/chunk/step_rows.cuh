@@ -17,8 +17,8 @@ namespace gdn::GDN_CUDA_TARGET {
 struct StepRows {
   std::int64_t* sequence_offsets = nullptr;  ///< [N + 1], in rows
   float* log_decay = nullptr;                ///< [T n, Hv]
-  /// Dense copies, of those that come with something between their tokens: rows are taken to lie one
-  /// behind the other. Null: the caller's own array.
+  /// Dense copies, of those that come with something between their tokens, and of betas that come in
+  /// another type: rows are taken to lie one behind the other. Null: the caller's own array.
   void* key = nullptr;    ///< [T n, Hk, Dk]
   void* value = nullptr;  ///< [T n, Hv, Dv]
   float* beta = nullptr;  ///< [T n, Hv]

@@ -112,8 +112,8 @@ __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int
     if (whole || is_first) {
       if (whole) wait_for_prerequisites();
       place.sequence = whole ? a.work.order[i] : i;
-      place.begin = __ldg(a.p.sequence_offsets + place.sequence);
-      place.end = __ldg(a.p.sequence_offsets + place.sequence + 1);
+      place.begin = __ldg(a.p.sequence_offsets.word(place.sequence));
+      place.end = __ldg(a.p.sequence_offsets.word(place.sequence + 1));
     } else {
       place = place_of_slot(a.p, i, lane, [&](int64_t offset, int n) {
         return first_piece_slot(offset, n, a.chunks_per_piece);
@@ -123,9 +123,8 @@ __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int
     if (found.sequence_length == 0) continue;  // an empty sequence: the pool row stays as it is
     item.token0 = static_cast<int>(place.begin);
     item.length = static_cast<int>(found.sequence_length);
-    item.pool_row = a.p.slot_index != nullptr
-                        ? static_cast<int>(__ldg(a.p.slot_index + place.sequence))
-                        : place.sequence;
+    item.pool_row = a.p.slot_index ? static_cast<int>(__ldg(a.p.slot_index.word(place.sequence)))
+                                   : place.sequence;
     item.chunk_slot = static_cast<int>(first_chunk_slot(place.begin, place.sequence));
     item.sequence = place.sequence;
     item.start = from_pool;

@@ -78,15 +78,15 @@ __device__ __forceinline__ bool any_piece_is_far(const PiecesParams& a) {
   for (int i = static_cast<int>(threadIdx.x); i < a.near_piece_heads; i += Threads) {
     const int slot = i / a.p.num_value_heads, head = i % a.p.num_value_heads;
     int n = 0;
-    int64_t begin = __ldg(a.p.sequence_offsets), end = __ldg(a.p.sequence_offsets + 1);
+    int64_t begin = __ldg(a.p.sequence_offsets.word(0)), end = __ldg(a.p.sequence_offsets.word(1));
 #pragma unroll 1
     for (int high = a.p.num_sequences; high - n > 1;) {
       const int middle = (n + high) / 2;
-      const int64_t offset = __ldg(a.p.sequence_offsets + middle);
+      const int64_t offset = __ldg(a.p.sequence_offsets.word(middle));
       if (first_piece_slot(offset, middle, a.near_chunks) <= slot) {
         n = middle;
         begin = offset;
-        end = __ldg(a.p.sequence_offsets + middle + 1);
+        end = __ldg(a.p.sequence_offsets.word(middle + 1));
       } else {
         high = middle;
       }
@@ -94,7 +94,7 @@ __device__ __forceinline__ bool any_piece_is_far(const PiecesParams& a) {
     const int before =
         (slot - static_cast<int>(first_piece_slot(begin, n, a.near_chunks))) * a.near_chunks;
     if (before <= kOwnChunks || before * int64_t{kChunk} >= end - begin ||
-        (a.p.slot_index != nullptr && __ldg(a.p.slot_index + n) < 0))
+        (a.p.slot_index && __ldg(a.p.slot_index.word(n)) < 0))
       continue;
     wait_for_prerequisites();
     launch_dependents();

@@ -130,6 +130,7 @@ class FusedSm90 final : public Implementation {
   explicit FusedSm90(Form form) : form_(form) {
     description_.operation = gated_delta_operation();
     description_.honours = recurrence_options();
+    description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
     switch (form) {

@@ -216,8 +216,8 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
   }
   named_barrier_sync(second_auxiliary_barrier, 128);
   if (w == scanning_warp) {
-    fetch_gates(sm, a, 0, l);
-    fetch_gates(sm, a, 1, l);
+    fetch_gates<Encoded>(sm, a, 0, l);
+    fetch_gates<Encoded>(sm, a, 1, l);
     wait_own_copies();
     scan_fetched_gates<Encoded>(sm, a, 0, l);
   } else if (t == 32 * placing_warp) {
@@ -242,7 +242,7 @@ __device__ __forceinline__ void feed_ahead(uint32_t sm, const OneLaunchParams& a
                                            int l) {
   using Layout = OneLaunchLayout;
   if (w == placing_warp) {
-    fetch_gates(sm, a, n + Layout::kFetchAhead, l);
+    fetch_gates<Encoded>(sm, a, n + Layout::kFetchAhead, l);
     if (l == 0) publish_place<true>(sm, a, n + Layout::kPlaceAhead);
     __syncwarp();
   } else if (w == scanning_warp) {

@@ -24,8 +24,7 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const OneLaunchPara
   if (n <= sequences)
     store_shared(sm + Layout::kOffsets + 4 * n, static_cast<int>(a.p.sequence_offsets[n]));
   if (n < sequences)
-    store_shared(padding + 4 * n,
-                 static_cast<int>(a.p.slot_index != nullptr && a.p.slot_index[n] < 0));
+    store_shared(padding + 4 * n, static_cast<int>(a.p.slot_index && a.p.slot_index[n] < 0));
   __syncthreads();
   if (n < sequences) {
     const int length = offset(n + 1) - offset(n);
@@ -37,7 +36,7 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const OneLaunchPara
     }
     store_shared(sm + Layout::kOrder + 2 * rank, static_cast<uint16_t>(n));
   }
-  if (a.p.slot_index != nullptr) {
+  if (a.p.slot_index) {
     const int64_t token_units = static_cast<int64_t>(a.p.num_value_heads) * kValueDim / 8;
     uint4* const output = static_cast<uint4*>(a.p.output);
     for (int m = 0; m < sequences; m++)
@@ -68,7 +67,7 @@ __device__ __forceinline__ WorkItem take_item(uint32_t sm, const OneLaunchParams
     const int length = load_shared<int>(sm + Layout::kOffsets + 4 * n + 4) - item.token0;
     if (length == 0) continue;  // the pool row stays as it is
     item.length = length;
-    item.pool_row = a.p.slot_index != nullptr ? static_cast<int>(__ldg(a.p.slot_index + n)) : n;
+    item.pool_row = a.p.slot_index ? static_cast<int>(__ldg(a.p.slot_index.word(n))) : n;
     if (item.pool_row < 0) continue;  // padding: order_sequences has written its outputs
     item.start = from_pool;
     item.flags = ends_sequence;
@@ -181,7 +180,19 @@ struct MathLoads {
   }
 };
 
-/// One warp: starts to bring the gates of chunk n.
+/// A gate or a beta on its way to shared memory. Copies are of four bytes at least: a 16-bit one is
+/// waited for, and written as float32.
+template <bool Encoded>
+__device__ __forceinline__ void fetch_number(uint32_t to, const NumberArray& from, int64_t token,
+                                             int head) {
+  if (Encoded && from.type != DType::float32) {
+    store_shared(to, load_number(from, token, head));
+  } else {
+    copy_4_async(to, static_cast<const float*>(from.data) + from.index(token, head));
+  }
+}
+/// One warp: starts to bring the gates of chunk n, which the same lanes read.
+template <bool Encoded>
 __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& a, int n, int l) {
   const int4 place = load_place(sm, n);
   if (place.x < 0) return;
@@ -191,8 +202,8 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& 
   for (int e = 0; e < 2; e++)
     if (2 * l + e < place.y) {
       const int64_t token = place.x + 2 * l + e;
-      copy_4_async(raw + 4 * e, from.gate + token * from.gate_token_stride + place.z);
-      copy_4_async(raw + 256 + 4 * e, from.beta + token * from.beta_token_stride + place.z);
+      fetch_number<Encoded>(raw + 4 * e, from.gate, token, place.z);
+      fetch_number<Encoded>(raw + 256 + 4 * e, from.beta, token, place.z);
     }
 }
 /// Both of a lane's gates and betas. What models hold is asked for once for both, whose chains of

@@ -69,9 +69,9 @@ __device__ __forceinline__ void rank_sequences(const PrepareParams& a, int block
   if (n >= a.p.num_sequences) return;
   const int64_t length = a.p.sequence_offsets[n + 1] - a.p.sequence_offsets[n];
   int rank = 0;
-  int64_t begin = __ldg(a.p.sequence_offsets);
+  int64_t begin = __ldg(a.p.sequence_offsets.word(0));
   for (int m = 0; m < a.p.num_sequences; m++) {
-    const int64_t end = __ldg(a.p.sequence_offsets + m + 1), other = end - begin;
+    const int64_t end = __ldg(a.p.sequence_offsets.word(m + 1)), other = end - begin;
     rank += other > length || (other == length && m < n);
     begin = end;
   }
@@ -190,9 +190,9 @@ __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t t
   const int line = 2 * heads.first + (of_beta ? l - 2 * heads.count : l);
   const int64_t values = a.p.num_value_heads,
                 at = (token0 + int64_t{a.prefetch_chunks} * kChunk) * values + 32 * line;
-  const int64_t stride = of_beta ? a.p.gates.beta_token_stride : a.p.gates.gate_token_stride;
-  if (at < end * values && stride == values)
-    prefetch_line((of_beta ? a.p.gates.beta : a.p.gates.gate) + at);
+  const NumberArray& from = of_beta ? a.p.gates.beta : a.p.gates.gate;
+  if (at < end * values && from.is_dense(values))
+    prefetch_line(static_cast<const float*>(from.data) + at);
 }
 
 /// Every warp: the gates of the value heads, scanned, a head at a time. Encoded: what models hold.
@@ -203,16 +203,17 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
     const GateParams& from = a.p.gates;
     const int head = heads.first + h;
     float x[2], b[2];
+    const HeadGates of_head = Encoded ? head_gates(from, head, head) : HeadGates{};
 #pragma unroll
     for (int e = 0; e < 2; e++) {  // every load before the first value is used: the longest wait
       const int64_t token = token0 + 2 * l + e;
-      x[e] = 2 * l + e < valid ? from.gate[token * from.gate_token_stride + head] : 0.f;
-      b[e] = 2 * l + e < valid ? from.beta[token * from.beta_token_stride + head] : 0.f;
+      x[e] = 2 * l + e < valid ? load_gate<Encoded>(from.gate, token, head) : 0.f;
+      b[e] = 2 * l + e < valid ? load_gate<Encoded>(from.beta, token, head) : 0.f;
     }
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       if constexpr (Encoded) {
-        x[e] = decode_log_decay(from, x[e], head);
+        x[e] = decode_log_decay(from, x[e], of_head);
         b[e] = decode_beta(from, b[e]);
       }
       x[e] = 2 * l + e < valid ? log2_decay(x[e]) : 0.f;
@@ -308,8 +309,7 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
   rest -= a.saving_blocks;
   const ChunkPlace chunk = place_of_block(a, rest, l);
   // slots past a sequence's last chunk have no tokens, and padding has no records
-  if (chunk.left <= 0 || (a.p.slot_index != nullptr && __ldg(a.p.slot_index + chunk.sequence) < 0))
-    return;
+  if (chunk.left <= 0 || (a.p.slot_index && __ldg(a.p.slot_index.word(chunk.sequence)) < 0)) return;
   const int valid = chunk.left < kChunk ? static_cast<int>(chunk.left) : kChunk;
   const HeadRange heads = heads_of_group(a, chunk);
 

@@ -184,8 +184,7 @@ class TileRecurrence {
     raw.query.load(p_.query, step_query_index(p_, token, place_.key_head), tile_.part(),
                    token_dtype_);
     raw.beta = load_step_beta(p_.gates, token, number, place_.head);
-    raw.gate =
-        p_.channel_decay ? 0.0f : p_.gates.gate[token * p_.gates.gate_token_stride + place_.head];
+    raw.gate = p_.channel_decay ? 0.0f : load_number(p_.gates.gate, token, place_.head);
     raw.value = 0;
     if (loads_value_) {
       const std::int64_t at = step_value_index(p_, token, number, place_.head) + owned_;

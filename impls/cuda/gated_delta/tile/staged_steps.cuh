@@ -106,7 +106,7 @@ __device__ __forceinline__ std::int64_t step_value_index(const GatedDeltaParams&
 }
 __device__ __forceinline__ float load_step_beta(const GateParams& p, std::int64_t token, int number,
                                                 int head) {
-  return p.beta[token * p.beta_token_stride + number * p.num_value_heads + head];
+  return load_number(p.beta, token, number * p.num_value_heads + head);
 }
 
 /// Steps of a block, of a tile of this shape.
@@ -146,11 +146,9 @@ struct StagedSteps {
                                                         std::int64_t token,
                                                         float (&decays)[kKeyDim], int thread,
                                                         int threads) {
-    const float* const gate = p.gates.gate + token * p.gates.gate_token_stride +
-                              static_cast<std::int64_t>(head) * kKeyDim;
 #pragma unroll 1
     for (int at = thread; at < kKeyDim; at += threads) {
-      decays[at] = decode_decay(p.gates, gate[at], head, head * kKeyDim + at);
+      decays[at] = channel_decay_of(p.gates, token, head, at);
     }
   }
 
@@ -168,9 +166,8 @@ struct StagedSteps {
       raw_query.load(p.query, step_query_index(p, token, place.key_head), part, token_dtype);
     }
     const float raw_beta = load_step_beta(p.gates, token, number, place.head);
-    const float raw_gate = p.channel_decay || number != 0
-                               ? 0.0f
-                               : p.gates.gate[token * p.gates.gate_token_stride + place.head];
+    const float raw_gate =
+        p.channel_decay || number != 0 ? 0.0f : load_number(p.gates.gate, token, place.head);
     const std::int64_t values = step_value_index(p, token, number, place.head);
 #pragma unroll
     for (int i = lane; i < Shape::kBlockValues; i += 32) {
