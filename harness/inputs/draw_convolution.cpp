@@ -4,13 +4,14 @@
 #include <limits>
 
 #include "harness/inputs/draw.h"
+#include "interface/index_array.h"
 
 namespace gdn {
 
 namespace {
 
-// Tokens before the call that no int32 holds.
-constexpr std::int64_t kLongPast = std::int64_t{1} << 40;
+// As many tokens before the call as an index can say, but for what is drawn besides.
+constexpr std::int64_t kLongPast = kLargestIndex - 1023;
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 
 #include "cuda/target.h"
 #include "interface/dtype.h"
+#include "interface/number_array.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
@@ -73,6 +74,12 @@ __device__ __forceinline__ float load_element(const void* array, std::int64_t in
       break;
   }
   return static_cast<const float*>(array)[index];
+}
+
+/// Value e of a token, or of what has no tokens, whatever type it is held in.
+__device__ __forceinline__ float load_number(const NumberArray& numbers, std::int64_t token,
+                                             int e) {
+  return load_element(numbers.data, numbers.index(token, e), numbers.type);
 }
 
 __device__ __forceinline__ void store_element(void* array, std::int64_t index, DType dtype,

@@ -44,12 +44,6 @@ void enqueue_gate_pass(const GateParams& params, IndexArray sequence_offsets,
 
 #ifdef __CUDACC__
 
-/// Value e of a token, or of what has no tokens, whatever type it is held in.
-__device__ __forceinline__ float load_number(const NumberArray& numbers, std::int64_t token,
-                                             int e) {
-  return load_element(numbers.data, numbers.index(token, e), numbers.type);
-}
-
 /// ln(1 + e^x) without overflow: exact for large |x|.
 __device__ __forceinline__ float softplus(float x) {
   return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));

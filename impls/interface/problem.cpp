@@ -114,7 +114,7 @@ void Problem::validate() const {
   require(!sequences.lengths.empty(), "seq: at least one sequence is needed");
   require(total_tokens() <= kLargestIndex && num_sequences() < kLargestIndex,
           "seq: " + std::to_string(total_tokens()) + " tokens of " +
-              std::to_string(num_sequences()) + " sequences; expected fewer than 2^31");
+              std::to_string(num_sequences()) + " sequences, expected fewer than 2^31");
   require(pool_rows <= kLargestIndex,
           "pool_rows=" + std::to_string(pool_rows) + ": expected fewer than 2^31");
   require(steps >= 1 && steps <= 16, "steps=" + std::to_string(steps) + ": expected 1..16");

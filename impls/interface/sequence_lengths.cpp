@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "interface/error.h"
+#include "interface/index_array.h"
 #include "interface/parse_number.h"
 
 namespace gdn {
@@ -69,8 +70,8 @@ SequenceLengths SequenceLengths::parse(std::string_view text) {
                       std::string(text) + "'");
     }
     const std::int64_t tokens = parse_integer(length, "seq", 0);
-    if (tokens > (std::int64_t{1} << 40) / count) {
-      throw_bad_input("seq: '" + std::string(text) + "' holds more than 2^40 tokens");
+    if (tokens > kLargestIndex / count) {
+      throw_bad_input("seq: '" + std::string(text) + "' holds 2^31 tokens or more");
     }
     result.lengths.insert(result.lengths.end(), static_cast<std::size_t>(count), tokens);
     if (plus == std::string_view::npos) break;

@@ -255,7 +255,7 @@ TEST_P(CausalConv1d, RingsAreTurnedWindows) {
                        std::to_string(places)));
     Case ring = straight;
     ring.problem.window_order = WindowOrder::ring;
-    ring.other_indices["window_position"] = {0, 5, 1023, (std::int64_t{1} << 40) + 1};
+    ring.other_indices["window_position"] = {0, 5, 1023, kLargestIndex};
     // Of every row that a sequence owns; input j from the oldest one on goes to (first + j) mod places.
     const auto turned = [&](const std::vector<float>& rows, bool after) {
       std::vector<float> result = rows;
