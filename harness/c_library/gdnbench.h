@@ -12,9 +12,9 @@
  *
  * Arrays may be held in other ways than the problem says: strided, with the tokens of a batch in several
  * dimensions, in narrower element types, with indices of 32 bits. What an implementation takes as it is,
- * it reads and writes where it lies. Anything else is converted on the device around each run, through the
- * plan's workspace; gdnbench_plan_info() names it, GDNBENCH_REFUSE_CONVERSIONS forbids it, and what would
- * lose bits is refused always. A caller with dense arrays of the operands' types meets none of this.
+ * it reads and writes where it lies: indices always, gates of 16 bits too. Anything else is converted on
+ * the device around each run, through the plan's workspace; gdnbench_plan_info() names it,
+ * GDNBENCH_REFUSE_CONVERSIONS forbids it, and what would lose bits is refused always. A caller with dense arrays of the operands' types meets none of this.
  *
  * Ownership: arrays stay the caller's and must outlive every run of the plan.
  * Strings returned belong to the library: those of a plan until it is destroyed, the last error and
@@ -127,7 +127,8 @@ typedef struct gdnbench_plan_details {
   const char* choice;         /* form, tile, split, in words; never NULL */
   const char* implementation; /* the one named, or selected */
   const char* reason;         /* why it was selected; "" where it was named */
-  const char* conversions;  /* arrays converted around each run, and why: "slot_index: int32"; "" */
+  const char*
+      conversions; /* arrays converted around each run, and why: "v: strides [1, 640, 5]"; "" */
   int64_t conversion_bytes; /* that takes, among workspace_bytes */
 } gdnbench_plan_details;
 

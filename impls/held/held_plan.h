@@ -3,7 +3,8 @@
 // their own (docs/contract.md, section 8).
 //
 // What an implementation takes as it is goes to it as it is: dense arrays, tokens further apart than they
-// are long where the operand takes a token stride, and a state pool's rows likewise. Anything else is
+// are long where the operand takes a token stride, a state pool's rows likewise, indices of either type
+// with any stride, and gates in any form (HeldForm) where it reads those. Anything else is
 // converted on the device, by one launch before a run and one behind it, from and to arrays in the plan's
 // workspace. PlanInfo::conversions names each. Never converted is what would lose bits: an input whose
 // values the operand's type does not hold, or a state that is updated in place in a wider type.

@@ -13,32 +13,41 @@ static void expect(int holds, const char* what) {
   printf("FAILED: %s (last error: %s)\n", what, gdnbench_last_error());
 }
 
-/* The same token with offsets of 32 bits, which the kernel does not read. */
-static void narrow_offsets_are_converted(const gdnbench_array* arrays, const char* problem,
-                                         float* state, float* output) {
+/* The same token with offsets of 32 bits, which kernels read, and values of 16, which this one does not. */
+static void narrow_arrays_are_read_or_converted(const gdnbench_array* arrays, const char* problem,
+                                                float* state, float* output) {
   gdnbench_array narrow[8];
   gdnbench_plan* plan = NULL;
   gdnbench_plan_details details;
   int32_t offsets[2] = {0, 1};
+  uint16_t value[16];
   int i;
   memcpy(narrow, arrays, sizeof narrow);
   narrow[5].read = offsets;
   narrow[5].dtype = "int32";
+  expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, narrow, 8,
+                              GDNBENCH_REFUSE_CONVERSIONS, &plan) == GDNBENCH_OK &&
+             gdnbench_plan_info(plan, &details) == GDNBENCH_OK &&
+             strcmp(details.conversions, "") == 0 && details.conversion_bytes == 0,
+         "offsets of 32 bits are read where they lie");
+  gdnbench_plan_destroy(plan);
+  for (i = 0; i < 16; ++i) value[i] = 0x4000; /* 2, as bfloat16 */
+  narrow[2].read = value;
+  narrow[2].dtype = "bf16";
   for (i = 0; i < 256; ++i) state[i] = 3;
   output[5] = 0;
   expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, narrow, 8,
                               GDNBENCH_REFUSE_CONVERSIONS, &plan) == GDNBENCH_UNSUPPORTED &&
-             strstr(gdnbench_last_error(), "sequence_offsets: int32") != NULL,
+             strstr(gdnbench_last_error(), "v: bf16") != NULL,
          "a conversion that is refused is named");
   expect(gdnbench_plan_create("cpu/naive", problem, NULL, 0, "cpu", NULL, narrow, 8, 0, &plan) ==
                  GDNBENCH_OK &&
              gdnbench_plan_info(plan, &details) == GDNBENCH_OK &&
-             strcmp(details.conversions, "sequence_offsets: int32") == 0 &&
-             details.conversion_bytes == 16,
+             strcmp(details.conversions, "v: bf16") == 0 && details.conversion_bytes == 64,
          "a conversion that is made is named too");
   expect(gdnbench_plan_run(plan) == GDNBENCH_OK && fabsf(output[5] - 1.625f) < 1e-6f &&
              fabsf(state[5] - 1.625f) < 1e-6f,
-         "offsets of 32 bits are understood");
+         "values and offsets are understood");
   gdnbench_plan_destroy(plan);
 }
 
@@ -110,7 +119,7 @@ static void one_token_by_hand(void) {
          "without a name the library chooses and says why");
   gdnbench_plan_destroy(plan);
 
-  narrow_offsets_are_converted(with_output, problem, state, output);
+  narrow_arrays_are_read_or_converted(with_output, problem, state, output);
   with_output[2].dtype = "f64";
   expect(gdnbench_plan_create(NULL, problem, NULL, 0, "cpu", NULL, with_output, 8, 0, &plan) ==
                  GDNBENCH_BAD_INPUT &&
