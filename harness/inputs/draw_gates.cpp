@@ -119,6 +119,15 @@ std::vector<std::int64_t> tokens_in_sequence(const SequenceLengths& sequences) {
   return tokens;
 }
 
+// Where the problem has logits in a 16-bit type: those values of it that are nearest, none infinite.
+void round_logits(const Problem& p, const std::string& operand, std::vector<float>& logits) {
+  const DType dtype = p.operation->at(operand).dtype(p);
+  if (dtype == DType::float32) return;
+  const float largest = dtype == DType::float16 ? 65504.0f : std::ldexp(255.0f, 120);
+  for (float& logit : logits) logit = std::clamp(logit, -largest, largest);
+  round_in_place(dtype, logits.data(), static_cast<std::int64_t>(logits.size()));
+}
+
 }  // namespace
 
 void draw_gates(Case& c) {
@@ -195,6 +204,7 @@ void draw_gates(Case& c) {
       }
     }
   });
+  round_logits(p, gate_name(p), gate);
   if (entry_of(p.gate_encoding).has_rate_and_bias) {
     if (!as_drawn) {
       std::fill(A_log.begin(), A_log.end(), 0.0f);
@@ -250,6 +260,7 @@ void draw_betas(Case& c) {
         break;
     }
   }
+  round_logits(p, beta_name(p), beta);
 }
 
 }  // namespace gdn

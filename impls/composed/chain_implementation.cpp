@@ -80,8 +80,20 @@ class ChainPlan final : public Plan {
     for (const Operand& operand : chain_.steps[step].operation->operands) {
       if (is_handed_on(step, operand.name)) continue;
       const std::string& name = name_in_whole(chain_.steps[step], operand.name);
-      if (given_.has(name)) arguments_[step].set(operand.name, given_[name]);
+      if (!given_.has(name)) continue;
+      ArrayPointer pointer = given_[name];
+      if (operand.may_have_form && !pointer.form) pointer.form = form_in_whole(name);
+      arguments_[step].set(operand.name, pointer);
     }
+  }
+
+  // Its type is said: the step, with tokens in float32, may have another one there.
+  std::optional<HeldForm> form_in_whole(const std::string& name) const {
+    const Operand& operand = whole_.operation->at(name);
+    const StorageType type = own_type(operand, whole_);
+    if (!is_present(operand, whole_) || type == StorageType::float32) return std::nullopt;
+    const bool has_tokens = cut_of(operand, whole_) == Cut::tokens;
+    return HeldForm{type, has_tokens ? token_stride_of(name, whole_, given_) : 0, 1};
   }
 
   bool is_handed_on(std::size_t step, const std::string& operand) const {

@@ -112,6 +112,7 @@ NumberArray Arguments::numbers(std::string_view operand, const Problem& problem)
   NumberArray numbers;
   numbers.data = pointer.read;
   const Operand& of = problem.operation->at(operand);
+  numbers.type = of.dtype(problem);
   if (cut_of(of, problem) == Cut::tokens)
     numbers.stride = narrow_stride(of, token_stride_of(operand, problem, *this));
   if (!pointer.form) return numbers;

@@ -58,7 +58,7 @@ class Arguments {
 
   /// Of an operand of indices; none where it was not set.
   IndexArray indices(std::string_view operand) const;
-  /// Of an operand of float32 values, [T, ..] or one of no tokens; none where it was not set.
+  /// Of an operand with may_have_form, [T, ..] or one of no tokens; none where it was not set.
   NumberArray numbers(std::string_view operand, const Problem& problem) const;
 
   /// Those of the operands that `operation` has too: what a step of a chain shares with the whole.

@@ -35,7 +35,7 @@ class DescriptionGuard final : public Implementation {
       if (operand == nullptr || operand->is_index() || !entry.pointer.form) continue;
       throw Error(ErrorKind::unsupported,
                   description().name + ": " + entry.operand + " is held in a form of its own (" +
-                      short_name(entry.pointer.form->type) + "), expected a dense f32 array");
+                      short_name(entry.pointer.form->type) + "), expected a dense array");
     }
   }
 
@@ -49,7 +49,9 @@ Support description_support(const Description& description, const Problem& probl
     return Support::no("does " + to_string(description.operation) + ", not " +
                        to_string(problem.operation));
   }
-  const std::string field = first_not_honoured(problem, description.honours);
+  HonouredFields honoured = description.honours;
+  if (description.gates_in_any_form) honoured.emplace_back("logits");
+  const std::string field = first_not_honoured(problem, honoured);
   return field.empty() ? Support::yes() : Support::no("does not honour " + field);
 }
 

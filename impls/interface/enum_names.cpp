@@ -147,6 +147,12 @@ const EnumNames<WindowLayout>& names_of() {
 }
 
 template <>
+const EnumNames<LogitType>& names_of() {
+  static const EnumNames<LogitType> names = {{"f32", LogitType::float32},
+                                             {"token", LogitType::token}};
+  return names;
+}
+template <>
 const EnumNames<WindowOrder>& names_of() {
   static const EnumNames<WindowOrder> names = {{"oldest_first", WindowOrder::oldest_first},
                                                {"ring", WindowOrder::ring}};

@@ -174,8 +174,9 @@ struct Operand {
   /// tokens: a call may hand it over with tokens further apart than they are long (a slice of another
   /// tensor). Every implementation honours that; of any other operand a token stride is refused.
   bool takes_token_stride = false;
-  /// float32 values that implementations may take in other types and with any strides, as they take
-  /// indices (Description::gates_in_any_form; HeldForm in interface/arguments.h).
+  /// Values that implementations may take in float32 and in 16-bit types, whichever is the operand's own,
+  /// and with any strides, as they take indices (Description::gates_in_any_form; HeldForm in
+  /// interface/arguments.h).
   bool may_have_form = false;
   /// An output, or what is in place, that another operand of the next call takes ("d_final_state" of
   /// the call on the tokens before). In place and empty: the operand itself.

@@ -139,6 +139,12 @@ enum class ConvLayout { channels, time };
 /// [places, channels].
 enum class WindowLayout { time, channels };
 
+/// Element type of logits, of gates and of betas.
+enum class LogitType {
+  float32,
+  token,  ///< the tokens': as a model's projections leave them
+};
+
 /// Which input of a sequence lies at which place of its window row.
 enum class WindowOrder {
   oldest_first,  ///< the new inputs at the end; what stays moves to lower places
@@ -188,6 +194,8 @@ struct Problem {
   GateEncoding gate_encoding = GateEncoding::log_decay;
   double decay_bound = 5;  ///< with GateEncoding::bounded: log decays lie in -decay_bound..0
   BetaEncoding beta_encoding = BetaEncoding::beta;
+  LogitType logit_type =
+      LogitType::float32;  ///< of gate=logits, gate=bounded, beta=logit, beta=logit2
 
   /// Tokens per chunk for chunkwise forms; Householder steps where a token has several (forms may
   /// round those down to whole tokens). 0 = the implementation's choice.

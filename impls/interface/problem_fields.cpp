@@ -507,6 +507,8 @@ std::vector<ProblemField> make_fields() {
                    &P::decay_bound, "decay_bound", "bound of the log decays of gate=bounded",
                    "bound=NUMBER, as 5"),
       named_field("beta", "beta encoding", &P::beta_encoding, "beta_encoding"),
+      with(named_field("logits", "element type of logits", &P::logit_type, "logit_type"),
+           named_attribute("logit_type", &P::logit_type, kUnlessDefault)),
       chunk_field(),
       // In case files the extents of conv_weight say it.
       integer_field("width", "convolution width, 2..15", 2, &P::conv_width, "conv_width"),

@@ -47,17 +47,17 @@ static_assert(kChannelRun >= kMaxWidth - 1 && kTimeRun >= kMaxWidth - 1,
               "only a sequence's first tile may need the old window");
 
 struct Tile {
-  std::int64_t sequence_first;  // its first token, over all sequences
-  std::int64_t length;          // of the sequence
-  std::int64_t begin, end;      // tokens of the tile, counted from the sequence's first
-  std::int64_t sequence;
-  std::int64_t row;  // of the window pool; -1 = padding
+  int sequence_first;  // its first token, over all sequences
+  int length;          // of the sequence
+  int begin, end;      // tokens of the tile, counted from the sequence's first
+  int sequence;
+  int row;  // of the window pool; -1 = padding
 };
 
 /// First tile that sequence n can own.
 __device__ __forceinline__ std::int64_t first_tile(const OrdinaryConvParams& p, std::int64_t n,
                                                    int run) {
-  return p.sequence_offsets[n] / run + n;
+  return static_cast<int>(p.sequence_offsets[n]) / run + n;
 }
 
 /// Tile `index`; false if there is none. The lanes of a warp look for it together, 32 places at a
@@ -75,13 +75,15 @@ __device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int r
     low += last * step;
     count = min(step, count - last * step);
   }
-  tile.sequence_first = p.sequence_offsets[low];
-  tile.length = p.sequence_offsets[low + 1] - tile.sequence_first;
-  tile.begin = (index - first_tile(p, low, run)) * run;
-  tile.end = min(tile.begin + run, tile.length);
-  tile.row = p.slot_index ? p.slot_index[low] : low;
-  tile.sequence = low;
-  return tile.begin < tile.length || tile.begin == 0;  // an empty sequence still has a window
+  const std::int64_t first = p.sequence_offsets[low], length = p.sequence_offsets[low + 1] - first;
+  const std::int64_t begin = (index - first_tile(p, low, run)) * run;
+  tile.sequence_first = static_cast<int>(first);
+  tile.length = static_cast<int>(length);
+  tile.begin = static_cast<int>(begin);
+  tile.end = static_cast<int>(min(begin + run, length));
+  tile.row = static_cast<int>(p.slot_index ? p.slot_index[low] : low);
+  tile.sequence = static_cast<int>(low);
+  return begin < length || begin == 0;  // an empty sequence still has a window
 }
 
 /// Ordinary: windows are [rows, channels, width - 1] and read, as in most calls. Its kernels are
@@ -105,7 +107,7 @@ struct Window {
       in_ring = static_cast<bool>(p.window_position);
       if (in_ring) {
         oldest = static_cast<int>(p.window_position[tile.sequence] % p.window_places);
-        oldest_after = static_cast<int>((oldest + tile.length) % p.window_places);
+        oldest_after = static_cast<int>((std::int64_t{oldest} + tile.length) % p.window_places);
       }
     }
   }

@@ -34,11 +34,20 @@ Dimensions state_shape(const Problem& p) {
   return {dimension::slots, dimension::Hv, dimension::Dv, dimension::Dk};
 }
 
+bool holds_logits(GateEncoding encoding) { return entry_of(encoding).has_rate_and_bias; }
+bool holds_logits(BetaEncoding encoding) { return encoding != BetaEncoding::beta; }
+
+template <auto encoding>
+DType gate_dtype(const Problem& p) {
+  const bool narrow = holds_logits(encoding) && p.logit_type == LogitType::token;
+  return narrow ? p.token_dtype : DType::float32;
+}
+
 template <GateEncoding encoding>
 Operand gate_operand() {
   return {.name = entry_of(encoding).operand,
           .shape = gate_shape,
-          .dtype = element_type::float32,
+          .dtype = gate_dtype<encoding>,
           .present = [](const Problem& p) { return p.gate_encoding == encoding; },
           .takes_token_stride = true,
           .may_have_form = true,
@@ -54,7 +63,7 @@ template <BetaEncoding encoding>
 Operand beta_operand() {
   return {.name = entry_of(encoding).operand,
           .shape = beta_shape,
-          .dtype = element_type::float32,
+          .dtype = gate_dtype<encoding>,
           .present = [](const Problem& p) { return p.beta_encoding == encoding; },
           .takes_token_stride = true,
           .may_have_form = true,
@@ -127,9 +136,9 @@ Operand recurrence_output_operand() {
 }
 
 std::vector<std::string> recurrence_fields() {
-  return {"slots",     "out",  "state", "layout", "h0",    "ht",        "pool_pad",
-          "pool_rows", "norm", "scale", "update", "steps", "decay",     "gate",
-          "bound",     "beta", "gates", "betas",  "keys",  "magnitudes"};
+  return {"slots",     "out",  "state",  "layout", "h0",    "ht",    "pool_pad",
+          "pool_rows", "norm", "scale",  "update", "steps", "decay", "gate",
+          "bound",     "beta", "logits", "gates",  "betas", "keys",  "magnitudes"};
 }
 
 HonouredFields recurrence_options() {
@@ -156,6 +165,11 @@ void validate_recurrence(const Problem& p) {
         "problem: gate=bounded cannot hold log decays below -bound: gates=reset, edges, "
         "tiny, step, mixture, far or a range beyond -" +
         shortest_text(p.decay_bound));
+  }
+  const bool has_logits = holds_logits(p.gate_encoding) || holds_logits(p.beta_encoding);
+  if (p.logit_type == LogitType::token && !has_logits) {
+    throw_bad_input(
+        "problem: logits=token needs logits: gate=logits, gate=bounded, beta=logit or beta=logit2");
   }
   const BetaEncodingEntry& beta = entry_of(p.beta_encoding);
   if (beta.most <= 1 && may_pass_one) {

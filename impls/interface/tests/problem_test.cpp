@@ -274,6 +274,9 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:width=1", "width"},
       {"gated_delta:width=16", "width"},
       {"gated_delta:chunk=0", "chunk"},
+      {"gated_delta:logits=bf16,gate=logits", "logits"},
+      {"gated_delta:logits=token,beta=beta", "logits=token needs logits"},
+      {"gated_delta_backward:logits=token,gate=logits", "does not look at logits"},
       {"gated_delta:seed=-1", "seed"},
   };
   for (const auto& [text, expected] : bad) {
