@@ -38,7 +38,7 @@ struct DecodeOptions {
 template <typename Case>
 __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
     decode_kernel(const GatedDeltaParams p, const DecodeOptions options) {
-  using Recurrence = TileRecurrence<typename Case::State, Case::kLayout, Case::kKeyDim>;
+  using Recurrence = TileRecurrence<typename Case::Shape>;
   __shared__ typename Recurrence::Shared shared;
   const int thread = static_cast<int>(threadIdx.x);
   const TilePlace place = options.grid.place(Case::Shape::kBlockValues);

@@ -4,12 +4,40 @@
 //
 // Bound by: device memory, which verify reads the states from, and commit reads and writes them. Records
 // are 4 % of a float32 state of 128 x 128 for 4 tokens, written once and read once. From 4 tokens on verify is
-// bound by instructions, some 420 of a warp and token with 64 elements a thread (tile/recurrence.cuh), and by
-// the loads that none of them covers: a block loads its tile, and then it computes.
+// bound by instructions, some 400 of a warp and token with 64 elements a thread, 256 of which are the products
+// themselves (tile/recurrence.cuh), and by how many warps a multiprocessor has to take them from. So its tiles
+// have 64 elements a thread where registers allow (TileUse::drafts), and where 512 threads leave 128 registers
+// each they have them (other_registers() in verify_kernel.cuh).
+//
+// Measured by a bench of the two kernels alone, H100 80GB, the shape below with a flushed L2, verify of 128
+// sequences of 2 / 4 / 8 tokens in microseconds, with the same bits in outputs, records and committed states:
+//
+//                        before              after
+//     float32 vk   123 / 157 / 260     111 / 124 / 195     64 elements a thread for 32, 4 blocks for 5
+//     float32 kv   127 / 160 / 273     111 / 131 / 235     sums as words, addresses found once
+//     bfloat16 vk  109 / 141 / 231      80 / 107 / 183     4 blocks for 3
+//     bfloat16 kv  190 / 252 / 373      98 / 129 / 203     2 blocks for 1; one left nothing to run at barriers
+//
+// The compiled tiles are these, but what has since been done to have fewer registers spilled (one index for
+// output and record, a count of 32 bits) is not in the figures. Commit, which is as it was, takes 135, 137, 77
+// and 88 us for 4 tokens where a part, all, nothing and any number are accepted in turns.
+//
+// Lost, in the same bench, 128 sequences of 4 tokens, in microseconds against the best that does without:
+//   - Persistent blocks whose next tile comes to shared memory by cp.async meanwhile: verify, float32 vk 133
+//     (124), kv 142 (131), bfloat16 vk 116 (107), kv 135 (129). With several blocks on a multiprocessor one
+//     loads while others compute. It gains where there are as many blocks (float32 vk, three: 133 for 142), but
+//     a fourth one gains more. Commit, float32 vk 140 (135), kv 139 (137); bfloat16 kv 78 (88) and vk 74 (77)
+//     gain, but kv takes 30 for 28 with 32 sequences.
+//   - Asking the L2 for the tile that lies a quarter to one wave of blocks ahead: verify, float32 vk with three
+//     blocks 130 for 142, less than the fourth block gains and not tried with it; kv 137 (131), bfloat16 the
+//     same; 2 to 6 % more where the tokens are asked for too. Commit, float32 139 to 172 (135, 137), bfloat16
+//     vk 77 to 86 (77), kv 82 to 94 (88), the later figures at a whole wave.
+//   - More blocks of fewer elements: bfloat16 vk with 32 elements a thread and 5 blocks 136 (107). Tighter
+//     registers: float32 vk of 32 elements with 6 blocks 160, with 5 150; kv with 4 blocks 144, with 3 131.
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
 // tokens: float32 states in vk .208 / .255 / .378 ms, bfloat16 ones .146 / .184 / .286; of 4 tokens verify
-// takes .149 and .119 (data/measured/h200-2026-11-25).
+// takes .149 and .119 (data/measured/h200-2026-11-25, before what the table above measures).
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/tile/launch.cuh"
@@ -25,17 +53,22 @@ namespace {
 
 using RecordOptions = VerifyOptions<StepRecords>;
 
-template <typename Case>
-__global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
-    commit_kernel(const GatedDeltaParams p, const RecordOptions options,
+/// What commit takes beside the problem. Its tiles are not those of verify: its states pass through once.
+struct CommitOptions {
+  TileGrid grid;
+  StepRecords kept;
+};
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
+    commit_kernel(const GatedDeltaParams p, const CommitOptions options,
                   const IndexArray accepted_tokens) {
-  const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
+  const TilePlace place = options.grid.place(Shape::kBlockValues);
   const SequenceSpan span = sequence_span(p, place.sequence);
   const std::int64_t accepted = accepted_tokens[place.sequence];
   if (accepted == 0 || span.is_padding()) return;  // its row stays as it is
-  __shared__ StagedRecords<typename Case::Shape, Case::kKeyDim> staged;
-  StateTile<typename Case::State, Case::kLayout, Case::kKeyDim> tile(
-      static_cast<int>(threadIdx.x), place.first_value, p.value_head_dim);
+  __shared__ StagedRecords<Shape> staged;
+  StateTile<Shape> tile(static_cast<int>(threadIdx.x), place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, false);
   replay_steps(p, options.kept, place, span.first, accepted, staged, tile);
   tile.store(p.pool, span.row, place.head);
@@ -43,18 +76,24 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
 
 // ---- host
 
-struct Kernels {
-  void (*verify)(GatedDeltaParams, RecordOptions) = nullptr;
-  void (*commit)(GatedDeltaParams, RecordOptions, IndexArray) = nullptr;
+template <typename... Arguments>
+struct TileKernel {
+  void (*kernel)(GatedDeltaParams, Arguments...) = nullptr;
   int block_values = 0;
   int threads = 0;
+};
+struct Kernels {
+  TileKernel<RecordOptions> verify;
+  TileKernel<CommitOptions, IndexArray> commit;
 };
 
 Kernels kernels_of(const Problem& problem) {
   return with_tile_case<Kernels>(problem, [](auto tile_case) -> Kernels {
     using Case = decltype(tile_case);
-    return {verify_kernel<Case, StepRecords>, commit_kernel<Case>, Case::Shape::kBlockValues,
-            Case::Shape::kThreads};
+    using Drafts = typename Case::DraftShape;
+    using Pass = typename Case::Shape;
+    return {{verify_kernel<Drafts, StepRecords>, Drafts::kBlockValues, Drafts::kThreads},
+            {commit_kernel<Pass>, Pass::kBlockValues, Pass::kThreads}};
   });
 }
 
@@ -77,21 +116,27 @@ DraftLaunches launches_keeping_records(const Draft& draft) {
   const Problem& problem = draft.problem;
   const Kernels kernels = kernels_of(problem);
   const RecordBytes bytes(problem);
-  const RecordOptions options = {
-      problem.token_dtype,
-      tile_grid(problem, kernels.block_values),
-      {draft.kept, reinterpret_cast<float*>(draft.kept + bytes.key),
-       reinterpret_cast<float*>(draft.kept + bytes.key + bytes.u), problem.token_dtype}};
-  const unsigned int blocks =
-      grid_blocks(tile_blocks(problem, kernels.block_values), "cuda/records");
-  const auto threads = static_cast<unsigned int>(kernels.threads);
-  const auto verify = [=, params = draft.params](cudaStream_t stream) {
-    launch_kernel(kernels.verify, blocks, threads, 0, stream, params, options);
+  const StepRecords records = {draft.kept, reinterpret_cast<float*>(draft.kept + bytes.key),
+                               reinterpret_cast<float*>(draft.kept + bytes.key + bytes.u),
+                               problem.token_dtype};
+  const RecordOptions verify_options = {problem.token_dtype,
+                                        tile_grid(problem, kernels.verify.block_values), records};
+  const CommitOptions commit_options = {tile_grid(problem, kernels.commit.block_values), records};
+  const auto blocks = [&](int block_values) {
+    return grid_blocks(tile_blocks(problem, block_values), "cuda/records");
   };
-  const auto commit = [=, params = draft.params, accepted = draft.accepted](cudaStream_t stream) {
-    launch_kernel(kernels.commit, blocks, threads, 0, stream, params, options, accepted);
+  const auto verify = [params = draft.params, kernel = kernels.verify, options = verify_options,
+                       blocks = blocks(kernels.verify.block_values)](cudaStream_t stream) {
+    launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
+                  params, options);
   };
-  return {verify, commit, kernels.block_values, kernels.threads};
+  const auto commit = [params = draft.params, kernel = kernels.commit, options = commit_options,
+                       blocks = blocks(kernels.commit.block_values),
+                       accepted = draft.accepted](cudaStream_t stream) {
+    launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
+                  params, options, accepted);
+  };
+  return {verify, commit, kernels.verify.block_values, kernels.verify.threads};
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ struct VerifyKernel {
 VerifyKernel verify_kernel_of(const Problem& problem) {
   return with_tile_case<VerifyKernel>(problem, [](auto tile_case) -> VerifyKernel {
     using Case = decltype(tile_case);
-    return {verify_kernel<Case, TokenStates>, Case::Shape::kBlockValues, Case::Shape::kThreads};
+    return {verify_kernel<typename Case::Shape, TokenStates>, Case::Shape::kBlockValues,
+            Case::Shape::kThreads};
   });
 }
 

@@ -2,9 +2,12 @@
 // cuda/decode of gated_delta, of whose tiles and arithmetic it is made, and the pool stays as it is.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/tile/launch.cuh"
 #include "cuda/gated_delta/tile/recurrence.cuh"
+#include "cuda/gated_delta/tile/step_records.cuh"
 #include "cuda/target.h"
 #include "interface/dtype.h"
 
@@ -20,21 +23,30 @@ struct VerifyOptions {
 
 #ifdef __CUDACC__
 
-template <typename Case, typename Kept>
-__global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks(16))
+/// Registers that a thread is given beside those that TileShape::blocks() counts. Where records are kept it
+/// is so few that a tile of 64 elements leaves room for one block more, at the price of a few spills:
+/// records.cu has what that gains.
+template <typename Shape, typename Kept>
+constexpr int other_registers() {
+  if (!std::is_same_v<Kept, StepRecords>) return 16;
+  return Shape::kByKeys ? 4 : 10;
+}
+
+template <typename Shape, typename Kept>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks(other_registers<Shape, Kept>()))
     verify_kernel(const GatedDeltaParams p, const VerifyOptions<Kept> options) {
-  using Recurrence = TileRecurrence<typename Case::State, Case::kLayout, Case::kKeyDim>;
+  using Recurrence = TileRecurrence<Shape>;
   __shared__ typename Recurrence::Shared shared;
   __shared__ typename Recurrence::Staged staged;
   const int thread = static_cast<int>(threadIdx.x);
-  const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
+  const TilePlace place = options.grid.place(Shape::kBlockValues);
 
   const SequenceSpan span = sequence_span(p, place.sequence);
   if (span.length == 0) return;
   if (span.is_padding()) {
     store_zero_outputs(p, span, place.head, place.first_value,
-                       min(place.first_value + Case::Shape::kBlockValues, p.value_head_dim), thread,
-                       Case::Shape::kThreads);
+                       min(place.first_value + Shape::kBlockValues, p.value_head_dim), thread,
+                       Shape::kThreads);
     return;
   }
   typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);

@@ -48,10 +48,8 @@ struct TileGrid {
 /// The state dtype, layout and Dk that a kernel is compiled for.
 template <typename State_, StateLayout kLayout_, int kKeyDim_>
 struct TileCase {
-  using State = State_;
-  using Shape = TileShape<State_, kLayout_, kKeyDim_>;
-  static constexpr StateLayout kLayout = kLayout_;
-  static constexpr int kKeyDim = kKeyDim_;
+  using Shape = TileShape<State_, kLayout_, kKeyDim_, TileUse::pass>;
+  using DraftShape = TileShape<State_, kLayout_, kKeyDim_, TileUse::drafts>;
 };
 
 /// function(TileCase) of the problem, which supports_tiles().

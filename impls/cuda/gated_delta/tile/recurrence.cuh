@@ -31,20 +31,19 @@ namespace gdn::GDN_CUDA_TARGET {
 
 #ifdef __CUDACC__
 
-template <typename State, StateLayout kLayout, int kKeyDim>
+template <typename Shape>
 class TileRecurrence {
  public:
-  using Tile = StateTile<State, kLayout, kKeyDim>;
-  using Shape = typename Tile::Shape;
-
-  using Staged = StagedSteps<Shape, kKeyDim>;
+  using Tile = StateTile<Shape>;
+  using Staged = StagedSteps<Shape>;
+  static constexpr int kKeyDim = Shape::kKeyDim;
 
   struct Shared {
     float channel_decay[2][kKeyDim];  ///< of tokens run directly; one is read, the next written
     /// kv: sums over the keys of each warp (of a and of b, a value each, then three), and u.
-    static constexpr int kSums = Shape::kByKeys ? 2 * Shape::kBlockValues + 3 : 1;
-    float warp_sums[Shape::kByKeys ? Shape::kWarps : 1][kSums];
-    float u[Shape::kByKeys ? Shape::kBlockValues : 1];
+    static constexpr int kSums = Shape::kByKeys ? 2 * Shape::kBlockValues + 4 : 4;
+    alignas(16) float warp_sums[Shape::kByKeys ? Shape::kWarps : 1][kSums];
+    alignas(16) float u[Shape::kByKeys ? Shape::kBlockValues : 4];
   };
 
   __device__ TileRecurrence(const GatedDeltaParams& params, DType token_dtype,
@@ -85,7 +84,9 @@ class TileRecurrence {
       const StepFactors factors = step_factors(p_, products);
       const float own_u = owners_u(decode_beta(p_.gates, raw.beta), raw.value, sums, factors);
       const bool last_of_token = number + 1 == p_.steps;
-      if (last_of_token) store_output(token, sums, factors, own_u);
+      if (last_of_token) {
+        store_output(output_index(p_, token, place_.head, owned_), sums, factors, own_u);
+      }
       update(step, factors.key * own_u);
 
       number = last_of_token ? 0 : number + 1;
@@ -102,11 +103,15 @@ class TileRecurrence {
   __device__ __forceinline__ void run_keeping(std::int64_t first, std::int64_t length,
                                               const Kept& kept, Staged& staged) {
     constexpr bool kKeepsStates = std::is_same_v<Kept, TokenStates>;
-    std::int64_t remaining = length * p_.steps;
+    auto remaining = static_cast<int>(length * p_.steps);  // a sequence has fewer than 2^31
     std::int64_t token = first;
     int number = 0;  // of the token's step
+    // Where the step's u lies of its own value and, with one step a token, the output: found once, since
+    // finding it anew takes a tenth of a step's instructions.
+    std::int64_t step_at = u_record(p_, first, 0, place_.head) + owned_;
+    const int step_values = p_.num_value_heads * p_.value_head_dim;
     const auto stage = [&] {
-      const int count = static_cast<int>(min(std::int64_t{Staged::kSteps}, remaining));
+      const int count = min(Staged::kSteps, remaining);
       staged.stage(p_, token_dtype_, place_, token, number, count, kept);
       remaining -= count;
       __syncthreads();
@@ -130,20 +135,25 @@ class TileRecurrence {
         const StepFactors factors = from.factors;
         const float value = loads_value_ ? from.value[owned_ - place_.first_value] : 0.0f;
         const float own_u = owners_u(from.beta, value, sums, factors);
-        if (last_of_token) store_output(token, sums, factors, own_u);
+        if (last_of_token) {
+          const std::int64_t at =
+              p_.steps == 1 ? step_at : output_index(p_, token, place_.head, owned_);
+          store_output(at, sums, factors, own_u);
+        }
         const float factored_u = factors.key * own_u;  // which S takes with the key as it came
         if constexpr (!kKeepsStates) {
-          if (stores_output_) {
-            kept.u[u_record(p_, token, number, place_.head) + owned_] = factored_u;
-          }
+          if (stores_output_) kept.u[step_at] = factored_u;
           if (remaining == 0 && s + 1 == count) return;
         }
+        // Read once more, rather than held in registers while sums go round the block.
+        from.key.read(tile_.part(), step.key);
         update(step, factored_u);
         if constexpr (kKeepsStates) {
           if (last_of_token) tile_.store(kept.pool, token, place_.head);
         }
         number = last_of_token ? 0 : number + 1;
         token += last_of_token;
+        step_at += step_values;
       }
       if (kKeepsStates && remaining == 0) return;
       __syncthreads();  // these steps have been read
@@ -208,10 +218,11 @@ class TileRecurrence {
     return beta * (p_.additive_update ? value : fmaf(-factors.key, sums.key, value));
   }
 
-  __device__ __forceinline__ void store_output(std::int64_t token, const Sums& sums,
+  /// To element `at` of the output.
+  __device__ __forceinline__ void store_output(std::int64_t at, const Sums& sums,
                                                const StepFactors& factors, float own_u) const {
     if (!stores_output_) return;
-    store_element(p_.output, output_index(p_, token, place_.head, owned_), p_.output_dtype,
+    store_element(p_.output, at, p_.output_dtype,
                   fmaf(factors.key_query, own_u, sums.query * factors.query));
   }
 
@@ -283,21 +294,30 @@ class TileRecurrence {
     const int lane = thread_ % 32;
     const int first = lane % Shape::kLanes * Shape::kValues;
     float* const warp_sums = shared_.warp_sums[thread_ / 32];
-    const auto put = [&](float sum, int at, bool stores) {
+    // Of the two groups the lower one takes the sums of a and the upper one those of b: an exchange and a
+    // place in a word of 16 bytes for each value, where every lane with every sum takes two of both.
+    static_assert(Shape::kGroups == 2 && Shape::kValues % 4 == 0);
+    const bool upper = lane >= Shape::kLanes;
+    const int begin = upper ? Shape::kBlockValues + first : first;
 #pragma unroll
-      for (int mask = Shape::kLanes; mask < 32; mask *= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+    for (int i = 0; i < Shape::kValues; i += 4) {
+      float own[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float given = upper ? of_key[i + j] : of_query[i + j];
+        own[j] = upper ? of_query[i + j] : of_key[i + j];
+        own[j] += __shfl_xor_sync(0xffffffffu, given, Shape::kLanes);
       }
-      if (stores) warp_sums[at] = sum;
-    };
-#pragma unroll
-    for (int i = 0; i < Shape::kValues; ++i) {
-      put(of_key[i], first + i, lane < Shape::kLanes);
-      put(of_query[i], Shape::kBlockValues + first + i, lane < Shape::kLanes);
+      *reinterpret_cast<float4*>(warp_sums + begin + i) =
+          make_float4(own[0], own[1], own[2], own[3]);
     }
     if (products != nullptr) {
 #pragma unroll
-      for (int i = 0; i < 3; ++i) put((*products)[i], 2 * Shape::kBlockValues + i, lane == 0);
+      for (int i = 0; i < 3; ++i) {
+        float sum = (*products)[i];
+        sum += __shfl_xor_sync(0xffffffffu, sum, Shape::kLanes);
+        if (lane == 0) warp_sums[2 * Shape::kBlockValues + i] = sum;
+      }
     }
     __syncthreads();
     const auto take = [&](int at) {
@@ -323,8 +343,13 @@ class TileRecurrence {
       if (thread_ < Shape::kBlockValues) shared_.u[thread_] = own_u;
       __syncthreads();
 #pragma unroll
-      for (int i = 0; i < Shape::kValues; ++i) {
-        u[i] = shared_.u[thread_ % Shape::kLanes * Shape::kValues + i];
+      for (int i = 0; i < Shape::kValues; i += 4) {
+        const float4 word = *reinterpret_cast<const float4*>(
+            shared_.u + thread_ % Shape::kLanes * Shape::kValues + i);
+        u[i] = word.x;
+        u[i + 1] = word.y;
+        u[i + 2] = word.z;
+        u[i + 3] = word.w;
       }
     } else {
 #pragma unroll

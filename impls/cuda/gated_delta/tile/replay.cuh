@@ -17,9 +17,10 @@ namespace gdn::GDN_CUDA_TARGET {
 #ifdef __CUDACC__
 
 /// Recorded steps of a block, of a tile of this shape.
-template <typename Shape, int kKeyDim>
+template <typename Shape>
 struct StagedRecords {
   static constexpr int kSteps = 8;
+  static constexpr int kKeyDim = Shape::kKeyDim;
 
   /// Together, so that one address leads to all of them.
   struct Step {
@@ -66,14 +67,12 @@ struct StagedRecords {
 };
 
 /// Does the steps of `length` > 0 tokens from `first` on to a tile whose loads have been issued.
-template <typename State, StateLayout kLayout, int kKeyDim>
-__device__ __forceinline__ void replay_steps(
-    const GatedDeltaParams& p, const StepRecords& records, const TilePlace& place,
-    std::int64_t first, std::int64_t length,
-    StagedRecords<TileShape<State, kLayout, kKeyDim>, kKeyDim>& staged,
-    StateTile<State, kLayout, kKeyDim>& tile) {
-  using Shape = TileShape<State, kLayout, kKeyDim>;
-  using Staged = StagedRecords<Shape, kKeyDim>;
+template <typename Shape>
+__device__ __forceinline__ void replay_steps(const GatedDeltaParams& p, const StepRecords& records,
+                                             const TilePlace& place, std::int64_t first,
+                                             std::int64_t length, StagedRecords<Shape>& staged,
+                                             StateTile<Shape>& tile) {
+  using Staged = StagedRecords<Shape>;
   std::int64_t remaining = length * p.steps;
   std::int64_t token = first;
   int number = 0;  // of the token's step

@@ -110,9 +110,10 @@ __device__ __forceinline__ float load_step_beta(const GateParams& p, std::int64_
 }
 
 /// Steps of a block, of a tile of this shape.
-template <typename Shape, int kKeyDim>
+template <typename Shape>
 struct StagedSteps {
   static constexpr int kSteps = 8;
+  static constexpr int kKeyDim = Shape::kKeyDim;
 
   /// Together, so that one address leads to all of them.
   struct Step {

@@ -27,10 +27,19 @@ namespace gdn::GDN_CUDA_TARGET {
 
 #ifdef __CUDACC__
 
+/// What a tile is shaped for. No sum depends on it: the same bits come of both.
+enum class TileUse {
+  pass,   ///< a step or two between its load and its store, which bound it
+  drafts  ///< several steps, whose instructions bound it
+};
+
 /// How a block of kThreads threads lies on a state: a thread holds the elements of kKeys keys and
 /// kValues values, in kWords words of kVector.
-template <typename State, StateLayout kLayout, int kKeyDim>
+template <typename State_, StateLayout kLayout_, int kKeyDim_, TileUse kUse>
 struct TileShape {
+  using State = State_;
+  static constexpr StateLayout kLayout = kLayout_;
+  static constexpr int kKeyDim = kKeyDim_;
   static constexpr bool kByKeys = kLayout == StateLayout::kv;
   static constexpr int kVector = Vector16<State>::kCount;
   static constexpr int kRowWords = kKeyDim / kVector;  ///< of a row of vk
@@ -54,10 +63,13 @@ struct TileShape {
   static constexpr int kWarps = warps();
   static constexpr int kThreads = 32 * kWarps;
 
-  // vk: as many rows as make 8 words of a thread, or nearly.
+  // vk: as many rows as make 8 words of a thread, or nearly; for drafts 64 elements, over which what else
+  // a step takes is shared out. Values of a thread lie in the head or behind it together, 8 at most.
   static constexpr int rows() {
+    constexpr int kMostWords = kUse == TileUse::drafts ? 64 / kVector : 8;
+    constexpr int kMostRows = kLanes < 8 ? kLanes : 8;
     int rows = 1;
-    while (2 * rows * kAlong <= 8 && 2 * rows <= kLanes) rows *= 2;
+    while (2 * rows * kAlong <= kMostWords && 2 * rows <= kMostRows) rows *= 2;
     return rows;
   }
   static constexpr int kKeys = kByKeys ? kKeyDim / (kGroups * kWarps) : kAlong * kVector;
@@ -115,10 +127,11 @@ struct alignas(16) PackedWord {
 };
 
 /// One thread's part of the state of a head, in float32.
-template <typename State, StateLayout kLayout, int kKeyDim>
+template <typename Shape_>
 class StateTile {
  public:
-  using Shape = TileShape<State, kLayout, kKeyDim>;
+  using Shape = Shape_;
+  using State = typename Shape::State;
   using Word = PackedWord<State>;
 
   /// `block_value`: the first value of the block.
@@ -204,9 +217,9 @@ class StateTile {
 
  private:
   __device__ __forceinline__ int offset(int word) const {
-    return Shape::kByKeys
-               ? key(word) * value_head_dim_ + first_value_
-               : value(word / Shape::kAlong) * kKeyDim + key(word % Shape::kAlong * Shape::kVector);
+    return Shape::kByKeys ? key(word) * value_head_dim_ + first_value_
+                          : value(word / Shape::kAlong) * Shape::kKeyDim +
+                                key(word % Shape::kAlong * Shape::kVector);
   }
 
   Word words_[Shape::kWords];  ///< between load() and unpack()
