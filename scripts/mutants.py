@@ -5,7 +5,7 @@
     scripts/mutants.py --only cpu               one target; or a part of a name, or a test program
     scripts/mutants.py --sample 4 --seed 7      the same four for the same seed
     scripts/mutants.py --resume                 go on: a result stands while patch and patched file do
-    scripts/mutants.py --table                  and write the table, data/mutants/README.md
+    scripts/mutants.py --table                  and keep the results: data/mutants/README.md and results.tsv
     scripts/mutants.py --check                  only: does every patch apply to this tree?
     scripts/mutants.py --list                   only: names, targets and faults
 
@@ -323,6 +323,32 @@ def summary(mutants, results):
     return lines
 
 
+KEPT = CATALOGUE / "results.tsv"
+FIELDS = ("name", "outcome", "seconds", "patch", "files", "date", "by")
+DIGITS = 16  # of a digest that is kept
+
+
+def read_kept():
+    """What --table has kept, by name: another machine goes on from there."""
+    if not KEPT.is_file():
+        return {}
+    lines = [line.split("\t") for line in KEPT.read_text().splitlines()]
+    if not lines or tuple(lines[0]) != FIELDS:
+        raise MutantError(f"{KEPT}: expected the columns {' '.join(FIELDS)}")
+    rows = [dict(zip(FIELDS, line)) for line in lines[1:]]
+    return {row.pop("name"): row | {"seconds": float(row["seconds"])} for row in rows}
+
+
+def write_kept(mutants, results):
+    lines = ["\t".join(FIELDS)]
+    for mutant in mutants:
+        if mutant.name in results:
+            row = results[mutant.name] | {"name": mutant.name}
+            lines.append("\t".join(str(row[field])[:DIGITS] if field in ("patch", "files") else str(row[field]).replace("\t", " ")
+                                   for field in FIELDS))
+    KEPT.write_text("\n".join(lines) + "\n")
+
+
 def write_table(mutants, results):
     """data/mutants/README.md, from results of the patches and the files they change as they are."""
     dates = sorted({result["date"] for result in results.values()}) or ["no date"]
@@ -331,8 +357,9 @@ def write_table(mutants, results):
         "A mutant is a small fault, kept as a patch. A test-suite that cannot tell it from the sound program has a hole.",
         "", "`scripts/mutants.py --table` writes this page. It plants every mutant in a scratch copy and runs the tests that the",
         "patch's header names; the format is in that script's help. A result stands as long as the patch and the file it",
-        f"changes are the same. These results are of {' to '.join(dates[::max(1, len(dates) - 1)])}. \"Not run\" means that there is no such",
-        "result yet; `scripts/mutants.py --resume --table` runs those.", "", *summary(mutants, results), ""
+        f"changes are the same; `results.tsv` keeps it. These results are of {' to '.join(dates[::max(1, len(dates) - 1)])}.",
+        "\"Not run\" means that there is no such result yet; `scripts/mutants.py --resume --table` runs those.", "",
+        *summary(mutants, results), ""
     ]
     for target in TARGETS:
         of = [mutant for mutant in mutants if mutant.target == target]
@@ -351,12 +378,13 @@ def run_all(mutants, chosen, arguments):
     scratch = pathlib.Path(arguments.scratch).resolve()
     store = scratch / "results.json"
     scratch.mkdir(parents=True, exist_ok=True)
-    results = json.loads(store.read_text()) if store.is_file() else {}
+    results = read_kept() | (json.loads(store.read_text()) if store.is_file() else {})
     laboratory = None
 
     def is_known(mutant):
         result = results.get(mutant.name, {"outcome": ERROR})
-        return result["outcome"] != ERROR and result["patch"] == mutant.digest and result["files"] == digest_of(mutant, ROOT)
+        return (result["outcome"] != ERROR and result["patch"][:DIGITS] == mutant.digest[:DIGITS] and
+                result["files"][:DIGITS] == digest_of(mutant, ROOT)[:DIGITS])
 
     counts = collections.Counter()
     to_run = [mutant for mutant in chosen if not arguments.resume or not is_known(mutant)]
@@ -378,7 +406,9 @@ def run_all(mutants, chosen, arguments):
         print(f"{result['outcome']:<24} {mutant.name:<44} {result['seconds']:6.1f} s  {result['by']}", flush=True)
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
     if arguments.table:
-        write_table(mutants, {mutant.name: results[mutant.name] for mutant in mutants if is_known(mutant)})
+        known = {mutant.name: results[mutant.name] for mutant in mutants if is_known(mutant)}
+        write_kept(mutants, known)
+        write_table(mutants, known)
     return 1 if counts[SURVIVED] or counts[ERROR] else 0
 
 

@@ -113,6 +113,8 @@ Texts quick_problems() {
       "gated_delta:heads=1/4,dim=64,seq=1x257,dtype=f32,gates=reset,layout=vk,h0=normal",
       "gated_delta:heads=2/2,dim=64,seq=1x193,dtype=bf16,gates=near_one,gate=logits,beta=logit",
       "gated_delta:heads=2/4,dim=64,seq=24x1,dtype=bf16,h0=normal,slots=permuted,state=bf16",
+      "gated_delta:heads=2/"
+      "4,dim=128,seq=1x70+3x1,dtype=bf16,gates=real,gate=logits,beta=logit,logits=token",
       "gated_delta:heads=2/4,dim=64,seq=1x200,dtype=f32,gates=none,keys=equal,gate=decay",
       "gated_delta:heads=1/2,dim=64,seq=1x200,dtype=f32,gates=tiny,norm=1,keys=unnormalised",
       "gated_delta:heads=1/2,dim=128,seq=1x160,dtype=bf16,gates=mid,betas=wide,out=f32",

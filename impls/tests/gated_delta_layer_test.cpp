@@ -26,6 +26,18 @@ TEST_P(GatedDeltaLayer, LengthsAndGroupedHeads) {
   }
 }
 
+TEST_P(GatedDeltaLayer, LogitsInTheTokenDtype) {
+  for (const char* options :
+       {"dtype=bf16,gate=logits,beta=logit", "dtype=f16,gate=bounded,beta=logit2",
+        "dtype=bf16,beta=logit", "dtype=f16,gate=logits"}) {
+    for (const char* dim : {"64", "128"}) {
+      expect_all_agree(
+          {"gated_delta_layer:heads=1/2,seq=70+0+3,gates=real,h0=normal,logits=token,dim=" +
+           std::string(dim) + "," + options});
+    }
+  }
+}
+
 TEST_P(GatedDeltaLayer, DimsLayoutsAndSlots) {
   for (const char* dim : {"128", "96x192", "60x100"}) {
     expect_all_agree({"gated_delta_layer:heads=1/2,seq=100,dtype=f32,dim=" + std::string(dim)});

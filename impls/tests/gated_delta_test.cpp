@@ -159,6 +159,18 @@ TEST_P(GatedDelta, BoundedGatesFarOut) {
   expect_agrees(inputs);
 }
 
+TEST_P(GatedDelta, LogitsInTheTokenDtype) {
+  for (const char* dim : {"64", "128"}) {
+    for (const char* options :
+         {"dtype=bf16,gate=logits,beta=logit", "dtype=f16,gate=bounded,beta=logit2",
+          "dtype=bf16,beta=logit", "dtype=f16,gate=logits,betas=zero",
+          "dtype=bf16,gate=logits,beta=logit,decay=channel"}) {
+      expect_all_agree({"gated_delta:heads=1/2,seq=70+0+3,gates=real,h0=normal,logits=token,dim=" +
+                        std::string(dim) + "," + options});
+    }
+  }
+}
+
 // softplus(x) is x for large x and exp(x) for very negative x; neither may overflow or vanish.
 TEST_P(GatedDelta, LogitsFarOut) {
   Case inputs = generate_case(Problem::parse(

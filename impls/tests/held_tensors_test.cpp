@@ -20,16 +20,18 @@ constexpr unsigned char kPoison = 0xff;  // NaN in every type of floats, -1 in t
 /// How all tensors of a call are held.
 struct Holding {
   const char* name;
-  bool reversed = false;  ///< the dimensions' order in memory
-  std::int64_t gap = 0;   ///< elements after each entry of each dimension
-  bool narrower = false;  ///< in the narrowest types that there are
-  bool split = false;     ///< the first dimension in two
-  bool shared = false;    ///< one number for all gates, one for all betas, ..: strides of 0
+  bool reversed = false;   ///< the dimensions' order in memory
+  std::int64_t gap = 0;    ///< elements after each entry of each dimension
+  bool narrower = false;   ///< in the narrowest types that there are
+  const char* alone = "";  ///< those alone whose names begin so
+  bool split = false;      ///< the first dimension in two
+  bool shared = false;     ///< one number for all gates, one for all betas, ..: strides of 0
 };
 constexpr Holding kHoldings[] = {
     {.name = "with gaps", .gap = 3},
     {.name = "transposed", .reversed = true},
     {.name = "in narrower types", .narrower = true},
+    {.name = "betas alone in narrower types", .narrower = true, .alone = "beta"},
     {.name = "in two dimensions, transposed, with gaps, in narrower types",
      .reversed = true,
      .gap = 1,
@@ -52,6 +54,10 @@ StorageType narrower(StorageType type) {
   }
 }
 
+StorageType held_type(StorageType own, const Operand& operand, const Holding& holding) {
+  return holding.narrower && operand.name.starts_with(holding.alone) ? narrower(own) : own;
+}
+
 bool is_shared(const Operand& operand) {
   return operand.may_have_form && operand.role == Role::input;
 }
@@ -66,7 +72,7 @@ struct Held {
   Held(const Operand& operand, const Problem& problem, const Holding& holding) {
     const StorageType own =
         operand.is_index() ? StorageType::int64 : storage_type(operand.dtype(problem));
-    type = holding.narrower ? narrower(own) : own;
+    type = held_type(own, operand, holding);
     tensor.operand = operand.name;
     tensor.type = type;
     tensor.extents = extents(operand, problem);
@@ -164,7 +170,7 @@ class HeldTensors : public ImplementationTest {
     for (const Operand& operand : problem.operation->operands) {
       if (!is_present(operand, problem) || operand.is_index() || operand.role == Role::output)
         continue;
-      const StorageType type = narrower(storage_type(operand.dtype(problem)));
+      const StorageType type = held_type(storage_type(operand.dtype(problem)), operand, holding);
       std::vector<float>& values = c[operand.name];
       if (holding.shared && is_shared(operand)) std::fill(values.begin(), values.end(), values[0]);
       for (float& value : values) value = rounded(value, type);

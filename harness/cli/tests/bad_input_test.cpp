@@ -414,8 +414,8 @@ TEST_F(CommandLine, SizesThatWrapAreMoreMemoryThanThereIs) {
   const std::string padded =
       "gated_delta:heads=1/2,dim=16x16,seq=4x8,dtype=f32,h0=normal,pool_pad=4611686018427387392";
   const std::string large = "gated_delta:heads=65536/65536,dim=4096x4096,seq=1x2147483647";
-  for (const auto& [problem, word] : {std::pair{padded, "pool_pad=4611686018427387392"},
-                                      std::pair{large, "seq=1x2147483647"}}) {
+  for (const auto& [problem, word] :
+       {std::pair{padded, "pool_pad=4611686018427387392"}, std::pair{large, "seq=1x2147483647"}}) {
     expect_error("gen --problem " + problem + " --out " + out, 2, {word, "this machine has"});
     expect_error("verify --problem " + problem + " --outputs " + out, 2, {word, "GiB"});
     expect_error("explain --problem " + problem + " --outputs " + out, 2, {word, "GiB"});

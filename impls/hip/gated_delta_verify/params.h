@@ -25,6 +25,6 @@ struct DraftParams {
   std::int32_t additive;
   std::int32_t unused;
 };
-static_assert(sizeof(DraftParams) == sizeof(GatedDeltaParams) + 4 * 8 + 6 * 4);
+static_assert(sizeof(DraftParams) == sizeof(GatedDeltaParams) + 5 * 8 + 6 * 4);
 
 }  // namespace gdn::hip

@@ -64,6 +64,9 @@ Problem random_problem(std::uint64_t seed) {
       draw.one_of({GateEncoding::log_decay, GateEncoding::decay, GateEncoding::neg_log_decay,
                    GateEncoding::logits, GateEncoding::bounded});
   p.beta_encoding = draw.one_of({BetaEncoding::beta, BetaEncoding::logit, BetaEncoding::logit2});
+  if (p.beta_encoding != BetaEncoding::beta) {
+    p.logit_type = draw.one_of({LogitType::float32, LogitType::token});
+  }
   p.chunk = draw.one_of<std::int64_t>({0, 16, 64, 256});
   p.conv_width = 2 + draw.below(14);
   p.conv_bias = draw.below(2) == 0;

@@ -58,11 +58,13 @@ __device__ __forceinline__ LaneGates<C> load_lane_gates(const GatedDeltaParams& 
                                                         int lane) {
   constexpr int kCount = LaneGates<C>::kCount;
   LaneGates<C> result;
+  const HeadGates of_head = head_gates(p.gates, head, head);
 #pragma unroll
   for (int e = 0; e < kCount; ++e) {
     const int r = lane * kCount + e;
     const bool inside = r < length;
-    result.log_decay[e] = inside ? log_decay_of(p.gates, first_token + r, head) : 0.0f;
+    const float gate = inside ? load_number(p.gates.gate, first_token + r, head) : 0.0f;
+    result.log_decay[e] = inside ? decode_log_decay(p.gates, gate, of_head) : 0.0f;
     result.beta[e] = inside ? beta_of(p.gates, first_token + r, head) : 0.0f;
   }
   return result;
