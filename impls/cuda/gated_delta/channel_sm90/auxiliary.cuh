@@ -7,7 +7,9 @@
 //
 // L and P are products of tensor cores, of K~ and Q~ with e^-G K, in steps of 16 channels. In a
 // step where any G_C is below kLeastSum the exponent of e^-G leaves float32; that step alone is
-// summed from the differences, whose exponents are never positive (add_exact_step).
+// summed from the differences, whose exponents are never positive (add_exact_step). P_ii is summed
+// apart, in float32: there e^G and e^-G would bring nothing but their rounding, which is all there
+// is of a sequence's one output where q_i and k_i are nearly orthogonal.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,6 +20,7 @@
 #include "cuda/element.cuh"
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
 #include "cuda/gated_delta/channel_sm90/work_item.cuh"
+#include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/target.h"
 
@@ -183,6 +186,20 @@ __device__ __forceinline__ void bring_gates(uint32_t slot, const GateParams& gat
   }
 }
 
+/// Asks for the gates that bring_gates will read of a chunk: nothing waits.
+__device__ __forceinline__ void ask_for_gates(const NumberArray& gate, int token0, int valid,
+                                              int head, int lane) {
+  const int row = lane >> 1;
+  if (row >= valid) return;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int channel = 64 * (lane & 1) + 32 * i;
+    prefetch_line(static_cast<const uint8_t*>(gate.data) +
+                  gate.index(int64_t{token0} + row, head * kKeyDim + channel) *
+                      (gate.type == DType::float32 ? 4 : 2));
+  }
+}
+
 /// 1 / sqrt(|row|^2 + eps) of rows lane / 4 and lane / 4 + 8 of K or Q, 0 of a row of zeros.
 template <typename Token>
 __device__ __forceinline__ void inverse_lengths(float (&factor)[2], uint32_t rows, uint32_t lane_at,
@@ -236,16 +253,18 @@ __device__ __forceinline__ void store_inverse(uint32_t slot, int lane) {
 /// A warp: everything of one loaded chunk.
 template <typename Token, bool Normalize>
 __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const float (&beta)[2],
-                                           const uint32_t (&ones)[4], int lane) {
+                                           int lane) {
   const int row = lane >> 2, t = lane & 3;
   const uint32_t lane_at = ((lane & 7) + ((lane >> 3) & 1) * 8) * 128,
                  lane_unit = (lane >> 4) ^ (lane & 7);
+  uint32_t ones[4];
+  make_ones(ones, lane);
   float key_factor[2] = {1.f, 1.f}, query_factor[2] = {1.f, 1.f};
   if constexpr (Normalize) {
     inverse_lengths<Token>(key_factor, slot + Layout::kKey, lane_at, lane_unit);
     inverse_lengths<Token>(query_factor, slot + Layout::kQuery, lane_at, lane_unit);
   }
-  float A[2][4] = {}, P[2][4] = {};
+  float A[2][4] = {}, P[2][4] = {}, diagonal[2] = {};
 #pragma unroll 1
   for (int k = 0; k < 8; k++) {
     const uint32_t in = lane_at + ((lane_unit ^ (2 * (k & 3))) << 4),
@@ -261,21 +280,20 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const
       undo[i] = exp2_flush(-total[i]);
     }
     const bool within = fminf(fminf(total[0], total[1]), fminf(total[2], total[3])) >= kLeastSum;
-    Step plain_key, plain_query, scaled_key, scaled_query, column;
+    const auto plain = [](const uint32_t(&pairs)[4], const float(&factor)[2], int r) {
+      const float2 f = unpack<Token>(pairs[r]);
+      return Normalize ? make_float2(f.x * factor[r & 1], f.y * factor[r & 1]) : f;
+    };
+    Step scaled_key, scaled_query, column;
     uint32_t key_to_end[4];
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-      float2 k2 = unpack<Token>(key[r]), q2 = unpack<Token>(query[r]);
-      if constexpr (Normalize) {
-        k2 = {k2.x * key_factor[r & 1], k2.y * key_factor[r & 1]};
-        q2 = {q2.x * query_factor[r & 1], q2.y * query_factor[r & 1]};
-      }
+      const float2 k2 = plain(key, key_factor, r), q2 = plain(query, query_factor, r);
       const int i = 2 * r, c = 2 * (r >> 1);
       const float2 decay = {exp2_flush(G[i]), exp2_flush(G[i + 1])};
       const float2 to_end = {k2.x * exp2_flush(total[c] - G[i]),
                              k2.y * exp2_flush(total[c + 1] - G[i + 1])};
-      plain_key[i] = k2.x, plain_key[i + 1] = k2.y;
-      plain_query[i] = q2.x, plain_query[i + 1] = q2.y;
+      diagonal[r & 1] = fmaf(q2.x, k2.x, fmaf(q2.y, k2.y, diagonal[r & 1]));
       scaled_key[i] = k2.x * decay.x, scaled_key[i + 1] = k2.y * decay.y;
       scaled_query[i] = q2.x * decay.x, scaled_query[i + 1] = q2.y * decay.y;
       column[i] = to_end.x * undo[c], column[i + 1] = to_end.y * undo[c + 1];
@@ -296,10 +314,24 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const
     if (__ballot_sync(~0u, !within) == 0) {
       add_step<Token>(A, P, scaled_key, scaled_query, column);
     } else {
+      Step plain_key, plain_query;
+#pragma unroll
+      for (int r = 0; r < 4; r++) {
+        const float2 k2 = plain(key, key_factor, r), q2 = plain(query, query_factor, r);
+        plain_key[2 * r] = k2.x, plain_key[2 * r + 1] = k2.y;
+        plain_query[2 * r] = q2.x, plain_query[2 * r + 1] = q2.y;
+      }
       add_exact_step(A, P, G, plain_key, plain_query, lane);
     }
   }
   __syncwarp();
+#pragma unroll
+  for (int r = 0; r < 2; r++) {  // P_ii of row i = row + 8 r, column 8 r + row
+    diagonal[r] += __shfl_xor_sync(~0u, diagonal[r], 1);
+    diagonal[r] += __shfl_xor_sync(~0u, diagonal[r], 2);
+    if (2 * t == row) P[r][2 * r] = diagonal[r];
+    if (2 * t + 1 == row) P[r][2 * r + 1] = diagonal[r];
+  }
 #pragma unroll
   for (int half = 0; half < 2; half++)
 #pragma unroll
@@ -324,18 +356,18 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const
 template <typename Token, bool Normalize, bool GatesCopied>
 __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams& a, int own,
                                                int lane) {
-  uint32_t ones[4];
-  make_ones(ones, lane);
   RingCursor<Layout::Loads> slot;
   int next = own;  // chunk of the current work item that is this warp's next one
   slot.index = static_cast<uint32_t>(own);
 #pragma unroll 1
   for (unsigned number = blockIdx.x; number < static_cast<unsigned>(a.items); number += gridDim.x) {
     const WorkItem item = item_of(sm, a, number);
+    const auto valid_of = [&](int chunk) { return min(item.length - chunk * kChunk, kChunk); };
 #pragma unroll 1
     for (; next < item.chunks; next += Layout::kAuxiliaryWarps) {
-      const int token0 = item.token0 + next * kChunk,
-                valid = min(item.length - next * kChunk, kChunk);
+      // what is made of the lane is made anew for each chunk: held across the loop, it spills
+      asm volatile("" : "+r"(lane));
+      const int token0 = item.token0 + next * kChunk, valid = valid_of(next);
       float beta[2];
 #pragma unroll
       for (int r = 0; r < 2; r++) {
@@ -344,11 +376,15 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
       }
       const uint32_t at = slot.buffer(sm);
       slot.await_full(sm);
-      if constexpr (!GatesCopied) bring_gates(at, a.p.gates, token0, valid, item.head, lane);
+      if constexpr (!GatesCopied) {
+        bring_gates(at, a.p.gates, token0, valid, item.head, lane);
+        ask_for_gates(a.p.gates.gate, token0 + Layout::kAuxiliaryWarps * kChunk,
+                      valid_of(next + Layout::kAuxiliaryWarps), item.head, lane);
+      }
       if (valid < kChunk) clear_past_end(at, valid, lane);
       __syncwarp();
       make_chunk<Token, Normalize>(at, sm + Layout::kDecay + slot.index * Layout::kDecayBytes, beta,
-                                   ones, lane);
+                                   lane);
       fence_async_proxy();
       __syncwarp();
       if (lane == 0) mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);

@@ -87,7 +87,9 @@ class ChannelSm90 final : public Implementation {
     description_.aligned = token_alignment();
     description_.examples = {
         "gated_delta:heads=1/2,dim=128,seq=20+3,decay=channel,h0=normal,dtype=bf16",
-        "gated_delta:heads=2/4,dim=128,seq=150+16,decay=channel,dtype=f16,layout=vk"};
+        "gated_delta:heads=2/4,dim=128,seq=150+16,decay=channel,dtype=f16,layout=vk",
+        "gated_delta:heads=1/2,dim=128,seq=37+0+21,decay=channel,dtype=bf16,h0=normal,state=bf16,"
+        "slots=padding,norm=1,keys=unnormalised,gates=reset,gate=decay,beta=logit"};
   }
 
   const Description& description() const override { return description_; }

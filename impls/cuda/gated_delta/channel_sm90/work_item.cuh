@@ -23,16 +23,21 @@ struct WorkItem {
 /// Every thread of the block, before any looks for items. Ties keep their order; a thread's
 /// sequence has as rank the number of those before it. Ends with a barrier.
 __device__ __forceinline__ void order_sequences(uint32_t sm, const ChannelParams& a) {
+  static_assert(kMostOrderedSequences <= Layout::kThreads &&
+                4 * kMostOrderedSequences <= Layout::kSlots * Layout::kDecayBytes);
   const int n = static_cast<int>(threadIdx.x), sequences = a.p.num_sequences;
-  const auto length_of = [&](int m) {
-    return static_cast<int>(a.p.sequence_offsets[m + 1] - a.p.sequence_offsets[m]);
-  };
-  static_assert(kMostOrderedSequences <= Layout::kThreads);
-  if (sequences <= kMostOrderedSequences && n < sequences) {
-    const int length = length_of(n);
+  const uint32_t lengths = sm + Layout::kDecay;  // not yet in use otherwise
+  const bool ranked = sequences <= kMostOrderedSequences && n < sequences;
+  int length = 0;
+  if (ranked) {
+    length = static_cast<int>(a.p.sequence_offsets[n + 1] - a.p.sequence_offsets[n]);
+    store_shared(lengths + 4 * n, length);
+  }
+  __syncthreads();
+  if (ranked) {
     int rank = 0;
     for (int m = 0; m < sequences; m++) {
-      const int other = length_of(m);
+      const int other = load_shared<int>(lengths + 4 * m);
       rank += other > length || (other == length && m < n);
     }
     store_shared(sm + Layout::kOrder + 2 * rank, static_cast<uint16_t>(n));
