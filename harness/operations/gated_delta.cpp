@@ -159,6 +159,9 @@ Texts sanitizer_problems() {
       "gated_delta:heads=1/2,dim=96x200,seq=1x3+1x1+1x0,dtype=bf16,state=bf16,h0=normal,"
       "slots=padding,layout=vk,norm=1",
       "gated_delta:heads=1/2,dim=128x72,seq=1x3+1x1,dtype=f16,h0=normal,decay=channel,steps=2",
+      "gated_delta:heads=1/"
+      "2,dim=128,seq=1x70+1x0+1x17,dtype=bf16,gates=mid,h0=normal,slots=padding,"
+      "decay=channel",
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding,"
       "update=additive",
       "gated_delta:heads=1/2,dim=128,seq=1x67+1x3,dtype=bf16,gates=mid,h0=normal,steps=2",

@@ -16,7 +16,8 @@ class GatedDeltaBits : public ImplementationTest {
  protected:
   /// The first of the problems that the implementation supports, as a case.
   Case supported_case(const std::string& options) {
-    for (const char* shape : {"dim=64,dtype=f32", "dim=64,dtype=bf16", "dim=128,dtype=bf16"}) {
+    for (const char* shape : {"dim=64,dtype=f32", "dim=64,dtype=bf16", "dim=128,dtype=bf16",
+                              "dim=128,dtype=bf16,decay=channel"}) {
       const Problem problem =
           Problem::parse("gated_delta:heads=2/4," + std::string(shape) + options);
       if (implementation().supports(problem)) return generate_case(problem);

@@ -142,6 +142,15 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
+/// d[16x8] += a[16x8] b[8x8] of float32 whose low 13 bits are not looked at. Lane l holds of `a`
+/// elements (l/4, l%4), (l/4+8, l%4), (l/4, l%4+4), (l/4+8, l%4+4), of b (l%4, l/4), (l%4+4, l/4).
+__device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                 uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 /// The 8x8x8 product in float16: rows 8..15 of `a` are zero, so d[2] and d[3] do not change.
 __device__ __forceinline__ void mma_m8n8k8_f16(float (&d)[4], uint32_t a, uint32_t b) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "

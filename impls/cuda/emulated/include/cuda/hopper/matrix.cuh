@@ -115,7 +115,7 @@ inline void split_bfloat16(float x, float y, std::uint32_t& high, std::uint32_t&
 }
 inline float exp2_flush(float x) { return exp2_flushed(x); }
 
-// mma_m16n8k16: that of cuda/ptx.cuh.
+// mma_m16n8k16 and mma_m16n8k8_tf32: those of cuda/ptx.cuh.
 inline void mma_m8n8k8_f16(float (&d)[4], std::uint32_t a, std::uint32_t b) {
   cuda_emulated::mma_m16n8k16<__half>(d, {a, 0, 0, 0}, b, 0);
 }

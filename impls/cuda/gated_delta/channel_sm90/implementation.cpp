@@ -1,0 +1,151 @@
+// cuda/channel_sm90: gated_delta forward with one decay per key channel, for Hopper (sm_90a). What
+// it supports, and from a problem to a plan of one launch; the kernel: kernel.cu.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/channel_sm90/launch.h"
+#include "cuda/hopper/tensor_map.h"
+#include "cuda/launch_plan.h"
+#include "cuda/require.h"
+#include "cuda/target.h"
+#include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+namespace channel_sm90 {
+namespace {
+
+/// Of an array [tokens, heads, 128] of 16-bit elements, in boxes of a chunk and `panels` panels.
+CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_stride, int heads,
+                      int panels, DType dtype, const char* name) {
+  return hopper::make_tensor_map(
+      base, dtype,
+      {{kPanel, 1, kPanel}, {tokens, token_stride, kChunk}, {2, kPanel, panels}, {heads, 128, 1}},
+      name);
+}
+
+/// Whether the copy engine can bring the gates as they are used: float32 log decays, dense within a
+/// token, tokens in multiples of 16 bytes.
+bool gates_can_be_copied(const GateParams& gates) {
+  const NumberArray& gate = gates.gate;
+  return gates.gate_encoding == GateEncoding::log_decay && gate.type == DType::float32 &&
+         gate.inner_stride == 1 && gate.stride % 4 == 0 &&
+         gate.stride >= gates.num_value_heads * kKeyDim &&
+         reinterpret_cast<std::uintptr_t>(gate.data) % 16 == 0;
+}
+
+/// Of float32 gates [tokens, heads, 128], as pairs of 16-bit elements, whose bits a copy leaves as
+/// they are: boxes of a chunk of one head, 128 bytes a row, as those of other arrays.
+CUtensorMap gate_map(const NumberArray& gate, std::int64_t tokens, int heads) {
+  constexpr int kRow = 64, kHead = 2 * kKeyDim;  // elements
+  return hopper::make_tensor_map(gate.data, DType::bfloat16,
+                                 {{kRow, 1, kRow},
+                                  {tokens, 2 * std::int64_t{gate.stride}, kChunk},
+                                  {kHead / kRow, kRow, kHead / kRow},
+                                  {heads, kHead, 1}},
+                                 "log_decay");
+}
+
+ChannelLaunch make_launch(const GatedDeltaParams& p, std::int64_t tokens, DType token_dtype,
+                          int multiprocessors, const std::string& name) {
+  const std::int64_t output_token_stride = std::int64_t{p.num_value_heads} * kValueDim;
+  ChannelLaunch launch{};
+  launch.query =
+      token_map(p.query, tokens, p.query_token_stride, p.num_key_heads, 1, token_dtype, "q");
+  launch.key = token_map(p.key, tokens, p.key_token_stride, p.num_key_heads, 1, token_dtype, "k");
+  launch.value =
+      token_map(p.value, tokens, p.value_token_stride, p.num_value_heads, 2, token_dtype, "v");
+  launch.output =
+      token_map(p.output, tokens, output_token_stride, p.num_value_heads, 2, token_dtype, "output");
+  launch.params.p = p;
+  launch.params.gates_copied = gates_can_be_copied(p.gates);
+  if (launch.params.gates_copied) launch.gate = gate_map(p.gates.gate, tokens, p.num_value_heads);
+  const unsigned int items = grid_blocks(std::int64_t{p.num_sequences} * p.num_value_heads, name);
+  launch.params.items = static_cast<std::int32_t>(items);
+  launch.blocks = std::min(items, static_cast<unsigned int>(multiprocessors));
+  return launch;
+}
+
+class ChannelSm90 final : public Implementation {
+ public:
+  ChannelSm90() {
+    description_.name = "cuda/channel_sm90";
+    description_.operation = gated_delta_operation();
+    description_.honours = recurrence_options() + HonouredFields{"decay=channel"};
+    description_.gates_in_any_form = true;
+    description_.backend = "cuda";
+    description_.form = "fused";
+    description_.summary =
+        "one decay per key channel by wgmma and TMA in one persistent launch, chunks of 16 tokens";
+    description_.resources = "sm_90a, 225 KB shared memory";
+    description_.min_compute_capability = 90;
+    description_.exact_compute_capability = 90;
+    description_.rank = 60;
+    description_.aligned = token_alignment();
+    description_.examples = {
+        "gated_delta:heads=1/2,dim=128,seq=20+3,decay=channel,h0=normal,dtype=bf16",
+        "gated_delta:heads=2/4,dim=128,seq=150+16,decay=channel,dtype=f16,layout=vk",
+        "gated_delta:heads=1/2,dim=128,seq=37+0+21,decay=channel,dtype=bf16,h0=normal,state=bf16,"
+        "slots=padding,norm=1,keys=unnormalised,gates=reset,gate=decay,beta=logit"};
+  }
+
+  const Description& description() const override { return description_; }
+
+  Support supports(const Problem& problem) const override {
+    if (problem.decay != DecayPer::channel)
+      return Support::no("one decay per head: only one per key channel");
+    if (problem.key_head_dim != kKeyDim || problem.value_head_dim != kValueDim)
+      return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
+                         std::to_string(problem.value_head_dim) + ": only 128x128");
+    if (problem.token_dtype == DType::float32)
+      return Support::no("float32 tokens: only bfloat16 and float16");
+    if (problem.effective_output_dtype() != problem.token_dtype)
+      return Support::no("output in another dtype than the tokens'");
+    if (problem.chunk != 0 && problem.chunk != kChunk)
+      return Support::no("chunk " + std::to_string(problem.chunk) + ": only 16");
+    if (problem.total_tokens() > 2147483647 - kChunk) return Support::no("more than 2^31 tokens");
+    return Support::yes();
+  }
+
+  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+
+  std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
+                             Device& device) const override {
+    require_runnable(*this, problem, device);
+    const GatedDeltaParams params = make_params(problem, arguments);
+    require_token_alignment(params, problem.token_dtype, 16);
+    PlanInfo info;
+    info.chunk = kChunk;
+    if (problem.total_tokens() == 0) {
+      info.choice = "no tokens";
+      return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
+                                          [](cudaStream_t) {});
+    }
+    require_pointer(params.output, 16, "output");
+    const ChannelLaunch launch = make_launch(params, problem.total_tokens(), problem.token_dtype,
+                                             device.info().multiprocessors, description_.name);
+    info.launches = 1;
+    info.choice = "blocks=" + std::to_string(launch.blocks) +
+                  (launch.params.gates_copied ? " gates=copied" : " gates=read");
+    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
+                                        [launch, dtype = problem.token_dtype](cudaStream_t stream) {
+                                          enqueue(launch, dtype, stream);
+                                        });
+  }
+
+ private:
+  Description description_;
+};
+
+}  // namespace
+}  // namespace channel_sm90
+
+const Implementation& gated_delta_channel_sm90_implementation() {
+  static const channel_sm90::ChannelSm90 implementation;
+  return implementation;
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET

@@ -1,0 +1,106 @@
+// The kernel of cuda/channel_sm90: gated_delta with one decay per key channel in one launch, for
+// Hopper, Dk = Dv = 128, bfloat16 or float16 tokens. A block takes whole (sequence, value head) work
+// items, longest first, in chunks of 16 tokens, and has 16 warps:
+//
+//   two warpgroups of math (math.cuh), 64 columns of V each, the state in registers;
+//   six auxiliary warps (auxiliary.cuh), each with a chunk of its own: scaled keys and queries, the
+//     triangles and the inverse;
+//   one warp that loads K, Q and gates, up to twelve chunks ahead, and one that loads V, up to six
+//     ahead, and stores O (copies.cuh).
+//
+// Chunks are of 16 tokens since one warp makes all of such a chunk from registers: there are no
+// blocks off the diagonal, no anchors between blocks, and no barrier between warps.
+//
+// Bound by: the math warps, whose steps of 16 tokens are a chain of two wgmma and what stands
+// between them, and by what the auxiliary warps take from them of the issue slots; memory comes
+// after both. Not timed in this form; the prototype, whose math warps stored O and loaded V
+// themselves, took 0.636 ms for 4x8192 tokens of 32/32 heads on an H200.
+#include <cuda_runtime.h>
+
+#include "cuda/allow_shared_memory.h"
+#include "cuda/gated_delta/channel_sm90/auxiliary.cuh"
+#include "cuda/gated_delta/channel_sm90/copies.cuh"
+#include "cuda/gated_delta/channel_sm90/launch.h"
+#include "cuda/gated_delta/channel_sm90/math.cuh"
+#include "cuda/launch_kernel.cuh"
+#include "cuda/shared_memory.cuh"
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
+
+/// One thread.
+__device__ __forceinline__ void init_barriers(uint32_t sm) {
+  const auto init = [&](uint32_t barriers, int stages, int arrivals) {
+    for (int i = 0; i < stages; i++) mbarrier_init(barriers + 8 * i, arrivals);
+  };
+  init(sm + Layout::kLoaded, Layout::kSlots, 1);  // copies
+  init(sm + Layout::kReady, Layout::kSlots, 1);   // the slot's auxiliary warp
+  init(sm + Layout::kEmpty, Layout::kSlots, Layout::kMathWarps);
+  init(sm + Layout::kValueFull, Layout::kValueSlots, 1);
+  init(sm + Layout::kOutputFull, Layout::kValueSlots, Layout::kMathWarps);
+  fence_mbarrier_init();
+}
+
+template <typename Token, bool Normalize, bool GatesCopied>
+__global__ void __launch_bounds__(Layout::kThreads, 1)
+    channel_kernel(const __grid_constant__ CUtensorMap query_map,
+                   const __grid_constant__ CUtensorMap key_map,
+                   const __grid_constant__ CUtensorMap gate_map,
+                   const __grid_constant__ CUtensorMap value_map,
+                   const __grid_constant__ CUtensorMap output_map, const ChannelParams a) {
+  GDN_DYNAMIC_SHARED_MEMORY(raw, 1);
+  const uint32_t sm = shared_address(
+      reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023}));
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0),
+            lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == Layout::kThreads - 32) {
+    prefetch_tensor_map(&key_map);
+    prefetch_tensor_map(&query_map);
+    prefetch_tensor_map(&value_map);
+    prefetch_tensor_map(&output_map);
+    init_barriers(sm);
+  }
+  order_sequences(sm, a);  // ends with a barrier
+  if (warp < Layout::kMathWarps) {
+    registers_increase<160>();
+    math_role<Token>(sm, a, warp / 4, static_cast<int>(threadIdx.x) % 128);
+  } else {
+    registers_decrease<96>();
+    if (warp < Layout::kLoadingWarp) {
+      auxiliary_role<Token, Normalize, GatesCopied>(sm, a, warp - Layout::kMathWarps, lane);
+    } else if (warp == Layout::kValueWarp) {
+      value_role(sm, &value_map, &output_map, a, lane);
+    } else if (lane == 0) {
+      loading_role<GatesCopied>(sm, &query_map, &key_map, &gate_map, a);
+    }
+  }
+}
+
+namespace {
+
+template <typename Token, bool Normalize, bool GatesCopied>
+void launch(const ChannelLaunch& launch, cudaStream_t stream) {
+  const auto kernel = channel_kernel<Token, Normalize, GatesCopied>;
+  allow_shared_memory(kernel, Layout::kBytes);
+  launch_kernel(kernel, launch.blocks, Layout::kThreads, Layout::kBytes, stream, launch.query,
+                launch.key, launch.gate, launch.value, launch.output, launch.params);
+}
+template <typename Token, bool Normalize>
+void launch_by_gates(const ChannelLaunch& of, cudaStream_t stream) {
+  of.params.gates_copied ? launch<Token, Normalize, true>(of, stream)
+                         : launch<Token, Normalize, false>(of, stream);
+}
+template <typename Token>
+void launch_by_norm(const ChannelLaunch& of, cudaStream_t stream) {
+  of.params.p.normalize_qk ? launch_by_gates<Token, true>(of, stream)
+                           : launch_by_gates<Token, false>(of, stream);
+}
+
+}  // namespace
+
+void enqueue(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream) {
+  token_dtype == DType::bfloat16 ? launch_by_norm<__nv_bfloat16>(launch, stream)
+                                 : launch_by_norm<__half>(launch, stream);
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET::channel_sm90

@@ -1,0 +1,20 @@
+// The launch of channel_sm90's kernel.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "cuda/gated_delta/channel_sm90/params.cuh"
+#include "cuda/target.h"
+#include "interface/dtype.h"
+
+namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
+
+struct ChannelLaunch {
+  ChannelParams params;
+  CUtensorMap query, key, gate, value, output;  ///< gate: of use where params.gates_copied
+  unsigned int blocks = 0;
+};
+void enqueue(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream);
+
+}  // namespace gdn::GDN_CUDA_TARGET::channel_sm90
