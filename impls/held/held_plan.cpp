@@ -148,7 +148,7 @@ std::unique_ptr<Plan> plan_on_held(const Implementation& implementation, const P
   std::string words;
   for (const LaidTensor& laid : all) {
     const Description& takes = implementation.description();
-    const auto pointer = as_pointer(laid, planned, takes.gates_in_any_form);
+    const auto pointer = as_pointer(laid, planned, takes);
     if (pointer && is_aligned(*pointer, laid, takes.aligned)) {
       arguments.set(laid.operand->name, *pointer);
       continue;

@@ -51,6 +51,34 @@ std::optional<HeldForm> form_of(const LaidTensor& laid, const Problem& problem) 
   return form;
 }
 
+/// None where the channels are not equally far apart, or the tokens neither side by side nor in rows of such
+/// that are.
+std::optional<TokenRows> rows_of(const LaidTensor& laid) {
+  std::vector<std::int64_t> channel_extents, channel_strides, outer_extents, outer_strides;
+  TokenRows rows{0, 1, 0};
+  bool is_side_by_side = true;  // from the last dimension on
+  for (std::size_t d = laid.shape.extents.size(); d-- > 0;) {
+    const std::int64_t extent = laid.shape.extents[d], stride = laid.shape.strides[d];
+    if (extent == 1) continue;
+    const bool is_channel = laid.shape.operand_dimension[d] == 0;
+    is_side_by_side = is_side_by_side && (is_channel || stride == rows.length);
+    auto& extents = is_channel ? channel_extents : outer_extents;
+    auto& strides = is_channel ? channel_strides : outer_strides;
+    if (!is_channel && is_side_by_side) {
+      rows.length *= extent;
+    } else {
+      extents.insert(extents.begin(), extent);
+      strides.insert(strides.begin(), stride);
+    }
+  }
+  const auto channel = common_stride(channel_extents, channel_strides);
+  const auto row = common_stride(outer_extents, outer_strides);
+  if (!channel || !row) return std::nullopt;
+  rows.channel_stride = *channel;
+  rows.row_stride = *row;
+  return rows;
+}
+
 }  // namespace
 
 const Operand* present_operand(const HeldTensor& tensor, const Problem& problem) {
@@ -98,10 +126,16 @@ std::optional<ArrayPointer> as_dense_pointer(const LaidTensor& laid, const Probl
 }
 
 std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem,
-                                       bool gates_in_any_form) {
+                                       const Description& takes) {
   if (const auto dense = as_dense_pointer(laid, problem)) return dense;
   const Operand& operand = *laid.operand;
-  const bool is_number = gates_in_any_form && operand.may_have_form && dtype_of(laid.type);
+  if (takes.tokens_in_rows && operand.may_have_rows && laid.type == laid.own &&
+      tokens_are_fastest(operand, problem)) {
+    const auto rows = rows_of(laid);
+    if (!rows) return std::nullopt;
+    return ArrayPointer{laid.tensor->read, laid.tensor->written, 0, {}, rows};
+  }
+  const bool is_number = takes.gates_in_any_form && operand.may_have_form && dtype_of(laid.type);
   if (operand.is_index() ? !is_integer(laid.type) : !is_number) return std::nullopt;
   const auto form = form_of(laid, problem);
   if (!form) return std::nullopt;

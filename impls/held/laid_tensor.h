@@ -8,6 +8,7 @@
 
 #include "held/held_shape.h"
 #include "interface/arguments.h"
+#include "interface/implementation.h"
 #include "interface/strided_copy.h"
 
 namespace gdn {
@@ -30,10 +31,10 @@ LaidTensor lay(const HeldTensor& tensor, const Problem& problem);
 /// The tensor's pointers as every implementation takes them: dense in the operand's own type, or with a
 /// token stride or a gap behind a pool's rows where the operand takes one. None for any other tensor.
 std::optional<ArrayPointer> as_dense_pointer(const LaidTensor& laid, const Problem& problem);
-/// The same, or in a form of its own (HeldForm): indices, and gates where the implementation takes those
-/// in any form.
+/// The same, or as the implementation takes it beside: indices in any form (HeldForm), gates likewise, and
+/// tokens in rows.
 std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& problem,
-                                       bool gates_in_any_form);
+                                       const Description& takes);
 
 /// "v: f32", "qkv: strides [1, 128]": why as_pointer() has none.
 std::string words_of(const LaidTensor& laid);

@@ -26,6 +26,19 @@ void require_form(const Operand& operand, const Problem& problem, const HeldForm
   }
 }
 
+void require_rows(const Operand& operand, const Problem& problem, const TokenRows& rows) {
+  if (!operand.may_have_rows || !tokens_are_fastest(operand, problem)) {
+    throw_bad_input(operand.name + ": has its tokens in rows, expected a dense array " +
+                    shape_names(operand, problem));
+  }
+  if (rows.length < 1 || rows.row_stride < 0 || rows.channel_stride < 0) {
+    throw_bad_input(operand.name + ": rows of " + std::to_string(rows.length) +
+                    " tokens with strides " + std::to_string(rows.row_stride) + ", " +
+                    std::to_string(rows.channel_stride) +
+                    "; expected at least 1 token and strides of at least 0");
+  }
+}
+
 void require_alignment(const Operand& operand, const Problem& problem, const void* pointer,
                        const std::optional<HeldForm>& form) {
   const auto bytes =
@@ -122,6 +135,11 @@ NumberArray Arguments::numbers(std::string_view operand, const Problem& problem)
   return numbers;
 }
 
+TokenRows Arguments::token_rows(std::string_view operand, const Problem& problem) const {
+  const std::int64_t tokens = std::max<std::int64_t>(problem.total_tokens(), 1);
+  return (*this)[operand].rows.value_or(TokenRows{tokens, tokens, 0});
+}
+
 Arguments Arguments::shared_with(Operation operation) const {
   Arguments shared;
   for (const Entry& entry : entries_) {
@@ -180,6 +198,7 @@ void require_operands(const Problem& problem, const Arguments& arguments) {
     if (reads && !may_be_null) require_pointer(operand, pointer.read);
     if (writes && !may_be_null) require_pointer(operand, pointer.written);
     if (pointer.form) require_form(operand, problem, *pointer.form);
+    if (pointer.rows) require_rows(operand, problem, *pointer.rows);
     require_alignment(operand, problem, pointer.read, pointer.form);
     require_alignment(operand, problem, pointer.written, pointer.form);
     require_token_stride(operand, problem, pointer.token_stride);

@@ -13,6 +13,7 @@
 #include "interface/number_array.h"
 #include "interface/problem.h"
 #include "interface/storage_type.h"
+#include "interface/token_rows.h"
 
 namespace gdn {
 
@@ -31,6 +32,8 @@ struct ArrayPointer {
   std::int64_t token_stride = 0;
   /// Only of indices, and of operands with Operand::may_have_form.
   std::optional<HeldForm> form = {};
+  /// Only of operands with Operand::may_have_rows: without it they are dense.
+  std::optional<TokenRows> rows = {};
 };
 
 class Arguments {
@@ -61,6 +64,9 @@ class Arguments {
   /// Of an operand with may_have_form, [T, ..] or one of no tokens; none where it was not set.
   NumberArray numbers(std::string_view operand, const Problem& problem) const;
 
+  /// Of an operand [channels, T].
+  TokenRows token_rows(std::string_view operand, const Problem& problem) const;
+
   /// Those of the operands that `operation` has too: what a step of a chain shares with the whole.
   Arguments shared_with(Operation operation) const;
 
@@ -89,7 +95,7 @@ std::int64_t token_stride_of(std::string_view operand, const Problem& problem,
 
 /// Throws Error(bad_input) naming the operand: one that the problem does not have (a gate of another
 /// encoding), one that is missing or null, one that is not aligned to its element, a token stride
-/// that it does not take (require_token_stride), a form that it is not taken in, or one whose two arrays overlap where it is updated
+/// that it does not take (require_token_stride), a form or rows that it is not taken in, or one whose two arrays overlap where it is updated
 /// out of place. Operands without elements may be null.
 void require_operands(const Problem& problem, const Arguments& arguments);
 

@@ -29,8 +29,12 @@ class DescriptionGuard final : public Implementation {
 
  private:
   void require_forms(const Arguments& arguments, const Problem& problem) const {
-    if (description().gates_in_any_form) return;
     for (const Arguments::Entry& entry : arguments.entries()) {
+      if (entry.pointer.rows && !description().tokens_in_rows) {
+        throw Error(ErrorKind::unsupported, description().name + ": " + entry.operand +
+                                                " has its tokens in rows, expected a dense array");
+      }
+      if (description().gates_in_any_form) continue;
       const Operand* const operand = problem.operation->find(entry.operand);
       if (operand == nullptr || operand->is_index() || !entry.pointer.form) continue;
       throw Error(ErrorKind::unsupported,

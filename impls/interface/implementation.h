@@ -78,6 +78,9 @@ struct Description {
   /// It reads gates, betas and what belongs to them (Operand::may_have_form) in 16-bit types too, and
   /// with any strides. Every implementation takes indices so.
   bool gates_in_any_form = false;
+  /// It reads and writes what has its tokens fastest also with them in rows, as [B, channels, L] has them
+  /// (Operand::may_have_rows).
+  bool tokens_in_rows = false;
   std::string backend;    ///< "cpu", "cuda", "hip"
   std::string form;       ///< "naive", "recurrent", "chunkwise", "fused"
   std::string summary;    ///< one line: what this version does and what bounds it

@@ -178,6 +178,9 @@ struct Operand {
   /// and with any strides, as they take indices (Description::gates_in_any_form; HeldForm in
   /// interface/arguments.h).
   bool may_have_form = false;
+  /// [channels, T] that implementations may take with its tokens in rows (Description::tokens_in_rows;
+  /// TokenRows).
+  bool may_have_rows = false;
   /// An output, or what is in place, that another operand of the next call takes ("d_final_state" of
   /// the call on the tokens before). In place and empty: the operand itself.
   std::string carried_to = {};

@@ -154,6 +154,11 @@ class HeldTensors : public ImplementationTest {
       in_slots.slots = SlotMap::padding;
       if (implementation().supports(in_slots)) result.push_back(in_slots);
     }
+    Problem by_time = result.front();
+    if (by_time.operation->has_field("conv_layout")) {
+      by_time.conv_layout = ConvLayout::time;
+      if (implementation().supports(by_time)) result.push_back(by_time);
+    }
     Problem of_model = result.front();
     if (of_model.operation->has_field("gate")) {
       of_model.gate_encoding = GateEncoding::logits;
@@ -271,7 +276,8 @@ GDN_INSTANTIATE_FOR_ALL(HeldTensors);
 // ---- what is taken as it is, and what is refused
 
 struct HostTensors {
-  explicit HostTensors(const std::string& text) : inputs(generate_case(Problem::parse(text))) {
+  explicit HostTensors(const std::string& text, std::string name = "cpu/recurrent")
+      : implementation(std::move(name)), inputs(generate_case(Problem::parse(text))) {
     for (const Operand& operand : inputs.problem.operation->operands) {
       if (!is_handed_over(operand, inputs.problem)) continue;
       HeldTensor tensor;
@@ -293,7 +299,7 @@ struct HostTensors {
   }
   std::unique_ptr<Plan> plan(Conversions conversions = Conversions::allowed) {
     const Problem& problem = inputs.problem;
-    return plan_on_held(find_implementation(problem.operation, "cpu/recurrent"),
+    return plan_on_held(find_implementation(problem.operation, implementation),
                         fitted_to(tensors, problem), tensors, *device, conversions);
   }
   std::string refusal(Conversions conversions = Conversions::allowed) {
@@ -304,6 +310,7 @@ struct HostTensors {
     }
     return "";
   }
+  std::string implementation;
   Case inputs;
   std::vector<HeldTensor> tensors;
   std::unique_ptr<Device> device = open_device("cpu");
@@ -355,6 +362,20 @@ TEST(HeldTensorsTakenAsTheyAre, IndicesOfEitherTypeAndGatesInAnyForm) {
   EXPECT_EQ(held.plan(Conversions::refused)->info().conversions, "");
   held["log_decay"].type = StorageType::float8_e5m2;
   EXPECT_EQ(held.plan()->info().conversions, "log_decay: f8_e5m2");
+}
+
+// [B, channels, L], as causal-conv1d has it, seen as [channels, B, L]; and [B, L, channels] seen so.
+TEST(HeldTensorsTakenAsTheyAre, TokensThatLieInRowsOfAConvolution) {
+  HostTensors held("causal_conv1d:channels=6,seq=2x4,dtype=f32,conv_layout=time", "cpu/direct");
+  for (const char* const operand : {"qkv", "conv_output"}) {
+    held[operand].extents = {6, 2, 4};
+    held[operand].strides = {4, 24, 1};
+  }
+  EXPECT_EQ(held.plan(Conversions::refused)->info().conversions, "");
+  held["qkv"].strides = {1, 24, 6};
+  EXPECT_EQ(held.plan(Conversions::refused)->info().conversions, "");
+  held["qkv"].type = StorageType::bfloat16;
+  EXPECT_EQ(held.plan()->info().conversions, "qkv: bf16");
 }
 
 // A sequence without tokens writes no row, so that of a pool that is only written comes back as it was.

@@ -13,6 +13,16 @@ namespace {
 constexpr std::int64_t kBlockChannels = 64;
 constexpr std::int64_t kTileTokens = 64;
 
+/// body(begin, tokens) for the pieces of `count` tokens from `first` on that lie side by side.
+template <typename Body>
+void for_pieces(const TokenRows& rows, std::int64_t first, std::int64_t count, const Body& body) {
+  for (std::int64_t begin = 0; begin < count;) {
+    const std::int64_t tokens = std::min(count - begin, rows.tokens_from(first + begin));
+    body(begin, tokens);
+    begin += tokens;
+  }
+}
+
 }  // namespace
 
 Convolution::Convolution(const Problem& problem, const CausalConv1dArguments& arguments,
@@ -88,7 +98,7 @@ void Convolution::move_older_inputs(const Window& window, const Block& block,
         const std::int64_t token = first_token + t;
         const std::int64_t index = problem_.conv_layout == ConvLayout::channels
                                        ? token * arguments_.input_token_stride + channel
-                                       : channel * problem_.total_tokens() + token;
+                                       : arguments_.input_rows.at(channel, token);
         decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value,
                1);
       } else if (window.reads) {
@@ -113,8 +123,10 @@ void Convolution::load_tokens(std::int64_t first, std::int64_t count, const Bloc
     return;
   }
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    const std::int64_t index = (block.first_channel + c) * problem_.total_tokens() + first;
-    decode(dtype, element(arguments_.input, index, dtype), scratch, count);
+    for_pieces(arguments_.input_rows, first, count, [&](std::int64_t begin, std::int64_t tokens) {
+      const std::int64_t index = arguments_.input_rows.at(block.first_channel + c, first + begin);
+      decode(dtype, element(arguments_.input, index, dtype), scratch + begin, tokens);
+    });
     for (std::int64_t t = 0; t < count; ++t) rows[t * block.channels + c] = scratch[t];
   }
 }
@@ -131,9 +143,11 @@ void Convolution::store_tokens(std::int64_t first, std::int64_t count, const Blo
       continue;
     }
     for (std::int64_t c = 0; c < block.channels; ++c) {
-      const std::int64_t index = (block.first_channel + c) * problem_.total_tokens() + first;
       for (std::int64_t t = 0; t < count; ++t) scratch[t] = rows[t * block.channels + c];
-      encode(output.dtype, scratch, element(output.data, index, output.dtype), count);
+      for_pieces(output.rows, first, count, [&](std::int64_t begin, std::int64_t tokens) {
+        const std::int64_t index = output.rows.at(block.first_channel + c, first + begin);
+        encode(output.dtype, scratch + begin, element(output.data, index, output.dtype), tokens);
+      });
     }
   }
 }

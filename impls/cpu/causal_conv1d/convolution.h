@@ -19,6 +19,7 @@ struct ConvolutionOutput {
   void* data = nullptr;
   DType dtype = DType::float32;
   ConvLayout layout = ConvLayout::channels;  ///< [T, channels] or [channels, T]
+  TokenRows rows = {};                       ///< of [channels, T]
 };
 
 class Convolution {

@@ -22,7 +22,8 @@ std::vector<ConvolutionOutput> outputs_of(const Problem& problem,
     outputs.push_back({arguments.intermediate, DType::float32, ConvLayout::channels});
   }
   if (arguments.output != nullptr || outputs.empty()) {
-    outputs.push_back({arguments.output, problem.token_dtype, problem.conv_layout});
+    outputs.push_back(
+        {arguments.output, problem.token_dtype, problem.conv_layout, arguments.output_rows});
   }
   return outputs;
 }
@@ -62,6 +63,7 @@ class Direct final : public Implementation {
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
                    HonouredFields{"channels", "residual", "weights", "window_order"},
+        .tokens_in_rows = true,
         .backend = "cpu",
         .form = "direct",
         .summary =

@@ -172,13 +172,6 @@ __device__ __forceinline__ float activate(float x, bool silu) {
   return silu ? silu_for<Token>(x) : x;
 }
 
-__device__ __forceinline__ std::int64_t token_element(const OrdinaryConvParams& p,
-                                                      ConvLayout layout, std::int64_t token,
-                                                      std::int64_t channel) {
-  return layout == ConvLayout::channels ? token * p.channels + channel
-                                        : channel * p.token_capacity + token;
-}
-
 // ---- channels fastest
 
 template <typename Token, int Count>
@@ -556,15 +549,29 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
 
 template <typename Token, typename Weight, bool Ordinary>
 __global__ void __launch_bounds__(32 * kTimeWarps)
-    conv_time_kernel(const KernelParams<Ordinary> p, std::int64_t channel_blocks) {
+    conv_time_kernel(const KernelParams<Ordinary> p, const ConvRows input_rows,
+                     const ConvRows output_rows, std::int64_t channel_blocks) {
   Tile tile;
   if (!find_tile(p, blockIdx.x / channel_blocks, kTimeRun, tile)) return;
   const std::int64_t channel = blockIdx.x % channel_blocks * kTimeWarps + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (channel >= p.channels) return;  // whole warps
-  // Token t at t.
-  const auto* const input =
-      static_cast<const Token*>(p.input) + channel * p.token_capacity + tile.sequence_first;
+  // Of the sequence's token t. Rows seldom end within a tile: where none does, one address leads to all of
+  // its tokens and of the inputs before them.
+  const int first = max(tile.begin - (p.width - 1), 0), last = max(tile.end - 1, first);
+  const bool in_one_row =
+      input_rows.are_in_one(tile.sequence_first + first, tile.sequence_first + last);
+  const auto* const input = static_cast<const Token*>(p.input);
+  const auto* const first_input = input + input_rows.at(channel, tile.sequence_first + first);
+  const auto input_at = [&](int t) {
+    return to_float(in_one_row ? first_input[t - first]
+                               : input[input_rows.at(channel, tile.sequence_first + t)]);
+  };
+  const auto output_at = [&](int t) {
+    const int token = tile.sequence_first + t;
+    return p.output_layout == ConvLayout::channels ? token * p.channels + channel
+                                                   : output_rows.at(channel, token);
+  };
   const Window<Ordinary> window(p, tile);
   const std::int64_t row = window.begin(channel);
   const int places = window.places();
@@ -572,24 +579,23 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
       p.bias != nullptr ? to_float(static_cast<const Weight*>(p.bias)[channel]) : 0.0f;
   const auto* const weight = static_cast<const Weight*>(p.weight) + channel * p.width;
 
-  for (std::int64_t t = tile.begin + lane; t < tile.end; t += 32) {
+  for (int t = tile.begin + lane; t < tile.end; t += 32) {
     float sum = bias;
     if (tile.row >= 0) {
       for (int j = 0; j < p.width; ++j) {
-        const std::int64_t s = t - (p.width - 1) + j;
-        const float x = s >= 0 ? to_float(input[s]) : window.old(row, 0, places + s);
+        const int s = t - (p.width - 1) + j;
+        const float x = s >= 0 ? input_at(s) : window.old(row, 0, places + s);
         sum = fmaf(to_float(weight[j]), x, sum);
       }
       sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
                                              : activate<Token>(sum, p.silu);
       if constexpr (!Ordinary) {
-        if (p.residual) sum += to_float(input[t]);
+        if (p.residual) sum += input_at(t);
       }
     } else {
       sum = 0;
     }
-    store_element(p.output, token_element(p, p.output_layout, tile.sequence_first + t, channel),
-                  p.output_dtype, sum);
+    store_element(p.output, output_at(t), p.output_dtype, sum);
   }
   if (tile.begin != 0 || tile.row < 0) return;
   if (!window.moves()) return;
@@ -597,9 +603,12 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   // to lower places, so that places beyond a warp's, which come later, are read before they change too.
   for (int first = 0; first < places; first += 32) {
     const int place = first + lane;
-    const std::int64_t t = tile.length - places + place;
+    const int t = tile.length - places + place;
     float value = 0;
-    if (place < places) value = t >= 0 ? to_float(input[t]) : window.old(row, 0, places + t);
+    if (place < places) {
+      value = t >= 0 ? to_float(input[input_rows.at(channel, tile.sequence_first + t)])
+                     : window.old(row, 0, places + t);
+    }
     bool writes = place < places;
     if constexpr (!Ordinary) writes = writes && (t >= 0 || !window.stays());
     __syncwarp();
@@ -669,10 +678,11 @@ void launch(const ConvParams& p, cudaStream_t stream) {
         grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
     if (p.ordinary) {
       launch_kernel(conv_time_kernel<Token, Weight, true>, blocks, 32 * kTimeWarps, 0, stream,
-                    static_cast<const OrdinaryConvParams&>(p), channel_blocks);
+                    static_cast<const OrdinaryConvParams&>(p), p.input_rows, p.output_rows,
+                    channel_blocks);
     } else {
       launch_kernel(conv_time_kernel<Token, Weight, false>, blocks, 32 * kTimeWarps, 0, stream, p,
-                    channel_blocks);
+                    p.input_rows, p.output_rows, channel_blocks);
     }
     return;
   }
@@ -704,6 +714,8 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.token_capacity = problem.total_tokens();
   p.channels = problem.conv_channels();
   p.input_token_stride = arguments.input_token_stride;
+  p.input_rows = ConvRows(arguments.input_rows);
+  p.output_rows = ConvRows(arguments.output_rows);
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
   p.residual = problem.conv_residual;

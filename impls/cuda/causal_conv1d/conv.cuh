@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cuda/divisor.h"
 #include "cuda/target.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/convolution_operands.h"
@@ -29,12 +30,31 @@ struct OrdinaryConvParams {
   ConvLayout input_layout = ConvLayout::channels;
   ConvLayout output_layout = ConvLayout::channels;
   std::int64_t num_sequences = 0;
-  std::int64_t token_capacity = 0;  ///< T: also the time-fastest layout's channel stride
+  std::int64_t token_capacity = 0;  ///< T
   std::int64_t channels = 0;
   std::int64_t input_token_stride = 0;  ///< of the channels-fastest input; never 0
   std::int32_t width = 4;
   bool silu = false;
   bool whole = false;  ///< windows and weights are aligned to 16 bytes (set where it is launched)
+};
+
+/// TokenRows, for tokens of 32 bits.
+struct ConvRows {
+  Divisor length;
+  std::int64_t channel_stride = 0, row_stride = 0;
+
+  ConvRows() = default;
+  explicit ConvRows(const TokenRows& rows)
+      : length(rows.length), channel_stride(rows.channel_stride), row_stride(rows.row_stride) {}
+
+  __host__ __device__ std::int64_t at(std::int64_t channel, int token) const {
+    const auto t = static_cast<std::uint32_t>(token);
+    return channel * channel_stride + length.divide(t) * row_stride + length.remainder(t);
+  }
+  __host__ __device__ bool are_in_one(int first, int last) const {
+    return length.divide(static_cast<std::uint32_t>(first)) ==
+           length.divide(static_cast<std::uint32_t>(last));
+  }
 };
 
 /// Validated arguments of one convolution.
@@ -43,6 +63,8 @@ struct ConvParams : OrdinaryConvParams {
   IndexArray has_window;
   /// [N], tokens of the sequence before the call, where windows are rings; else null.
   IndexArray window_position;
+  ConvRows input_rows;  ///< of time-fastest tokens
+  ConvRows output_rows;
   WindowStrides window_strides;
   std::int32_t window_places = 3;
   bool residual = false;  ///< the input is added behind the activation

@@ -18,6 +18,7 @@ class Direct final : public Implementation {
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
                    HonouredFields{"channels", "residual", "weights", "window_order"},
+        .tokens_in_rows = true,
         .backend = "cuda",
         .form = "direct",
         .summary = "tokens in tiles, four channels per thread; bound by device memory",

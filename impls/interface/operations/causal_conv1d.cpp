@@ -56,6 +56,8 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   require_operands(problem, arguments);
   a.input = arguments.input("qkv");
   a.input_token_stride = token_stride_of("qkv", problem, arguments);
+  a.input_rows = arguments.token_rows("qkv", problem);
+  a.output_rows = arguments.token_rows("conv_output", problem);
   a.weight = arguments.input("conv_weight");
   a.bias = arguments.input("conv_bias");
   a.sequence_offsets = arguments.indices("sequence_offsets");

@@ -14,6 +14,8 @@ struct CausalConv1dArguments {
   const void* input = nullptr;  ///< [T, channels] or [channels, T], token dtype
   /// Elements from one token of the input to the next, never 0; with [channels, T] it says nothing.
   std::int64_t input_token_stride = 0;
+  TokenRows input_rows;   ///< of [channels, T]
+  TokenRows output_rows;  ///< likewise
   /// [channels, width], in Problem::effective_conv_weight_dtype, as is the bias.
   const void* weight = nullptr;
   const void* bias = nullptr;  ///< [channels], or nullptr

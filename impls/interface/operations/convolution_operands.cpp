@@ -35,7 +35,8 @@ std::vector<Operand> convolution_operands() {
       {.name = "qkv",
        .shape = token_shape,
        .dtype = element_type::token,
-       .takes_token_stride = true},
+       .takes_token_stride = true,
+       .may_have_rows = true},
       {.name = "conv_weight",
        .shape =
            [](const Problem&) {
@@ -124,6 +125,7 @@ Operand convolution_output_operand(bool on_request) {
           .role = Role::output,
           .shape = token_shape,
           .dtype = element_type::token,
+          .may_have_rows = true,
           .judging = {.per = JudgedPer::sequence},
           .hand_over = {.on_request = on_request}};
 }
