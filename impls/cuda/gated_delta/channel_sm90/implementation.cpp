@@ -74,7 +74,7 @@ class ChannelSm90 final : public Implementation {
   ChannelSm90() {
     description_.name = "cuda/channel_sm90";
     description_.operation = gated_delta_operation();
-    description_.honours = recurrence_options() + HonouredFields{"decay=channel"};
+    description_.honours = recurrence_options() + HonouredFields{"decay"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";

@@ -4,6 +4,9 @@
 //
 //   [S K~^T | S Q~^T];   x = beta (V - S K~^T);   V' = T x;
 //   O = scale (S Q~^T + P V');   S <- S diag(e^G_C) + V'^T K^.
+//
+// S, x and V' are rounded to the token type as operands, S not as it is carried. With float16
+// tokens an element of S beyond 65504 is therefore infinite to every product, as in fused_sm90.
 #pragma once
 
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
