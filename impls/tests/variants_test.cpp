@@ -95,6 +95,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"gate", "logits"},
                                                           {"bound", "2"},
                                                           {"beta", "logit"},
+                                                          {"logits", "token"},
                                                           {"channels", "5"},
                                                           {"width", "3"},
                                                           {"bias", "1"},
