@@ -376,6 +376,7 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
       }
       const uint32_t at = slot.buffer(sm);
       slot.await_full(sm);
+      slot.await_empty(sm);  // long so, else nothing were loaded: by this the lanes know it, too
       if constexpr (!GatesCopied) {
         bring_gates(at, a.p.gates, token0, valid, item.head, lane);
         ask_for_gates(a.p.gates.gate, token0 + Layout::kAuxiliaryWarps * kChunk,
@@ -386,8 +387,7 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
       make_chunk<Token, Normalize>(at, sm + Layout::kDecay + slot.index * Layout::kDecayBytes, beta,
                                    lane);
       fence_async_proxy();
-      __syncwarp();
-      if (lane == 0) mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);
+      mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);
       slot.index += Layout::kAuxiliaryWarps;
       if (slot.index >= Layout::kSlots) {
         slot.index -= Layout::kSlots;

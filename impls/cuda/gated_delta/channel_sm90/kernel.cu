@@ -34,10 +34,11 @@ __device__ __forceinline__ void init_barriers(uint32_t sm) {
     for (int i = 0; i < stages; i++) mbarrier_init(barriers + 8 * i, arrivals);
   };
   init(sm + Layout::kLoaded, Layout::kSlots, 1);  // copies
-  init(sm + Layout::kReady, Layout::kSlots, 1);   // the slot's auxiliary warp
-  init(sm + Layout::kEmpty, Layout::kSlots, Layout::kMathWarps);
+  // Every lane arrives, for its own writes and reads.
+  init(sm + Layout::kReady, Layout::kSlots, 32);  // the slot's auxiliary warp
+  init(sm + Layout::kEmpty, Layout::kSlots, 32 * Layout::kMathWarps);
   init(sm + Layout::kValueFull, Layout::kValueSlots, 1);
-  init(sm + Layout::kOutputFull, Layout::kValueSlots, Layout::kMathWarps);
+  init(sm + Layout::kOutputFull, Layout::kValueSlots, 32 * Layout::kMathWarps);
   fence_mbarrier_init();
 }
 

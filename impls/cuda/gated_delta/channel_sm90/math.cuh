@@ -110,12 +110,11 @@ __device__ __forceinline__ void math_chunk(float (&S)[64], uint32_t sm,
       V, pack<Token>(scale * o0[0], scale * o0[1]), pack<Token>(scale * o0[2], scale * o0[3]),
       pack<Token>(scale * o1[0], scale * o1[1]), pack<Token>(scale * o1[2], scale * o1[3]));
   fence_async_proxy();
-  __syncwarp();
-  if (lane == 0) value.release(sm);
+  value.release(sm);
   wgmma::wait<0>();
   wgmma::hold(S);
   wgmma::hold(u);
-  if (lane == 0) chunk.release(sm);
+  chunk.release(sm);
 }
 
 /// A warpgroup: columns 64 panel .. 64 panel + 63 of V, in every work item.
