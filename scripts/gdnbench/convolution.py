@@ -17,6 +17,12 @@ def _types(x, weight, bias):
     return {"dtype": x.dtype, "weights": "f32"}
 
 
+def _is_time_fastest(x):
+    """Of [.., C]: whether tokens lie side by side and channels do not, as [B, C, L] has them. Such tokens are taken as
+    they lie, and so is an output beside them in whichever order."""
+    return len(x.extents) > 1 and x.extents[-1] > 1 and x.strides[-1] != 1 and x.strides[-2] == 1
+
+
 def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=None, window="none", slots=None,
              has_window=None, residual=False, places=None, position=None):
     """Runs one call. x and out: views [.., C] with any dimensions of tokens; weight [C, W], bias [C] or None. `offsets`
@@ -41,6 +47,9 @@ def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=N
             fields["window_layout"] = "channels"
             state = tuple(each.permute(0, 2, 1) for each in state) if isinstance(state, tuple) else \
                 state.permute(0, 2, 1)
+    if _is_time_fastest(x):
+        fields["conv_layout"] = "time"
+        x, out = (view.permute(len(view.extents) - 1, *range(len(view.extents) - 1)) for view in (x, out))
     calls.run("causal_conv1d", fields, {
         "qkv": x, "conv_weight": weight, "conv_bias": bias, "sequence_offsets": offsets, "slot_index": slots,
         "has_window": has_window, "window_position": position, "conv_state": state, "conv_output": out}, host_offsets)

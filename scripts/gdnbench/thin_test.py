@@ -236,20 +236,28 @@ class Thin(unittest.TestCase):
             ggml.ggml_gated_delta_net(k, k, v, tensor(1, 1, 4, 1), tensor(1, 1, 4, 1), tensor(1, 4, 8, 8))
 
     def test_a_plan_that_converts_is_not_found_again_where_strict(self):
-        # Tokens behind one another in memory channel by channel: no kernel reads them so.
-        x, weight = tensors.Tensor(np.ones((1, 8, 5), np.float32), "f32"), tensor(8, 4)
-        out = tensor(1, 8, 5)
-        with mock.patch.object(causal_conv1d, "empty_like", lambda _: out):
-            causal_conv1d.causal_conv1d_fn(x, weight)
-            self.assertIn("qkv: strides [40, 1, 5]", calls.latest.info["conversions"])
+        # Two heads of k, each read by every second head of v: no kernel reads them so.
+        k, v, gates, state = tensor(1, 1, 2, 8), tensor(1, 1, 4, 8), tensor(1, 1, 4, 1), tensor(1, 4, 8, 8)
+        gates.array[...] = 0
+        dst = tensor(32 + 256)
+        with mock.patch.object(ggml, "empty", lambda *_: dst):
+            ggml.ggml_gated_delta_net(k, k, v, gates, gates, state)
+            self.assertIn("q: strides [16, 16, 0, 8, 1]", calls.latest.info["conversions"])
             gdnbench.strict = True
-            with self.assertRaisesRegex(GdnbenchError, r"would convert qkv: strides \[40, 1, 5\]") as caught:
-                causal_conv1d.causal_conv1d_fn(x, weight)
+            with self.assertRaisesRegex(GdnbenchError, r"would convert q: strides \[16, 16, 0, 8, 1\]") as caught:
+                ggml.ggml_gated_delta_net(k, k, v, gates, gates, state)
             self.assertEqual(caught.exception.status, "unsupported")
             self.assertIsNone(calls.latest)
             # What kernels take as it lies runs.
-            y, _ = fla.causal_conv1d(tensor(1, 5, 8), weight)
+            y, _ = fla.causal_conv1d(tensor(1, 5, 8), tensor(8, 4))
             self.assertEqual(y.array[0, :, 0].tolist(), [1, 2, 3, 4, 4])
+
+    def test_channels_whose_tokens_lie_side_by_side_are_read_as_they_lie(self):
+        x, weight = tensors.Tensor(np.arange(80, dtype=np.float32).reshape(2, 8, 5), "f32"), tensor(8, 2)
+        gdnbench.strict = True
+        out = causal_conv1d.causal_conv1d_fn(x, weight)
+        before = np.concatenate([np.zeros((2, 8, 1), np.float32), x.array[:, :, :-1]], axis=2)
+        self.assertEqual(out.array.tolist(), (x.array + before).tolist())
 
     def test_planning_alone_is_not_called_passed(self):
         case = next(case for case in run_cases.EVERY if case.function == "causal_conv1d_varlen_states")
