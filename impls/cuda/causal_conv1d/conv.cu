@@ -10,8 +10,9 @@
 //   channels fastest: a thread walks the tile's tokens for four neighbouring channels (or one where
 //     they are not aligned), the last width - 1 inputs in registers, the next ones under way: each
 //     input is read from memory once, a warp's accesses are 256 or 512 contiguous bytes.
-//   time fastest: a warp takes one channel, its lanes neighbouring tokens; the width-fold re-reads
-//     are served by L1.
+//   time fastest: a warp takes one channel, a lane eight neighbouring tokens, whose inputs before them its
+//     neighbour hands on; or one token after another, the width-fold re-reads served by L1, where widths
+//     are larger or tokens are not aligned.
 //
 // Bound by device memory: one read of the input, one write of the output, and what keeps them under
 // way. An exact exponential and a division made it bound by instructions (activation.cuh); more
@@ -547,6 +548,80 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
 
 // ---- time fastest
 
+/// A lane's neighbouring tokens of one channel, and the inputs before them, for widths up to kVectorWidth. In
+/// all lanes of a warp together: a tile.
+template <typename Token>
+struct LaneTokens {
+  static constexpr int kCount = kTimeRun / kWarp, kBefore = kVectorWidth - 1;
+  static constexpr int kVectors = kCount / Vector16<Token>::kCount;
+  float values[kBefore + kCount];
+
+  /// `from`: the tile's first; it has `count` tokens.
+  __device__ __forceinline__ void load(const Token* from, int lane, int count) {
+    const int first = lane * kCount;
+    if (first + kCount <= count) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const auto word = reinterpret_cast<const Vector16<Token>*>(from + first)[v];
+#pragma unroll
+        for (int i = 0; i < Vector16<Token>::kCount; ++i) {
+          values[kBefore + v * Vector16<Token>::kCount + i] = to_float(word.values[i]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        values[kBefore + i] = first + i < count ? to_float(from[first + i]) : 0.0f;
+      }
+    }
+  }
+  /// Inputs before the tile: before(1) is the last of them. Whole warps.
+  template <typename Before>
+  __device__ __forceinline__ void load_before(int lane, const Before& before) {
+#pragma unroll
+    for (int b = 0; b < kBefore; ++b) {
+      values[b] = __shfl_up_sync(0xffffffffu, values[kCount + b], 1);
+      if (lane == 0) values[b] = before(kBefore - b);
+    }
+  }
+  template <typename Weight>
+  __device__ __forceinline__ void store(Token* to, int lane, int count, const Weight* weight,
+                                        int width, float bias, bool silu, bool residual) const {
+    float weights[kVectorWidth];
+#pragma unroll
+    for (int j = 0; j < kVectorWidth; ++j) {
+      const int at = j - (kVectorWidth - width);
+      weights[j] = at >= 0 ? to_float(weight[at]) : 0.0f;
+    }
+    const int first = lane * kCount;
+    Vector16<Token> words[kVectors];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float sum = bias;
+#pragma unroll
+      for (int j = 0; j < kVectorWidth; ++j) {
+        if (j >= kVectorWidth - width) sum = fmaf(weights[j], values[i + j], sum);
+      }
+      sum = activate<Token>(sum, silu);
+      if (residual) sum += values[kBefore + i];
+      words[i / Vector16<Token>::kCount].values[i % Vector16<Token>::kCount] =
+          from_float<Token>(sum);
+    }
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int at = first + v * Vector16<Token>::kCount;
+      if (at + Vector16<Token>::kCount <= count) {
+        *reinterpret_cast<Vector16<Token>*>(to + at) = words[v];
+      } else {
+#pragma unroll
+        for (int i = 0; i < Vector16<Token>::kCount; ++i) {
+          if (at + i < count) to[at + i] = words[v].values[i];
+        }
+      }
+    }
+  }
+};
+
 template <typename Token, typename Weight, bool Ordinary>
 __global__ void __launch_bounds__(32 * kTimeWarps)
     conv_time_kernel(const KernelParams<Ordinary> p, const ConvRows input_rows,
@@ -579,23 +654,46 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
       p.bias != nullptr ? to_float(static_cast<const Weight*>(p.bias)[channel]) : 0.0f;
   const auto* const weight = static_cast<const Weight*>(p.weight) + channel * p.width;
 
-  for (int t = tile.begin + lane; t < tile.end; t += 32) {
-    float sum = bias;
-    if (tile.row >= 0) {
-      for (int j = 0; j < p.width; ++j) {
-        const int s = t - (p.width - 1) + j;
-        const float x = s >= 0 ? input_at(s) : window.old(row, 0, places + s);
-        sum = fmaf(to_float(weight[j]), x, sum);
+  // Of a whole tile a lane takes neighbouring tokens in vectors, where inputs and outputs lie so.
+  const auto* const own_input = first_input + (tile.begin - first);
+  auto* const own_output =
+      static_cast<Token*>(p.output) + output_rows.at(channel, tile.sequence_first + tile.begin);
+  const bool in_vectors =
+      tile.row >= 0 && p.width <= kVectorWidth && in_one_row && tile.begin < tile.end &&
+      p.output_layout == ConvLayout::time && p.output_dtype == p.token_dtype &&
+      output_rows.are_in_one(tile.sequence_first + tile.begin, tile.sequence_first + last) &&
+      reinterpret_cast<std::uintptr_t>(own_input) % 16 == 0 &&
+      reinterpret_cast<std::uintptr_t>(own_output) % 16 == 0;
+  if (in_vectors) {
+    LaneTokens<Token> tokens;
+    tokens.load(own_input, lane, tile.end - tile.begin);
+    tokens.load_before(lane, [&](int back) {  // inputs before the tile, 1 the newest
+      const int s = tile.begin - back;
+      if (back >= p.width) return 0.0f;
+      return s >= 0 ? input_at(s) : window.old(row, 0, places + s);
+    });
+    bool residual = false;
+    if constexpr (!Ordinary) residual = p.residual;
+    tokens.store(own_output, lane, tile.end - tile.begin, weight, p.width, bias, p.silu, residual);
+  } else {
+    for (int t = tile.begin + lane; t < tile.end; t += 32) {
+      float sum = bias;
+      if (tile.row >= 0) {
+        for (int j = 0; j < p.width; ++j) {
+          const int s = t - (p.width - 1) + j;
+          const float x = s >= 0 ? input_at(s) : window.old(row, 0, places + s);
+          sum = fmaf(to_float(weight[j]), x, sum);
+        }
+        sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
+                                               : activate<Token>(sum, p.silu);
+        if constexpr (!Ordinary) {
+          if (p.residual) sum += input_at(t);
+        }
+      } else {
+        sum = 0;
       }
-      sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
-                                             : activate<Token>(sum, p.silu);
-      if constexpr (!Ordinary) {
-        if (p.residual) sum += input_at(t);
-      }
-    } else {
-      sum = 0;
+      store_element(p.output, output_at(t), p.output_dtype, sum);
     }
-    store_element(p.output, output_at(t), p.output_dtype, sum);
   }
   if (tile.begin != 0 || tile.row < 0) return;
   if (!window.moves()) return;
