@@ -141,13 +141,6 @@ __host__ __device__ inline bool encoded(const GateParams& p) {
          p.gate.type != DType::float32 || p.beta.type != DType::float32;
 }
 
-/// Of such a kernel: the value that it decodes later. Not encoded, it is a float32.
-template <bool Encoded>
-__device__ __forceinline__ float load_gate(const NumberArray& numbers, std::int64_t token, int e) {
-  if constexpr (Encoded) return load_number(numbers, token, e);
-  return static_cast<const float*>(numbers.data)[numbers.index(token, e)];
-}
-
 /// The same of a token, counted over all sequences. Kernels that load ahead of use read the arrays
 /// themselves and decode later.
 __device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {

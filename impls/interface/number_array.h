@@ -19,10 +19,14 @@ struct NumberArray {
   constexpr std::int64_t index(std::int64_t i, std::int32_t e) const {
     return std::int64_t{static_cast<std::int32_t>(i)} * stride + std::int64_t{e} * inner_stride;
   }
-  /// float32 values of which those of an entry, `width` of them, lie one behind the other, and the next
-  /// entry's behind them.
+  constexpr std::int64_t element_bytes() const { return type == DType::float32 ? 4 : 2; }
+  /// The values of an entry, `width` of them, lie one behind the other, and the next entry's behind them.
+  constexpr bool lies_densely(std::int64_t width) const {
+    return inner_stride == 1 && stride == width;
+  }
+  /// The same, in float32.
   constexpr bool is_dense(std::int64_t width) const {
-    return type == DType::float32 && inner_stride == 1 && stride == width;
+    return type == DType::float32 && lies_densely(width);
   }
 };
 

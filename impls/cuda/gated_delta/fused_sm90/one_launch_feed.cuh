@@ -180,16 +180,33 @@ struct MathLoads {
   }
 };
 
-/// A gate or a beta on its way to shared memory. Copies are of four bytes at least: a 16-bit one is
-/// waited for, and written as float32.
+/// Which half of an aligned word of four bytes an element of 16 bits is.
+__device__ __forceinline__ int half_of_word(const NumberArray& from, int64_t token, int head) {
+  const auto* const element = static_cast<const uint16_t*>(from.data) + from.index(token, head);
+  return static_cast<int>(reinterpret_cast<uintptr_t>(element) >> 1 & 1);
+}
+/// A gate or a beta on its way to shared memory. Copies are of four bytes at least: of a 16-bit one the word
+/// that it is half of is copied. Where the other half may lie behind the array it is waited for instead.
 template <bool Encoded>
 __device__ __forceinline__ void fetch_number(uint32_t to, const NumberArray& from, int64_t token,
-                                             int head) {
-  if (Encoded && from.type != DType::float32) {
-    store_shared(to, load_number(from, token, head));
+                                             int head, bool may_be_last) {
+  if (!Encoded || from.type == DType::float32)
+    return copy_4_async(to, static_cast<const float*>(from.data) + from.index(token, head));
+  const auto* const element = static_cast<const uint16_t*>(from.data) + from.index(token, head);
+  const bool is_high = half_of_word(from, token, head) != 0;
+  if (is_high || (from.inner_stride == 1 && !may_be_last)) {
+    copy_4_async(to, reinterpret_cast<const float*>(element - is_high));
   } else {
-    copy_4_async(to, static_cast<const float*>(from.data) + from.index(token, head));
+    store_shared(to, uint32_t{*element});
   }
+}
+/// Of a word that fetch_number() brought.
+__device__ __forceinline__ float fetched_number(float word, const NumberArray& from, int64_t token,
+                                                int head) {
+  if (from.type == DType::float32) return word;
+  const int half = half_of_word(from, token, head);
+  return from.type == DType::bfloat16 ? widen_half_word<__nv_bfloat16>(__float_as_uint(word), half)
+                                      : widen_half_word<__half>(__float_as_uint(word), half);
 }
 /// One warp: starts to bring the gates of chunk n, which the same lanes read.
 template <bool Encoded>
@@ -202,8 +219,9 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& 
   for (int e = 0; e < 2; e++)
     if (2 * l + e < place.y) {
       const int64_t token = place.x + 2 * l + e;
-      fetch_number<Encoded>(raw + 4 * e, from.gate, token, place.z);
-      fetch_number<Encoded>(raw + 256 + 4 * e, from.beta, token, place.z);
+      const bool may_be_last = 2 * l + e + 1 == place.y && place.z + 1 == from.num_value_heads;
+      fetch_number<Encoded>(raw + 4 * e, from.gate, token, place.z, may_be_last);
+      fetch_number<Encoded>(raw + 256 + 4 * e, from.beta, token, place.z, may_be_last);
     }
 }
 /// Both of a lane's gates and betas. What models hold is asked for once for both, whose chains of
@@ -231,7 +249,15 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
   if (place.x < 0) return;
   const uint32_t raw = sm + Layout::kRawGates + 512 * (n & 1) + 8 * l;
   float2 x = load_shared<float2>(raw), beta = load_shared<float2>(raw + 256);
-  if constexpr (Encoded) decode_gates(a.p.gates, place.z, x, beta);
+  if constexpr (Encoded) {
+    const GateParams& from = a.p.gates;
+    const int64_t token = place.x + 2 * l;
+    x = {fetched_number(x.x, from.gate, token, place.z),
+         fetched_number(x.y, from.gate, token + 1, place.z)};
+    beta = {fetched_number(beta.x, from.beta, token, place.z),
+            fetched_number(beta.y, from.beta, token + 1, place.z)};
+    decode_gates(from, place.z, x, beta);
+  }
   const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
   x.x = in0 ? log2_decay(x.x) : 0.f;
   x.y = in1 ? log2_decay(x.y) : 0.f;

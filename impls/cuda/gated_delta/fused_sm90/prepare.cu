@@ -188,11 +188,17 @@ __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t t
   if (l >= 4 * heads.count) return;
   const bool of_beta = l >= 2 * heads.count;
   const int line = 2 * heads.first + (of_beta ? l - 2 * heads.count : l);
+  const NumberArray& from = of_beta ? a.p.gates.beta : a.p.gates.gate;
+  // half as many lines, or every line twice, where they are of 16 bits
   const int64_t values = a.p.num_value_heads,
                 at = (token0 + int64_t{a.prefetch_chunks} * kChunk) * values + 32 * line;
-  const NumberArray& from = of_beta ? a.p.gates.beta : a.p.gates.gate;
-  if (at < end * values && from.is_dense(values))
-    prefetch_line(static_cast<const float*>(from.data) + at);
+  if (at < end * values && from.lies_densely(values))
+    prefetch_line(static_cast<const char*>(from.data) + at * from.element_bytes());
+}
+
+/// Whether gates and betas both are, as a model's are of one type.
+__device__ __forceinline__ bool are_of(const GateParams& from, DType type) {
+  return from.gate.type == type && from.beta.type == type;
 }
 
 /// Every warp: the gates of the value heads, scanned, a head at a time. Encoded: what models hold.
@@ -204,11 +210,31 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
     const int head = heads.first + h;
     float x[2], b[2];
     const HeadGates of_head = Encoded ? head_gates(from, head, head) : HeadGates{};
+    // every load before the first value is used: the longest wait; for that it is of known types
+    const auto load = [&](const auto& gate_at, const auto& beta_at) {
 #pragma unroll
-    for (int e = 0; e < 2; e++) {  // every load before the first value is used: the longest wait
-      const int64_t token = token0 + 2 * l + e;
-      x[e] = 2 * l + e < valid ? load_gate<Encoded>(from.gate, token, head) : 0.f;
-      b[e] = 2 * l + e < valid ? load_gate<Encoded>(from.beta, token, head) : 0.f;
+      for (int e = 0; e < 2; e++) {
+        const int64_t token = token0 + 2 * l + e;
+        x[e] = 2 * l + e < valid ? gate_at(token) : 0.f;
+        b[e] = 2 * l + e < valid ? beta_at(token) : 0.f;
+      }
+    };
+    const auto load_as = [&](auto type) {
+      using T = decltype(type);
+      const auto element_of = [head](const NumberArray& numbers) {
+        return [&numbers, head](int64_t token) {
+          return to_float(static_cast<const T*>(numbers.data)[numbers.index(token, head)]);
+        };
+      };
+      load(element_of(from.gate), element_of(from.beta));
+    };
+    if (!Encoded || are_of(from, DType::float32)) {
+      load_as(float{});
+    } else if (are_of(from, DType::bfloat16)) {
+      load_as(__nv_bfloat16{});
+    } else {
+      load([&](int64_t token) { return load_number(from.gate, token, head); },
+           [&](int64_t token) { return load_number(from.beta, token, head); });
     }
 #pragma unroll
     for (int e = 0; e < 2; e++) {
