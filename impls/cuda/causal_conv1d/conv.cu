@@ -625,15 +625,12 @@ struct LaneTokens {
   }
 };
 
+/// A warp: a channel of a tile.
 template <typename Token, typename Weight, bool Ordinary>
-__global__ void __launch_bounds__(32 * kTimeWarps)
-    conv_time_kernel(const KernelParams<Ordinary> p, const ConvRows input_rows,
-                     const ConvRows output_rows, std::int64_t channel_blocks) {
-  Tile tile;
-  if (!find_tile(p, blockIdx.x / channel_blocks, kTimeRun, tile)) return;
-  const std::int64_t channel = blockIdx.x % channel_blocks * kTimeWarps + threadIdx.x / 32;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  if (channel >= p.channels) return;  // whole warps
+__device__ __forceinline__ void convolve_channel(const KernelParams<Ordinary>& p,
+                                                 const ConvRows& input_rows,
+                                                 const ConvRows& output_rows, const Tile& tile,
+                                                 std::int64_t channel, int lane) {
   // Of the sequence's token t. Rows seldom end within a tile: where none does, one address leads to all of
   // its tokens and of the inputs before them.
   const int first = max(tile.begin - (p.width - 1), 0), last = max(tile.end - 1, first);
@@ -718,6 +715,31 @@ __global__ void __launch_bounds__(32 * kTimeWarps)
   }
 }
 
+/// How the blocks of a time-fastest convolution lie on the channels.
+struct TimeGrid {
+  int blocks = 1;  ///< of a tile
+  int channels_per_warp =
+      1;  ///< one after another: finding the tile takes as long as a channel of it
+};
+
+// Three blocks a multiprocessor: left to itself the compiler spills for a fourth.
+template <typename Token, typename Weight, bool Ordinary>
+__global__ void __launch_bounds__(32 * kTimeWarps, 3)
+    conv_time_kernel(const KernelParams<Ordinary> p, const ConvRows input_rows,
+                     const ConvRows output_rows, const TimeGrid grid) {
+  const auto blocks = static_cast<unsigned int>(grid.blocks);
+  Tile tile;
+  if (!find_tile(p, blockIdx.x / blocks, kTimeRun, tile)) return;
+  const auto warp = static_cast<int>(blockIdx.x % blocks * kTimeWarps + threadIdx.x / 32);
+  const std::int64_t first = std::int64_t{warp} * grid.channels_per_warp;
+  const std::int64_t end = min(first + grid.channels_per_warp, p.channels);
+#pragma unroll 1
+  for (std::int64_t channel = first; channel < end; ++channel) {
+    convolve_channel<Token, Weight, Ordinary>(p, input_rows, output_rows, tile, channel,
+                                              static_cast<int>(threadIdx.x % 32));
+  }
+}
+
 // ---- launch
 
 std::int64_t most_tiles(const OrdinaryConvParams& p, int run) {
@@ -774,16 +796,19 @@ void launch_channels_into(ConvParams p, cudaStream_t stream) {
 template <typename Token, typename Weight>
 void launch(const ConvParams& p, cudaStream_t stream) {
   if (p.input_layout == ConvLayout::time) {
-    const std::int64_t channel_blocks = (p.channels + kTimeWarps - 1) / kTimeWarps;
-    const unsigned int blocks =
-        grid_blocks(most_tiles(p, kTimeRun) * channel_blocks, "causal_conv1d");
+    // Several channels a warp only where warps are many times what a card holds at once.
+    constexpr std::int64_t kMany = 1 << 16;
+    TimeGrid grid;
+    if (most_tiles(p, kTimeRun) * p.channels > 4 * kMany) grid.channels_per_warp = 4;
+    const std::int64_t per_block = std::int64_t{kTimeWarps} * grid.channels_per_warp;
+    grid.blocks = static_cast<int>((p.channels + per_block - 1) / per_block);
+    const unsigned int blocks = grid_blocks(most_tiles(p, kTimeRun) * grid.blocks, "causal_conv1d");
     if (p.ordinary) {
       launch_kernel(conv_time_kernel<Token, Weight, true>, blocks, 32 * kTimeWarps, 0, stream,
-                    static_cast<const OrdinaryConvParams&>(p), p.input_rows, p.output_rows,
-                    channel_blocks);
+                    static_cast<const OrdinaryConvParams&>(p), p.input_rows, p.output_rows, grid);
     } else {
       launch_kernel(conv_time_kernel<Token, Weight, false>, blocks, 32 * kTimeWarps, 0, stream, p,
-                    p.input_rows, p.output_rows, channel_blocks);
+                    p.input_rows, p.output_rows, grid);
     }
     return;
   }
