@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "cuda/element.cuh"
+#include "cuda/gated_delta/channel_sm90/decoding.cuh"
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
 #include "cuda/gated_delta/channel_sm90/work_item.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
@@ -122,20 +123,58 @@ __device__ __forceinline__ void add_step(float (&A)[2][4], float (&P)[2][4], con
   }
 }
 
-/// G of channels 16 k .. 16 k + 15, base 2: sums by tensor cores, a triangle of ones times the gates
-/// in two parts of bfloat16.
-__device__ __forceinline__ Step sum_gates(uint32_t slot, const uint32_t (&ones)[4], int k,
-                                          int lane) {
-  const int t = lane & 3;
+/// How make_chunk gets at its gates.
+template <typename Token, GateForm Form>
+struct ChunkGates {
+  const GateParams& gates;
+  float rate;  ///< decoding_rate
+  int valid;   ///< tokens that are the sequence's
+
+  /// Raw gates of channels 16 k + lane / 4 and 8 more, tokens 2 (lane % 4), + 1, and 8 more.
+  /// `in`: this lane's byte of a panel of 16-bit elements, as load_matrix takes it.
+  __device__ __forceinline__ void load(float (&g)[2][4], uint32_t slot, uint32_t in, int k,
+                                       int lane) const {
+    if constexpr (Form == GateForm::halves) {
+      uint32_t pairs[4];
+      load_matrix_x4_trans(slot + Layout::kGates + (k >> 2) * Layout::kPanelBytes + in, pairs[0],
+                           pairs[1], pairs[2], pairs[3]);
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const float2 pair = unpack<Token>(pairs[i]);
+        g[i >> 1][2 * (i & 1)] = pair.x, g[i >> 1][2 * (i & 1) + 1] = pair.y;
+      }
+    } else {
+#pragma unroll
+      for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          g[h][i] = load_shared<float>(slot + gate_at(2 * (lane & 3) + (i & 1) + 8 * (i >> 1),
+                                                      16 * k + 8 * h + (lane >> 2)));
+    }
+  }
+  /// Of those, where they are encoded. `biases`: of the chunk's channels.
+  __device__ __forceinline__ void decode(float (&g)[2][4], uint32_t biases, int k, int lane) const {
+    if constexpr (decoded_late(Form)) {
+      const uint32_t at = biases + (16 * k + (lane >> 2)) * 4;
+      decode_gates(g, gates, rate, {load_shared<float>(at), load_shared<float>(at + 32)});
+      if (valid < kChunk) {  // tokens past the end decay nothing
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          if (2 * (lane & 3) + (i & 1) + 8 * (i >> 1) >= valid) g[0][i] = g[1][i] = 0.f;
+      }
+    }
+  }
+};
+
+/// G of 16 channels, base 2: sums by tensor cores, a triangle of ones times the gates in two parts
+/// of bfloat16.
+__device__ __forceinline__ Step sum_gates(const float (&gates)[2][4], const uint32_t (&ones)[4]) {
   Step G;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     float g[4], sums[4] = {};
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      g[i] = fmaxf(load_shared<float>(slot + gate_at(2 * t + (i & 1) + 8 * (i >> 1),
-                                                     16 * k + 8 * h + (lane >> 2))),
-                   kFullReset);
+    for (int i = 0; i < 4; i++) g[i] = fmaxf(gates[h][i], kFullReset);
     uint32_t high[2], low[2];
     split_bfloat16(g[0], g[1], high[0], low[0]);
     split_bfloat16(g[2], g[3], high[1], low[1]);
@@ -168,37 +207,6 @@ __device__ __forceinline__ void clear_past_end(uint32_t slot, int valid, int lan
     }
 }
 static_assert(Layout::kSlotBytes == 8 * Layout::kPanelBytes);
-
-/// Gates in another encoding or type, or as the copy engine cannot bring them, to where it would
-/// have brought them.
-__device__ __forceinline__ void bring_gates(uint32_t slot, const GateParams& gates, int token0,
-                                            int valid, int head, int lane) {
-#pragma unroll 1
-  for (int channel = lane; channel < kKeyDim; channel += 32) {
-    const int bias = head * kKeyDim + channel;
-    const HeadGates of_head = head_gates(gates, head, bias);
-#pragma unroll 4
-    for (int row = 0; row < kChunk; row++)
-      if (row < valid)
-        store_shared(
-            slot + gate_at(row, channel),
-            decode_log_decay(gates, load_number(gates.gate, int64_t{token0} + row, bias), of_head));
-  }
-}
-
-/// Asks for the gates that bring_gates will read of a chunk: nothing waits.
-__device__ __forceinline__ void ask_for_gates(const NumberArray& gate, int token0, int valid,
-                                              int head, int lane) {
-  const int row = lane >> 1;
-  if (row >= valid) return;
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const int channel = 64 * (lane & 1) + 32 * i;
-    prefetch_line(static_cast<const uint8_t*>(gate.data) +
-                  gate.index(int64_t{token0} + row, head * kKeyDim + channel) *
-                      (gate.type == DType::float32 ? 4 : 2));
-  }
-}
 
 /// 1 / sqrt(|row|^2 + eps) of rows lane / 4 and lane / 4 + 8 of K or Q, 0 of a row of zeros.
 template <typename Token>
@@ -250,10 +258,12 @@ __device__ __forceinline__ void store_inverse(uint32_t slot, int lane) {
   }
 }
 
-/// A warp: everything of one loaded chunk.
-template <typename Token, bool Normalize>
-__device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const float (&beta)[2],
-                                           int lane) {
+/// A warp: everything of one loaded chunk. `decays`: until a channel's decay is stored there, its
+/// bias.
+template <typename Token, bool Normalize, GateForm Form>
+__device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
+                                           const ChunkGates<Token, Form>& gates,
+                                           const float (&beta)[2], int lane) {
   const int row = lane >> 2, t = lane & 3;
   const uint32_t lane_at = ((lane & 7) + ((lane >> 3) & 1) * 8) * 128,
                  lane_unit = (lane >> 4) ^ (lane & 7);
@@ -269,7 +279,10 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const
   for (int k = 0; k < 8; k++) {
     const uint32_t in = lane_at + ((lane_unit ^ (2 * (k & 3))) << 4),
                    at = slot + (k >> 2) * Layout::kNextPanel + in;
-    const Step G = sum_gates(slot, ones, k, lane);
+    float g[2][4];
+    gates.load(g, slot, in, k, lane);
+    gates.decode(g, decays, k, lane);
+    const Step G = sum_gates(g, ones);
     uint32_t key[4], query[4];
     load_matrix_x4(at + Layout::kKey, key[0], key[1], key[2], key[3]);
     load_matrix_x4(at + Layout::kQuery, query[0], query[1], query[2], query[3]);
@@ -352,8 +365,8 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays, const
   store_inverse<Token>(slot, lane);
 }
 
-/// A warp: every kAuxiliaryWarps-th chunk of the block. GatesCopied: they come with K and Q.
-template <typename Token, bool Normalize, bool GatesCopied>
+/// A warp: every kAuxiliaryWarps-th chunk of the block.
+template <typename Token, bool Normalize, GateForm Form>
 __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams& a, int own,
                                                int lane) {
   RingCursor<Layout::Loads> slot;
@@ -362,6 +375,8 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
 #pragma unroll 1
   for (unsigned number = blockIdx.x; number < static_cast<unsigned>(a.items); number += gridDim.x) {
     const WorkItem item = item_of(sm, a, number);
+    float rate = 0;
+    if constexpr (decoded_late(Form)) rate = decoding_rate(a.p.gates, item.head);
     const auto valid_of = [&](int chunk) { return min(item.length - chunk * kChunk, kChunk); };
 #pragma unroll 1
     for (; next < item.chunks; next += Layout::kAuxiliaryWarps) {
@@ -374,18 +389,21 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
         const int row = (lane >> 2) + 8 * r;
         beta[r] = row < valid ? beta_of(a.p.gates, int64_t{token0} + row, item.head) : 0.f;
       }
-      const uint32_t at = slot.buffer(sm);
+      float4 biases = {};
+      if constexpr (decoded_late(Form)) biases = decoding_biases(a.p.gates, item.head, lane);
+      const uint32_t at = slot.buffer(sm),
+                     decays = sm + Layout::kDecay + slot.index * Layout::kDecayBytes;
       slot.await_full(sm);
       slot.await_empty(sm);  // long so, else nothing were loaded: by this the lanes know it, too
-      if constexpr (!GatesCopied) {
+      if constexpr (decoded_late(Form)) store_shared(decays + 16 * lane, biases);
+      if constexpr (Form == GateForm::read) {
         bring_gates(at, a.p.gates, token0, valid, item.head, lane);
         ask_for_gates(a.p.gates.gate, token0 + Layout::kAuxiliaryWarps * kChunk,
                       valid_of(next + Layout::kAuxiliaryWarps), item.head, lane);
       }
       if (valid < kChunk) clear_past_end(at, valid, lane);
       __syncwarp();
-      make_chunk<Token, Normalize>(at, sm + Layout::kDecay + slot.index * Layout::kDecayBytes, beta,
-                                   lane);
+      make_chunk<Token, Normalize, Form>(at, decays, {a.p.gates, rate, valid}, beta, lane);
       fence_async_proxy();
       mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);
       slot.index += Layout::kAuxiliaryWarps;

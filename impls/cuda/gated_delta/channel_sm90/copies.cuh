@@ -10,24 +10,26 @@
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
 /// One thread: K, Q and, where the copy engine can bring them, gates of every chunk.
-template <bool GatesCopied>
+template <GateForm Form>
 __device__ __forceinline__ void loading_role(uint32_t sm, const CUtensorMap* query_map,
                                              const CUtensorMap* key_map,
                                              const CUtensorMap* gate_map, const ChannelParams& a) {
-  constexpr uint32_t kBytes = Layout::kGates + (GatesCopied ? Layout::kGateBytes : 0);
+  constexpr uint32_t kGateBytes = Form == GateForm::read     ? 0
+                                  : Form == GateForm::halves ? Layout::kGateBytes / 2
+                                                             : Layout::kGateBytes;
   RingCursor<Layout::Loads> slot;
   for (ChunkCursor at(sm, a); !at.at_end(a); at.advance(sm, a), slot.advance()) {
     const int token = at.token(), key_head = at.item.key_head(a.p);
     const uint32_t to = slot.buffer(sm), full = slot.full(sm);
     slot.await_empty(sm);
-    slot.expect(sm, kBytes);
+    slot.expect(sm, Layout::kGates + kGateBytes);
 #pragma unroll
     for (int panel = 0; panel < kKeyDim / kPanel; panel++) {
       const uint32_t panel_to = to + panel * Layout::kNextPanel;
       tensor_load(panel_to + Layout::kKey, key_map, full, 0, token, panel, key_head);
       tensor_load(panel_to + Layout::kQuery, query_map, full, 0, token, panel, key_head);
     }
-    if constexpr (GatesCopied)
+    if constexpr (Form != GateForm::read)
       tensor_load(to + Layout::kGates, gate_map, full, 0, token, 0, at.item.head);
   }
 }

@@ -27,26 +27,43 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
       name);
 }
 
-/// Whether the copy engine can bring the gates as they are used: float32 log decays, dense within a
-/// token, tokens in multiples of 16 bytes.
-bool gates_can_be_copied(const GateParams& gates) {
+/// The copy engine brings gates that are dense within a token, tokens in multiples of 16 bytes.
+/// Decays are read, and become log decays then: what decodes the others knows no logarithm.
+GateForm gate_form(const GateParams& gates, DType token_dtype) {
   const NumberArray& gate = gates.gate;
-  return gates.gate_encoding == GateEncoding::log_decay && gate.type == DType::float32 &&
-         gate.inner_stride == 1 && gate.stride % 4 == 0 &&
-         gate.stride >= gates.num_value_heads * kKeyDim &&
-         reinterpret_cast<std::uintptr_t>(gate.data) % 16 == 0;
+  const bool full = gate.type == DType::float32;
+  if ((!full && gate.type != token_dtype) || gate.inner_stride != 1 ||
+      gate.stride % (full ? 4 : 8) != 0 || gate.stride < gates.num_value_heads * kKeyDim ||
+      reinterpret_cast<std::uintptr_t>(gate.data) % 16 != 0 ||
+      gates.gate_encoding == GateEncoding::decay)
+    return GateForm::read;
+  if (!full) return GateForm::halves;
+  return gates.gate_encoding == GateEncoding::log_decay ? GateForm::log_decays : GateForm::floats;
+}
+
+const char* name_of(GateForm form) {
+  switch (form) {
+    case GateForm::log_decays:
+      return "copied";
+    case GateForm::floats:
+    case GateForm::halves:
+      return "copied_encoded";
+    case GateForm::read:
+      break;
+  }
+  return "read";
 }
 
 /// Of float32 gates [tokens, heads, 128], as pairs of 16-bit elements, whose bits a copy leaves as
 /// they are: boxes of a chunk of one head, 128 bytes a row, as those of other arrays.
-CUtensorMap gate_map(const NumberArray& gate, std::int64_t tokens, int heads) {
+CUtensorMap gate_map(const NumberArray& gate, std::int64_t tokens, int heads, const char* name) {
   constexpr int kRow = 64, kHead = 2 * kKeyDim;  // elements
   return hopper::make_tensor_map(gate.data, DType::bfloat16,
                                  {{kRow, 1, kRow},
                                   {tokens, 2 * std::int64_t{gate.stride}, kChunk},
                                   {kHead / kRow, kRow, kHead / kRow},
                                   {heads, kHead, 1}},
-                                 "log_decay");
+                                 name);
 }
 
 ChannelLaunch make_launch(const GatedDeltaParams& p, std::int64_t tokens, DType token_dtype,
@@ -61,8 +78,13 @@ ChannelLaunch make_launch(const GatedDeltaParams& p, std::int64_t tokens, DType 
   launch.output =
       token_map(p.output, tokens, output_token_stride, p.num_value_heads, 2, token_dtype, "output");
   launch.params.p = p;
-  launch.params.gates_copied = gates_can_be_copied(p.gates);
-  if (launch.params.gates_copied) launch.gate = gate_map(p.gates.gate, tokens, p.num_value_heads);
+  launch.params.gate_form = gate_form(p.gates, token_dtype);
+  if (launch.params.gate_form == GateForm::halves) {
+    launch.gate = token_map(p.gates.gate.data, tokens, p.gates.gate.stride, p.num_value_heads, 2,
+                            token_dtype, "gate");
+  } else if (launch.params.gate_form != GateForm::read) {
+    launch.gate = gate_map(p.gates.gate, tokens, p.num_value_heads, "gate");
+  }
   const unsigned int items = grid_blocks(std::int64_t{p.num_sequences} * p.num_value_heads, name);
   launch.params.items = static_cast<std::int32_t>(items);
   launch.blocks = std::min(items, static_cast<unsigned int>(multiprocessors));
@@ -128,8 +150,8 @@ class ChannelSm90 final : public Implementation {
     const ChannelLaunch launch = make_launch(params, problem.total_tokens(), problem.token_dtype,
                                              device.info().multiprocessors, description_.name);
     info.launches = 1;
-    info.choice = "blocks=" + std::to_string(launch.blocks) +
-                  (launch.params.gates_copied ? " gates=copied" : " gates=read");
+    info.choice =
+        "blocks=" + std::to_string(launch.blocks) + " gates=" + name_of(launch.params.gate_form);
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         [launch, dtype = problem.token_dtype](cudaStream_t stream) {
                                           enqueue(launch, dtype, stream);

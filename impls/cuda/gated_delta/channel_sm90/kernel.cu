@@ -42,7 +42,7 @@ __device__ __forceinline__ void init_barriers(uint32_t sm) {
   fence_mbarrier_init();
 }
 
-template <typename Token, bool Normalize, bool GatesCopied>
+template <typename Token, bool Normalize, GateForm Form>
 __global__ void __launch_bounds__(Layout::kThreads, 1)
     channel_kernel(const __grid_constant__ CUtensorMap query_map,
                    const __grid_constant__ CUtensorMap key_map,
@@ -68,28 +68,36 @@ __global__ void __launch_bounds__(Layout::kThreads, 1)
   } else {
     registers_decrease<96>();
     if (warp < Layout::kLoadingWarp) {
-      auxiliary_role<Token, Normalize, GatesCopied>(sm, a, warp - Layout::kMathWarps, lane);
+      auxiliary_role<Token, Normalize, Form>(sm, a, warp - Layout::kMathWarps, lane);
     } else if (warp == Layout::kValueWarp) {
       value_role(sm, &value_map, &output_map, a, lane);
     } else if (lane == 0) {
-      loading_role<GatesCopied>(sm, &query_map, &key_map, &gate_map, a);
+      loading_role<Form>(sm, &query_map, &key_map, &gate_map, a);
     }
   }
 }
 
 namespace {
 
-template <typename Token, bool Normalize, bool GatesCopied>
+template <typename Token, bool Normalize, GateForm Form>
 void launch(const ChannelLaunch& launch, cudaStream_t stream) {
-  const auto kernel = channel_kernel<Token, Normalize, GatesCopied>;
+  const auto kernel = channel_kernel<Token, Normalize, Form>;
   allow_shared_memory(kernel, Layout::kBytes);
   launch_kernel(kernel, launch.blocks, Layout::kThreads, Layout::kBytes, stream, launch.query,
                 launch.key, launch.gate, launch.value, launch.output, launch.params);
 }
 template <typename Token, bool Normalize>
 void launch_by_gates(const ChannelLaunch& of, cudaStream_t stream) {
-  of.params.gates_copied ? launch<Token, Normalize, true>(of, stream)
-                         : launch<Token, Normalize, false>(of, stream);
+  switch (of.params.gate_form) {
+    case GateForm::log_decays:
+      return launch<Token, Normalize, GateForm::log_decays>(of, stream);
+    case GateForm::floats:
+      return launch<Token, Normalize, GateForm::floats>(of, stream);
+    case GateForm::halves:
+      return launch<Token, Normalize, GateForm::halves>(of, stream);
+    case GateForm::read:
+      return launch<Token, Normalize, GateForm::read>(of, stream);
+  }
 }
 template <typename Token>
 void launch_by_norm(const ChannelLaunch& of, cudaStream_t stream) {

@@ -12,7 +12,7 @@ namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
 struct ChannelLaunch {
   ChannelParams params;
-  CUtensorMap query, key, gate, value, output;  ///< gate: of use where params.gates_copied
+  CUtensorMap query, key, gate, value, output;  ///< gate: of use unless they are read
   unsigned int blocks = 0;
 };
 void enqueue(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream);

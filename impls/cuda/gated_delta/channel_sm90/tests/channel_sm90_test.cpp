@@ -5,9 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/inputs/draw.h"
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/recurrence_operands.h"
 #include "tests/implementation_fixture.h"
 
 namespace gdn {
@@ -167,23 +169,74 @@ TEST_P(ChannelSm90, NanInTheNextSequenceStaysThere) {
   EXPECT_TRUE(std::isnan(got["output"][2 * kDim * kFirst]));
 }
 
-// Which gates the copy engine brings shows in the plan alone: read by warps they give the same bits.
-TEST_P(ChannelSm90, GatesCopiedOrReadGiveTheSameBits) {
-  Case copied = case_of("heads=2/4,seq=50+0+27,gates=reset,h0=normal,dtype=bf16");
-  Case read = case_of("heads=2/4,seq=50+0+27,gates=reset,h0=normal,dtype=bf16,gate=neg_log_decay");
-  read["neg_log_decay"] = copied["log_decay"];
-  for (float& x : read["neg_log_decay"]) x = -x;
-  for (const char* name : {"q", "k", "v", "beta", "initial_state"}) read[name] = copied[name];
-  const auto choice_of = [&](const Case& inputs) {
+// How gates reach the sums shows in the plan alone: the same values give the same bits, be they copied
+// as they are used, copied and decoded, from 32 or 16 bits, or read one by one.
+TEST_P(ChannelSm90, GatesInAnyFormGiveTheSameBits) {
+  Case plain = case_of("heads=2/4,seq=50+0+27,gates=reset,h0=normal,dtype=bf16");
+  round_in_place(DType::bfloat16, plain["log_decay"].data(),
+                 static_cast<std::int64_t>(plain["log_decay"].size()));
+  Case negative =
+      case_of("heads=2/4,seq=50+0+27,gates=reset,h0=normal,dtype=bf16,gate=neg_log_decay");
+  for (const char* name : {"q", "k", "v", "beta", "initial_state"}) negative[name] = plain[name];
+  negative["neg_log_decay"] = plain["log_decay"];
+  for (float& x : negative["neg_log_decay"]) x = -x;
+
+  constexpr std::int64_t kPerToken = 4 * kDim;
+  // Tokens of `name` lie `stride` elements apart, in 16 bits or 32.
+  const auto run_held = [&](const Case& inputs, const char* name, DType type, std::int64_t stride,
+                            const std::string& choice) {
     DeviceCase on_device(inputs, device());
-    return implementation().plan(inputs.problem, on_device.arguments(), device())->info().choice;
+    on_device.reset_async();
+    const std::int64_t tokens = inputs.problem.total_tokens();
+    const auto bytes = static_cast<std::size_t>(size_of(type));
+    std::vector<char> held(static_cast<std::size_t>(tokens * stride) * bytes, '\xff');
+    for (std::int64_t t = 0; t < tokens; ++t)
+      encode(type, inputs[name].data() + t * kPerToken,
+             held.data() + static_cast<std::size_t>(t * stride) * bytes, kPerToken);
+    DeviceBuffer buffer = device().allocate(static_cast<std::int64_t>(held.size()));
+    device().upload(buffer.data(), held.data(), buffer.bytes());
+    Arguments arguments = on_device.arguments();
+    arguments.set_input(name, buffer.data(), HeldForm{storage_type(type), stride, 1});
+    const auto plan = implementation().plan(inputs.problem, arguments, device());
+    EXPECT_NE((plan->info().choice + " ").find(" gates=" + choice + " "), std::string::npos)
+        << plan->info().choice;
+    plan->run();
+    return on_device.download();
   };
-  EXPECT_NE(choice_of(copied).find("gates=copied"), std::string::npos);
-  EXPECT_NE(choice_of(read).find("gates=read"), std::string::npos);
-  const Outputs a = execute(implementation(), copied, device()),
-                b = execute(implementation(), read, device());
-  EXPECT_TRUE(same_bits(a["output"], b["output"]));
-  EXPECT_TRUE(same_bits(a["final_state"], b["final_state"]));
+  const Outputs expected = run_held(plain, "log_decay", DType::float32, kPerToken, "copied");
+  const auto expect_same = [&](const Outputs& got) {
+    EXPECT_TRUE(same_bits(got["output"], expected["output"]));
+    EXPECT_TRUE(same_bits(got["final_state"], expected["final_state"]));
+  };
+  expect_same(run_held(plain, "log_decay", DType::float32, kPerToken + 4, "copied"));
+  expect_same(run_held(plain, "log_decay", DType::float32, kPerToken + 1, "read"));
+  expect_same(run_held(plain, "log_decay", DType::bfloat16, kPerToken, "copied_encoded"));
+  expect_same(run_held(plain, "log_decay", DType::bfloat16, kPerToken + 4, "read"));
+  expect_same(run_held(negative, "neg_log_decay", DType::float32, kPerToken, "copied_encoded"));
+  expect_same(
+      run_held(negative, "neg_log_decay", DType::bfloat16, kPerToken + 8, "copied_encoded"));
+}
+
+// Logits whose exponential or softplus leaves float32, at rates up to e^100; what is decoded by
+// single instructions keeps to the limits, in either width.
+TEST_P(ChannelSm90, LogitsInEitherWidthAndFarOut) {
+  for (const char* logits : {"f32", "token"}) {
+    expect_all_agree(
+        with("heads=5/5,seq=50+0+27,h0=normal,gate=logits,logits=" + std::string(logits),
+             {"gates=far", "gates=real", "gates=real,norm=1"}));
+    expect_all_agree(with(
+        "heads=1/2,seq=50+0+27,h0=normal,gates=bounded,gate=bounded,logits=" + std::string(logits),
+        {"", "bound=0.25,norm=1"}));
+  }
+}
+
+// Logits near -12 decay by e^-12 a token, which many tokens add up.
+TEST_P(ChannelSm90, SmallSoftplusesAddUp) {
+  Case inputs = case_of("heads=1/1,seq=1500,gate=logits,h0=normal,dtype=f16");
+  for (const float logit : {-4.f, -8.f, -12.f}) {
+    for (float& x : inputs[gate_name(inputs.problem)]) x = logit;
+    expect_agrees(inputs);
+  }
 }
 
 TEST_P(ChannelSm90, ErrorsDoNotGrowOverALongSequence) {
