@@ -130,61 +130,49 @@ struct ChunkGates {
   float rate;  ///< decoding_rate
   int valid;   ///< tokens that are the sequence's
 
-  /// Raw gates of channels 16 k + lane / 4 and 8 more, tokens 2 (lane % 4), + 1, and 8 more.
-  /// `in`: this lane's byte of a panel of 16-bit elements, as load_matrix takes it.
-  __device__ __forceinline__ void load(float (&g)[2][4], uint32_t slot, uint32_t in, int k,
-                                       int lane) const {
-    if constexpr (Form == GateForm::halves) {
-      uint32_t pairs[4];
+  /// G of channels 16 k .. 16 k + 15, base 2: sums by tensor cores, a triangle of ones times the
+  /// gates in two parts of bfloat16. `in`: this lane's byte of a panel of 16-bit elements, as
+  /// load_matrix takes it. `biases`: of the chunk's channels.
+  __device__ __forceinline__ Step sum(uint32_t slot, uint32_t in, uint32_t biases,
+                                      const uint32_t (&ones)[4], int k, int lane) const {
+    Step G;
+    uint32_t pairs[4];
+    if constexpr (Form == GateForm::halves)
       load_matrix_x4_trans(slot + Layout::kGates + (k >> 2) * Layout::kPanelBytes + in, pairs[0],
                            pairs[1], pairs[2], pairs[3]);
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        const float2 pair = unpack<Token>(pairs[i]);
-        g[i >> 1][2 * (i & 1)] = pair.x, g[i >> 1][2 * (i & 1) + 1] = pair.y;
+    for (int h = 0; h < 2; h++) {
+      const int channel = 16 * k + 8 * h + (lane >> 2);
+      float g[4], sums[4] = {};  // of tokens token(0) .. token(3)
+      const auto token = [&](int i) { return 2 * (lane & 3) + (i & 1) + 8 * (i >> 1); };
+      if constexpr (Form == GateForm::halves) {
+        const float2 low = unpack<Token>(pairs[2 * h]), high = unpack<Token>(pairs[2 * h + 1]);
+        g[0] = low.x, g[1] = low.y, g[2] = high.x, g[3] = high.y;
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++) g[i] = load_shared<float>(slot + gate_at(token(i), channel));
       }
-    } else {
+      if constexpr (decoded_late(Form)) {
+        decode_gates(g, gates, rate, load_shared<float>(biases + 4 * channel));
+        if (valid < kChunk) {  // tokens past the end decay nothing
 #pragma unroll
-      for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-          g[h][i] = load_shared<float>(slot + gate_at(2 * (lane & 3) + (i & 1) + 8 * (i >> 1),
-                                                      16 * k + 8 * h + (lane >> 2)));
-    }
-  }
-  /// Of those, where they are encoded. `biases`: of the chunk's channels.
-  __device__ __forceinline__ void decode(float (&g)[2][4], uint32_t biases, int k, int lane) const {
-    if constexpr (decoded_late(Form)) {
-      const uint32_t at = biases + (16 * k + (lane >> 2)) * 4;
-      decode_gates(g, gates, rate, {load_shared<float>(at), load_shared<float>(at + 32)});
-      if (valid < kChunk) {  // tokens past the end decay nothing
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-          if (2 * (lane & 3) + (i & 1) + 8 * (i >> 1) >= valid) g[0][i] = g[1][i] = 0.f;
+          for (int i = 0; i < 4; i++)
+            if (token(i) >= valid) g[i] = 0.f;
+        }
       }
+#pragma unroll
+      for (int i = 0; i < 4; i++) g[i] = fmaxf(g[i], kFullReset);
+      uint32_t high[2], low[2];
+      split_bfloat16(g[0], g[1], high[0], low[0]);
+      split_bfloat16(g[2], g[3], high[1], low[1]);
+      mma_m16n8k16<__nv_bfloat16>(sums, ones, high[0], high[1]);
+      mma_m16n8k16<__nv_bfloat16>(sums, ones, low[0], low[1]);
+#pragma unroll
+      for (int i = 0; i < 4; i++) G[4 * h + i] = sums[i] * kLog2E;
     }
+    return G;
   }
 };
-
-/// G of 16 channels, base 2: sums by tensor cores, a triangle of ones times the gates in two parts
-/// of bfloat16.
-__device__ __forceinline__ Step sum_gates(const float (&gates)[2][4], const uint32_t (&ones)[4]) {
-  Step G;
-#pragma unroll
-  for (int h = 0; h < 2; h++) {
-    float g[4], sums[4] = {};
-#pragma unroll
-    for (int i = 0; i < 4; i++) g[i] = fmaxf(gates[h][i], kFullReset);
-    uint32_t high[2], low[2];
-    split_bfloat16(g[0], g[1], high[0], low[0]);
-    split_bfloat16(g[2], g[3], high[1], low[1]);
-    mma_m16n8k16<__nv_bfloat16>(sums, ones, high[0], high[1]);
-    mma_m16n8k16<__nv_bfloat16>(sums, ones, low[0], low[1]);
-#pragma unroll
-    for (int i = 0; i < 4; i++) G[4 * h + i] = sums[i] * kLog2E;
-  }
-  return G;
-}
 
 /// Lower triangle of ones as an operand [16 x 16].
 __device__ __forceinline__ void make_ones(uint32_t (&ones)[4], int lane) {
@@ -279,10 +267,7 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
   for (int k = 0; k < 8; k++) {
     const uint32_t in = lane_at + ((lane_unit ^ (2 * (k & 3))) << 4),
                    at = slot + (k >> 2) * Layout::kNextPanel + in;
-    float g[2][4];
-    gates.load(g, slot, in, k, lane);
-    gates.decode(g, decays, k, lane);
-    const Step G = sum_gates(g, ones);
+    const Step G = gates.sum(slot, in, decays, ones, k, lane);
     uint32_t key[4], query[4];
     load_matrix_x4(at + Layout::kKey, key[0], key[1], key[2], key[3]);
     load_matrix_x4(at + Layout::kQuery, query[0], query[1], query[2], query[3]);

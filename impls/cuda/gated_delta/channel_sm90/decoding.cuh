@@ -53,24 +53,20 @@ __device__ __forceinline__ float softplus_approximately(float x) {
   return fmaf(ratio, e, fmaxf(x, 0.f));
 }
 
-/// Log decays of two channels, four tokens each, in place of what their owner holds.
-__device__ __forceinline__ void decode_gates(float (&g)[2][4], const GateParams& gates, float rate,
-                                             const float (&bias)[2]) {
-  const auto each = [&](auto&& decoded) {
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) g[h][i] = decoded(g[h][i], bias[h]);
-  };
+/// Log decays of one channel, four tokens, in place of what their owner holds.
+__device__ __forceinline__ void decode_gates(float (&g)[4], const GateParams& gates, float rate,
+                                             float bias) {
   if (gates.gate_encoding == GateEncoding::logits) {
-    each([&](float x, float b) { return rate * softplus_approximately(x + b); });
+#pragma unroll
+    for (int i = 0; i < 4; i++) g[i] = rate * softplus_approximately(g[i] + bias);
   } else if (gates.gate_encoding == GateEncoding::bounded) {
-    each([&](float x, float b) {
-      return -gates.decay_bound *
-             reciprocal_approximately(1.f + exp2_approximately(rate * (x + b)));
-    });
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      g[i] = -gates.decay_bound *
+             reciprocal_approximately(1.f + exp2_approximately(rate * (g[i] + bias)));
   } else {
-    each([&](float x, float) { return rate * x; });
+#pragma unroll
+    for (int i = 0; i < 4; i++) g[i] *= rate;
   }
 }
 

@@ -13,8 +13,28 @@
 //
 // Bound by: the math warps, whose steps of 16 tokens are a chain of two wgmma and what stands
 // between them, and by what the auxiliary warps take from them of the issue slots; memory comes
-// after both. Not timed in this form; the prototype, whose math warps stored O and loaded V
-// themselves, took 0.636 ms for 4x8192 tokens of 32/32 heads on an H200.
+// after both.
+//
+// Reached, gdnbench bench, cold L2, 2026-11-26, bfloat16 tokens, ms. Encoded gates are decoded in
+// registers (decoding.cuh) and cost a quarter of the time more. What lost: log.md.
+//
+//   32/32 heads, 4x8192                          H200   before   H100 80GB
+//   float32 log decays, weak gates               .553    .554    .567
+//   the same, strong gates                       .551            .567
+//   the same, weak, norm=1                       .650    .642
+//   bfloat16 logits, beta=logit                  .693   2.932
+//   float32 logits                               .699
+//   gate=bounded, float32 / bfloat16             .685   4.963    4.98 before
+//                                                .668
+//   1x32768 / 16x2048 / 12/12 heads 1x8192, weak                 2.185 / .600 / .552
+//
+// "Before": logits and bounded gates read one by one and decoded by expf and log1pf.
+// Short sequences, 32/32 heads, H200, 1 / 16 / 128 of them. Float32 states in kv, 1 to 16 tokens:
+// .0115 / .032 / .192 to .206; in vk, 1 to 4, .0157 / .051 / .29; bfloat16 ones in vk .0155 / .051 /
+// .33. cuda/decode: kv, 3 tokens, .0110 / .0375 / .220; vk, 4 tokens, .0122 / .0418 / .244, bfloat16
+// .0121 / .0298 / .178; a token more adds .0018 / .006 / .035 (bfloat16 .0018 / .0045 / .033), so
+// that in vk the two cross, by that slope, at some 5 tokens with float32 states and at some 8 with
+// bfloat16.
 #include <cuda_runtime.h>
 
 #include "cuda/allow_shared_memory.h"

@@ -22,7 +22,8 @@ struct Layout {
 
   // A chunk's slot. First what is loaded: panels of K and Q, each [16 tokens][64] with a 128-byte
   // swizzle, K above Q so that a panel of both is one operand of 32 rows; gates in float32,
-  // [4 panels][16 tokens][32], or in 16 bits as a panel of K. The scaled K and Q take the places of K and Q, all else the gates'.
+  // [4 panels][16 tokens][32], or in 16 bits as K's panels lie. The scaled K and Q take the places of
+  // K and Q, all else the gates'.
   static constexpr uint32_t kPanelBytes = 2 * kChunk * kPanel;
   static constexpr uint32_t kKey = 0, kQuery = kPanelBytes, kNextPanel = 2 * kPanelBytes;
   static constexpr uint32_t kGates = 2 * kNextPanel, kGateBytes = 4 * kChunk * kKeyDim;
