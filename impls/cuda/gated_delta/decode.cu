@@ -119,11 +119,14 @@ class Decode final : public Implementation {
     return description;
   }
 
-  /// Above every other form where sequences are short.
+  /// Above other forms where sequences are short. With one decay per key channel and states in vk,
+  /// which cuda/channel_sm90 reads and writes across their rows, up to where that one crosses.
   int rank(const Problem& problem) const override {
-    constexpr std::int64_t kShort = 4;
-    constexpr int kAboveAll = 70;
-    return problem.sequences.longest() <= kShort ? kAboveAll : description().rank;
+    const bool across =
+        problem.decay == DecayPer::channel && problem.state_layout == StateLayout::vk;
+    const std::int64_t most = !across ? 4 : problem.state_dtype == DType::float32 ? 5 : 8;
+    constexpr int kAboveOthers = 70;
+    return problem.sequences.longest() <= most ? kAboveOthers : description().rank;
   }
 
   Support supports(const Problem& problem) const override { return supports_tiles(problem); }

@@ -116,6 +116,16 @@ class ChannelSm90 final : public Implementation {
 
   const Description& description() const override { return description_; }
 
+  /// Above cuda/decode, even where that one is above others (kernel.cu): float32 states in kv from 3
+  /// tokens on, as chunks take as long whether they are full or not.
+  int rank(const Problem& problem) const override {
+    constexpr int kAboveDecode = 75;
+    return problem.state_layout == StateLayout::kv && problem.state_dtype == DType::float32 &&
+                   problem.sequences.longest() >= 3
+               ? kAboveDecode
+               : description_.rank;
+  }
+
   Support supports(const Problem& problem) const override {
     if (problem.decay != DecayPer::channel)
       return Support::no("one decay per head: only one per key channel");

@@ -239,6 +239,25 @@ TEST_P(ChannelSm90, SmallSoftplusesAddUp) {
   }
 }
 
+// Short sequences are cuda/decode's up to where the two were measured to cross.
+TEST_P(ChannelSm90, ShortSequencesAreLeftToDecode) {
+  const Implementation& decode = find_implementation(gated_delta_operation(), "cuda/decode");
+  const auto is_left = [&](const std::string& options) {
+    const Problem problem = Problem::parse(
+        "gated_delta:heads=1/2,dim=128,decay=channel,dtype=bf16,h0=normal," + options);
+    return implementation().rank(problem) < decode.rank(problem);
+  };
+  for (const auto& [options, most] :
+       std::vector<std::pair<std::string, int>>{{"layout=kv", 2},
+                                                {"layout=vk", 5},
+                                                {"layout=kv,state=bf16", 4},
+                                                {"layout=vk,state=bf16", 8}}) {
+    SCOPED_TRACE(options);
+    EXPECT_TRUE(is_left(options + ",seq=16x" + std::to_string(most)));
+    EXPECT_FALSE(is_left(options + ",seq=16x1+1x" + std::to_string(most + 1)));
+  }
+}
+
 TEST_P(ChannelSm90, ErrorsDoNotGrowOverALongSequence) {
   expect_all_agree(with("heads=1/1,seq=2000,h0=normal", {"gates=near_one", "gates=none"}));
 }
