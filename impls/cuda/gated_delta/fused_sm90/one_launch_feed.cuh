@@ -228,8 +228,9 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& 
 /// instructions then overlap: this warp's time is the block's where chunks are short of it.
 __device__ __forceinline__ void decode_gates(const GateParams& gates, int head, float2& gate,
                                              float2& beta) {
+  const HeadGates of_head = head_gates(gates, head, head);
   const auto decode = [&](const GateParams& as) {
-    gate = {decode_log_decay(as, gate.x, head), decode_log_decay(as, gate.y, head)};
+    gate = {decode_log_decay(as, gate.x, of_head), decode_log_decay(as, gate.y, of_head)};
     beta = {decode_beta(as, beta.x), decode_beta(as, beta.y)};
   };
   if (gates.gate_encoding == GateEncoding::logits && gates.beta_encoding == BetaEncoding::logit) {
