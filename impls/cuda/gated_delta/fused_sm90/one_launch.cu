@@ -206,7 +206,7 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const OneLaunc
 template <bool Encoded>
 __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query_map,
                                            const CUtensorMap* key_map, const OneLaunchParams& a,
-                                           int t, HeldHead& held) {
+                                           int t) {
   using Layout = OneLaunchLayout;
   const int w = __shfl_sync(~0u, t >> 5, 0), l = t & 31;
   if (t == 32 * placing_warp) {
@@ -219,7 +219,7 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
     fetch_gates<Encoded>(sm, a, 0, l);
     fetch_gates<Encoded>(sm, a, 1, l);
     wait_own_copies();
-    scan_fetched_gates<Encoded>(sm, a, 0, l, held);
+    scan_fetched_gates<Encoded>(sm, a, 0, l);
   } else if (t == 32 * placing_warp) {
 #pragma unroll 1
     for (int n = 0; n < Layout::kPlaceAhead; n++) {
@@ -239,14 +239,14 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
 /// gates of n + 2, the scan of n + 1.
 template <bool Encoded>
 __device__ __forceinline__ void feed_ahead(uint32_t sm, const OneLaunchParams& a, int n, int w,
-                                           int l, HeldHead& held) {
+                                           int l) {
   using Layout = OneLaunchLayout;
   if (w == placing_warp) {
     fetch_gates<Encoded>(sm, a, n + Layout::kFetchAhead, l);
     if (l == 0) publish_place<true>(sm, a, n + Layout::kPlaceAhead);
     __syncwarp();
   } else if (w == scanning_warp) {
-    scan_fetched_gates<Encoded>(sm, a, n + Layout::kScanAhead, l, held);
+    scan_fetched_gates<Encoded>(sm, a, n + Layout::kScanAhead, l);
   }
 }
 
@@ -256,8 +256,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
                                                       const CUtensorMap* key_map,
                                                       const OneLaunchParams& a, int t) {
   using Layout = OneLaunchLayout;
-  HeldHead held;  // of the warp that scans gates
-  start_feed<Encoded>(sm, query_map, key_map, a, t, held);
+  start_feed<Encoded>(sm, query_map, key_map, a, t);
   // Every diagonal block is inverted, and the buffers that the merge reads and writes are there.
   const auto meet = [&](int n, int w) {
     if (w == placing_warp) wait_own_copies();  // gates
@@ -291,7 +290,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     for (;; chunk++) {
       asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
       const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
-      feed_ahead<Encoded>(sm, a, chunk, w, l, held);
+      feed_ahead<Encoded>(sm, a, chunk, w, l);
       if (load_place(sm, chunk).x < 0) return;
       mbarrier_wait(sm + Layout::kLowerFull + 8 * (chunk % Layout::kLowerStages),
                     ring_parity(chunk, Layout::kLowerStages));

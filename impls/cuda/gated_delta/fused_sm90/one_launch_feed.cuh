@@ -224,20 +224,11 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& 
       fetch_number<Encoded>(raw + 256 + 4 * e, from.beta, token, place.z, may_be_last);
     }
 }
-/// What of the gates belongs to the value head at hand, held while the chunks are of one head.
-struct HeldHead {
-  HeadGates gates;
-  int head = -1;
-  __device__ __forceinline__ const HeadGates& of(const GateParams& p, int asked) {
-    if (asked != head) gates = head_gates(p, asked, asked);
-    head = asked;
-    return gates;
-  }
-};
 /// Both of a lane's gates and betas. What models hold is asked for once for both, whose chains of
 /// instructions then overlap: this warp's time is the block's where chunks are short of it.
-__device__ __forceinline__ void decode_gates(const GateParams& gates, const HeadGates& of_head,
-                                             float2& gate, float2& beta) {
+__device__ __forceinline__ void decode_gates(const GateParams& gates, int head, float2& gate,
+                                             float2& beta) {
+  const HeadGates of_head = head_gates(gates, head, head);
   const auto decode = [&](const GateParams& as) {
     gate = {decode_log_decay(as, gate.x, of_head), decode_log_decay(as, gate.y, of_head)};
     beta = {decode_beta(as, beta.x), decode_beta(as, beta.y)};
@@ -253,7 +244,7 @@ __device__ __forceinline__ void decode_gates(const GateParams& gates, const Head
 /// One warp: the gates of chunk n, which have arrived, scanned. Encoded: what models hold.
 template <bool Encoded>
 __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchParams& a, int n,
-                                                   int l, HeldHead& held) {
+                                                   int l) {
   using Layout = OneLaunchLayout;
   const int4 place = load_place(sm, n);
   if (place.x < 0) return;
@@ -266,7 +257,7 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
          fetched_number(x.y, from.gate, token + 1, place.z)};
     beta = {fetched_number(beta.x, from.beta, token, place.z),
             fetched_number(beta.y, from.beta, token + 1, place.z)};
-    decode_gates(from, held.of(from, place.z), x, beta);
+    decode_gates(from, place.z, x, beta);
   }
   const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
   x.x = in0 ? log2_decay(x.x) : 0.f;
