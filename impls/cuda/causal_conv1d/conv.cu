@@ -21,9 +21,9 @@
 // takes 0.272 ms; 128 sequences of one token in 0.0124 ms, 512 in 0.0341 (data/measured/h200-2026-11-25).
 // With windows of another form 128 one-token sequences took, in a run where ordinary ones took 0.0145: 0.0207
 // with four places, 0.0213 with channels fastest, 0.0258 as a ring of four. float32 weights cost nothing.
-// Time fastest, on an H100 80GB where 4 x 8192 tokens take 0.387 ms with channels fastest: 0.737 ms in vectors,
-// 2.11 where rows of 8191 tokens leave none aligned. Without vectors it was 2.02. What bounds the vectors is not
-// known: a warp looks for its tile, and then has 16 bytes a lane to load.
+// Time fastest, H200, where 4 x 8192 tokens take 0.290 ms with channels fastest: 0.678 ms, 2.48 where rows of 8191
+// tokens leave no vector aligned. On an H100 80GB (channels fastest 0.387) it was 2.02 without vectors and 0.737
+// with one channel a warp. What bounds the vectors is not known.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -37,9 +37,9 @@
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, verify and commit of 128 sequences of 2 / 4 / 8
 // tokens: float32 states in vk .208 / .255 / .378 ms, bfloat16 ones .146 / .184 / .286; of 4 tokens verify
-// takes .149 and .119 (data/measured/h200-2026-11-25, before what the table above measures). With it, on an H100
-// 80GB, verify and commit of 4 tokens: float32 vk .257, kv .268, bfloat16 vk .186, kv .217 ms; of 2 and 8 in
-// float32 vk .233 and .355.
+// takes .149 and .119 (data/measured/h200-2026-11-25, before what the table above measures). With it, on an H200,
+// verify and commit of 4 tokens: float32 vk .222 (.254 before), kv .239 (.240), bfloat16 vk .170 (.185), kv .199
+// (.264) ms.
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/tile/launch.cuh"
