@@ -14,7 +14,8 @@
  * dimensions, in narrower element types, with indices of 32 bits. What an implementation takes as it is,
  * it reads and writes where it lies: indices always, gates of 16 bits too. Anything else is converted on
  * the device around each run, through the plan's workspace; gdnbench_plan_info() names it,
- * GDNBENCH_REFUSE_CONVERSIONS forbids it, and what would lose bits is refused always. A caller with dense arrays of the operands' types meets none of this.
+ * GDNBENCH_REFUSE_CONVERSIONS forbids it, and what would lose bits is refused always. A caller with dense
+ * arrays of the operands' types meets none of this.
  *
  * Ownership: arrays stay the caller's and must outlive every run of the plan.
  * Strings returned belong to the library: those of a plan until it is destroyed, the last error and

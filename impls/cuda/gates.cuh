@@ -133,8 +133,8 @@ __device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
   return x;
 }
 
-/// Whether gates or betas are anything but float32 log decays and betas as they are. Kernels whose time is
-/// that of the warp that reads gates are compiled apart for either: code that is never run costs
+/// Whether gates or betas are anything but float32 log decays and betas as they are. Kernels whose
+/// time is that of the warp that reads gates are compiled apart for either: code that is never run costs
 /// them, too.
 __host__ __device__ inline bool encoded(const GateParams& p) {
   return p.gate_encoding != GateEncoding::log_decay || p.beta_encoding != BetaEncoding::beta ||

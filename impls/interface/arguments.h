@@ -95,8 +95,8 @@ std::int64_t token_stride_of(std::string_view operand, const Problem& problem,
 
 /// Throws Error(bad_input) naming the operand: one that the problem does not have (a gate of another
 /// encoding), one that is missing or null, one that is not aligned to its element, a token stride
-/// that it does not take (require_token_stride), a form or rows that it is not taken in, or one whose two arrays overlap where it is updated
-/// out of place. Operands without elements may be null.
+/// that it does not take (require_token_stride), a form or rows that it is not taken in, or one whose two
+/// arrays overlap where it is updated out of place. Operands without elements may be null.
 void require_operands(const Problem& problem, const Arguments& arguments);
 
 }  // namespace gdn

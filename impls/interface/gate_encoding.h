@@ -3,8 +3,8 @@
 //
 // Where a further encoding goes: an enumerator here, its entry in gate_encoding_table.h, its arithmetic
 // once for each kind of code (gate_arithmetic.h in float64; impls/cpu/gated_delta/operands.cpp,
-// impls/cuda/gates.cuh and impls/hip/gated_delta/device.h in float32), its derivative, and how it is
-// drawn. CONTRIBUTING.md, "Add a gate encoding", names every place.
+// impls/cuda/gates.cuh and impls/hip/gated_delta/device.h in float32, and the channel_sm90 kernel's own), its
+// derivative, and how it is drawn. CONTRIBUTING.md, "Add a gate encoding", names every place.
 #pragma once
 
 #include <cstdint>

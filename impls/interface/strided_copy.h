@@ -23,8 +23,8 @@ struct StridedCopy {
   Extents extents{};
   Extents from_strides{};  ///< elements; may be 0 (one element for all), not negative
   Extents to_strides{};
-  /// These two are read when the copy is made. Dimension 0 counts the entries of `rows`: entry n stands for row rows[n] of both arrays. None is
-  /// copied where that is negative.
+  /// These two are read when the copy is made. Dimension 0 counts the entries of `rows`: entry n stands
+  /// for row rows[n] of both arrays. None is copied where that is negative.
   IndexArray rows{};
   /// Only as many are copied as this says, of those that the dimensions bounded_begin .. bounded_end - 1
   /// count together, the last of them fastest: the tokens of a batch, up to its last offset.

@@ -208,7 +208,8 @@ __device__ __forceinline__ float fetched_number(float word, const NumberArray& f
   return from.type == DType::bfloat16 ? widen_half_word<__nv_bfloat16>(__float_as_uint(word), half)
                                       : widen_half_word<__half>(__float_as_uint(word), half);
 }
-/// One warp: starts to bring the gates of chunk n, which the same lanes read.
+/// One warp: starts to bring the gates of chunk n. Another scans them, behind the barrier that follows this
+/// one's wait for its copies.
 template <bool Encoded>
 __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& a, int n, int l) {
   const int4 place = load_place(sm, n);
