@@ -37,6 +37,8 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
   const bool writes = problem.writes_conv_window();
   const bool ring = problem.window_order == WindowOrder::ring;
   const float* bias = problem.conv_bias ? inputs["conv_bias"].data() : nullptr;
+  const float* residual =
+      problem.conv_residual == ConvResidual::tensor ? inputs["residual"].data() : nullptr;
   ConvResult<Scalar> result;
   result.output.assign(qkv.size(), Scalar(0));  // what sequences with slot -1 keep
   if (reads || writes) {
@@ -69,8 +71,11 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
       for (std::int64_t t = 0; t < length; ++t) {
         const Scalar y = convolve_at(ext, first_read + t, &weight[c * width], width, channel_bias,
                                      problem.activation);
-        result.output[(first + t) * token_stride + c * channel_stride] =
-            problem.conv_residual ? y + ext[places + t] : y;
+        const std::int64_t at = (first + t) * token_stride + c * channel_stride;
+        result.output[at] = problem.conv_residual == ConvResidual::none ? y
+                            : problem.conv_residual == ConvResidual::input
+                                ? y + ext[places + t]
+                                : y + Scalar(residual[at]);
       }
       // With N places new slot j is x[L - N + j] if that index is >= 0, else old slot L + j: the last
       // N entries of ext, for every L >= 0.

@@ -24,7 +24,7 @@ ErrorLimits error_limits(const Problem& problem, const Conditioning& conditionin
 }
 
 OutputLimit convolution_limit(const Problem& problem) {
-  const double operations = problem.conv_residual ? 17 : 16;
+  const double operations = problem.conv_residual != ConvResidual::none ? 17 : 16;
   return {operations * unit_roundoff(DType::float32) + unit_roundoff(problem.token_dtype), 0};
 }
 

@@ -155,7 +155,11 @@ class CaseReader {
       if (!is_stored_input(operand) && !is_index_of_its_own(operand)) continue;
       if (operand.in_file.alternatives.empty()) {
         if (operand.in_file.infer_presence != nullptr) {
-          operand.in_file.infer_presence(problem_, file_.has_dataset(operand.name));
+          try {
+            operand.in_file.infer_presence(problem_, file_.has_dataset(operand.name));
+          } catch (const Error& error) {
+            file_.fail(error.what());
+          }
         }
       } else if (std::find(looked_at.begin(), looked_at.end(), operand.in_file.alternatives) ==
                  looked_at.end()) {

@@ -33,6 +33,9 @@ void draw_convolution(Case& c) {
   if (p.conv_bias) {
     c["conv_bias"] = normal("conv_bias", 1, channels, 0.1, p.effective_conv_weight_dtype());
   }
+  if (p.conv_residual == ConvResidual::tensor) {
+    c["residual"] = normal("residual", rows, width, 1, p.token_dtype);
+  }
   if (p.fresh_windows) {
     std::vector<std::int64_t>& has_window = c.other_indices["has_window"];
     for (std::int64_t n = 0; n < p.num_sequences(); ++n) has_window.push_back(n % 2);

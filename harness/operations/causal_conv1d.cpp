@@ -30,7 +30,7 @@ Texts every_window(const std::string& seq) {
          {"window=read", "window=written,slots=permuted", "window=none",
           "window_layout=channels,slots=padding", "window_length=4", "window_length=40",
           "window_order=ring", "window_order=ring,window_length=40,slots=permuted", "fresh=1",
-          "residual=1"}) {
+          "residual=1", "residual=tensor"}) {
       texts.push_back("causal_conv1d:heads=1/2,dim=64,seq=" + seq + ",dtype=" + dtype + "," +
                       window);
     }
@@ -52,6 +52,8 @@ Texts suite(std::string_view name) {
                       std::string(dtype));
     }
     texts.push_back("causal_conv1d:channels=131,seq=70+2+0+1,dtype=bf16");
+    texts.push_back(
+        "causal_conv1d:channels=132,seq=9+40+30+1,magnitudes=edges,dtype=bf16,residual=tensor");
     return texts;
   }
   if (name == "grid") {

@@ -9,7 +9,8 @@ FlopCount convolution_flop_count(const Case& inputs, std::int64_t) {
   const double elements = static_cast<double>(active_work(inputs).tokens) *
                           static_cast<double>(problem.conv_channels());
   const double of_element = 2 * static_cast<double>(problem.conv_width) +
-                            (problem.conv_bias ? 1 : 0) + (problem.conv_residual ? 1 : 0);
+                            (problem.conv_bias ? 1 : 0) +
+                            (problem.conv_residual != ConvResidual::none ? 1 : 0);
   return {0, elements * of_element, elements * of_element};
 }
 

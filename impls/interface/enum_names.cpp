@@ -160,6 +160,13 @@ const EnumNames<WindowOrder>& names_of() {
 }
 
 template <>
+const EnumNames<ConvResidual>& names_of() {
+  static const EnumNames<ConvResidual> names = {
+      {"0", ConvResidual::none}, {"1", ConvResidual::input}, {"tensor", ConvResidual::tensor}};
+  return names;
+}
+
+template <>
 const EnumNames<ConvWindow>& names_of() {
   static const EnumNames<ConvWindow> names = {{"carried", ConvWindow::carried},
                                               {"read", ConvWindow::read},

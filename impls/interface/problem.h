@@ -159,6 +159,13 @@ enum class ConvWindow {
   none,     ///< zeros stand in front of the sequence, and nothing is written: there is no pool
 };
 
+/// What the convolution adds behind its activation.
+enum class ConvResidual {
+  none,
+  input,   ///< its own input
+  tensor,  ///< the operand residual, of the input's shape
+};
+
 struct Problem {
   Operation operation;
 
@@ -216,7 +223,7 @@ struct Problem {
   WindowOrder window_order = WindowOrder::oldest_first;  ///< causal_conv1d; ring: window_position
   /// Whether the call says of each sequence if it reads its window (the operand has_window).
   bool fresh_windows = false;
-  bool conv_residual = false;  ///< causal_conv1d: the input is added behind the activation
+  ConvResidual conv_residual = ConvResidual::none;  ///< causal_conv1d
 
   bool gated_norm = false;  ///< gated_delta_layer: whether gated_rms_norm is its last step
   NormGate norm_gate = NormGate::silu;  ///< gated_rms_norm, and a layer that ends in it

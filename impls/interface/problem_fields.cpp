@@ -310,6 +310,30 @@ ProblemField window_length_field() {
   return field;
 }
 
+// In case files the attribute says that it is the input, as a flag, and the dataset residual that it is
+// the operand.
+ProblemField residual_field() {
+  ProblemField field =
+      named_field("residual", "what the convolution adds behind its activation, 1: its input",
+                  &Problem::conv_residual, "conv_residual");
+  const auto is_input = [](const Problem& p) {
+    return std::int64_t{p.conv_residual == ConvResidual::input};
+  };
+  field.columns = {
+      {"conv_residual", "the convolution's input is added behind its activation", is_input},
+      {"conv_residual_tensor", "the operand residual is added behind the convolution's activation",
+       [](const Problem& p) { return std::int64_t{p.conv_residual == ConvResidual::tensor}; }}};
+  field.attributes = {{.name = "conv_residual",
+                       .expected = "0 or 1",
+                       .get = is_input,
+                       .set = [](Problem& p, const FieldValue& value) {
+                         p.conv_residual =
+                             integer_of(value) == 1 ? ConvResidual::input : ConvResidual::none;
+                         return integer_of(value) <= 1;
+                       }}};
+  return field;
+}
+
 ProblemField token_dtype_field() {
   ProblemField field = dtype_field("dtype", "tokens", &Problem::token_dtype, "token_dtype");
   field.help = "token dtype: f32|bf16|f16";
@@ -534,9 +558,7 @@ std::vector<ProblemField> make_fields() {
       // In case files the dataset has_window says it.
       flag_field("fresh", "has_window says which sequences start from zeros", &P::fresh_windows,
                  "fresh_windows"),
-      with(flag_field("residual", "the convolution's input is added behind its activation",
-                      &P::conv_residual, "conv_residual"),
-           flag_attribute("conv_residual", &P::conv_residual, kUnlessDefault)),
+      residual_field(),
       float32_or_token_field(
           "weights", "convolution's weights and bias", &P::conv_weight_dtype, "conv_weight_dtype",
           [](const Problem& p) { return short_name(p.effective_conv_weight_dtype()); }),

@@ -143,6 +143,7 @@ TEST_P(CausalConv1d, ShortWindowsOfEveryForm) {
          {",dtype=f32,fresh=1", ",dtype=bf16,fresh=1,conv_in_place=0,bias=1",
           ",dtype=f16,state=f32,slots=padding", ",dtype=bf16,window=read",
           ",dtype=f32,window=written", ",dtype=bf16,state=f16,residual=1,slots=permuted",
+          ",dtype=f16,state=f32,residual=tensor,slots=padding,fresh=1",
           ",dtype=bf16,fresh=1,weights=f32"}) {
       expect_all_agree({sequences + form + options});
     }
@@ -178,13 +179,71 @@ TEST_P(CausalConv1d, TheInputAddedToTheOutput) {
   }
 }
 
+// Tokens that fill tiles and do not, of vectors of channels and of none, whatever windows there are.
+TEST_P(CausalConv1d, ATensorAddedToTheOutput) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,width=9,state=f16,slots=padding,bias=1",
+          ",dtype=f16,width=2,slots=permuted,act=none", ",dtype=bf16,window=none",
+          ",dtype=bf16,window_order=ring,window_length=7"}) {
+      for (const char* shape : {"channels=36,seq=70+0+1+2+130", "channels=5,seq=17x1",
+                                "channels=8,seq=9x1", "channels=36,seq=256+512+8"}) {
+        expect_all_agree({"causal_conv1d:" + std::string(shape) +
+                          ",residual=tensor,conv_layout=" + layout + options});
+      }
+    }
+  }
+}
+
+// The sum is rounded once, and the input as a tensor gives the bits of the input itself.
+TEST_P(CausalConv1d, TheInputAsATensorGivesTheSameBits) {
+  for (const char* options :
+       {"channels=36,seq=70+0+1", "channels=5,seq=70+0+1,slots=padding",
+        "channels=36,seq=256+70,conv_layout=time", "channels=36,seq=9x1,window=none"}) {
+    const Case itself = generate_case(
+        Problem::parse("causal_conv1d:dtype=bf16,residual=1," + std::string(options)));
+    Case tensor = itself;
+    tensor.problem.conv_residual = ConvResidual::tensor;
+    tensor["residual"] = itself["qkv"];
+    const Outputs expected = execute(implementation(), itself, device());
+    const Outputs outputs = execute(implementation(), tensor, device());
+    for (const char* name : {"conv_output", "conv_state"}) {
+      if (!expected.has(name)) continue;
+      EXPECT_TRUE(same_bits(outputs[name], expected[name])) << options << " " << name;
+    }
+  }
+}
+
+// The convolution is 1 + 2^-12, which a 16-bit type rounds to 1: with the tensor -1 it is 2^-12.
+TEST_P(CausalConv1d, ATensorIsAddedBeforeTheRounding) {
+  for (const char* dtype : {"bf16", "f16"}) {
+    for (const char* options :
+         {"channels=36,seq=70+1", "channels=5,seq=70", "channels=36,seq=256,conv_layout=time",
+          "channels=36,seq=70,conv_layout=time"}) {
+      Case c =
+          generate_case(Problem::parse("causal_conv1d:act=none,width=2,residual=tensor,dtype=" +
+                                       std::string(dtype) + "," + options));
+      std::fill(c["qkv"].begin(), c["qkv"].end(), 1.0f);
+      std::fill(c["conv_state"].begin(), c["conv_state"].end(), 1.0f);
+      std::fill(c["residual"].begin(), c["residual"].end(), -1.0f);
+      for (std::int64_t i = 0; i < 2 * c.problem.conv_channels(); ++i) {
+        c["conv_weight"].at(i) = i % 2 == 0 ? 1.0f : 0x1p-12f;
+      }
+      const Outputs outputs = execute(implementation(), c, device());
+      for (const float y : outputs["conv_output"]) {
+        ASSERT_EQ(y, 0x1p-12f) << c.problem.to_string();
+      }
+    }
+  }
+}
+
 TEST_P(CausalConv1d, Float32WeightsBeside16BitTokens) {
   for (const char* dtype : {"bf16", "f16"}) {
     for (const char* layout : {"channels", "time"}) {
       for (const char* options :
            {"", ",bias=1,width=3,act=none", ",bias=1,width=9,state=f16,slots=padding",
             ",bias=1,window=none", ",width=2,window_layout=channels,slots=permuted",
-            ",bias=1,window_length=9,fresh=1", ",bias=1,residual=1"}) {
+            ",bias=1,window_length=9,fresh=1", ",bias=1,residual=1", ",bias=1,residual=tensor"}) {
         for (const char* shape :
              {"channels=36,seq=70+0+1+2+130", "channels=5,seq=17x1", "channels=36,seq=9x1"}) {
           expect_all_agree({"causal_conv1d:" + std::string(shape) + ",weights=f32,dtype=" + dtype +

@@ -26,6 +26,8 @@ struct Holding {
   const char* alone = "";  ///< those alone whose names begin so
   bool split = false;      ///< the first dimension in two
   bool shared = false;     ///< one number for all gates, one for all betas, ..: strides of 0
+  bool rows =
+      false;  ///< those alone that may have rows: tokens in two, each its own distance apart
 };
 constexpr Holding kHoldings[] = {
     {.name = "with gaps", .gap = 3},
@@ -40,6 +42,7 @@ constexpr Holding kHoldings[] = {
     {.name = "as one number where they are gates, in narrower types",
      .narrower = true,
      .shared = true},
+    {.name = "in rows", .rows = true},
 };
 
 StorageType narrower(StorageType type) {
@@ -80,6 +83,15 @@ struct Held {
       const std::int64_t first = tensor.extents.front();
       tensor.extents.front() = first % 2 == 0 ? 2 : 1;
       tensor.extents.insert(tensor.extents.begin() + 1, first / tensor.extents.front());
+    }
+    if (holding.rows && operand.may_have_rows && tokens_are_fastest(operand, problem) &&
+        tensor.extents.back() % 2 == 0) {
+      const std::int64_t channels = tensor.extents.front(), length = tensor.extents.back() / 2;
+      const auto apart = length + static_cast<std::int64_t>(operand.name.size());
+      tensor.extents = {channels, 2, length};
+      tensor.strides = {apart, channels * apart, 1};
+      bytes.assign(static_cast<std::size_t>(2 * channels * apart * size_of(type)), kPoison);
+      return;
     }
     std::vector<std::size_t> order(tensor.extents.size());
     std::iota(order.begin(), order.end(), 0);
@@ -159,6 +171,15 @@ class HeldTensors : public ImplementationTest {
       by_time.conv_layout = ConvLayout::time;
       if (implementation().supports(by_time)) result.push_back(by_time);
     }
+    if (result.front().operation->has_field("residual")) {
+      for (const char* layout : {"channels", "time"}) {
+        result.push_back(
+            Problem::parse("causal_conv1d:channels=36,seq=20+4,dtype=bf16,residual=tensor,"
+                           "conv_layout=" +
+                           std::string(layout)));
+        if (!implementation().supports(result.back())) result.pop_back();
+      }
+    }
     Problem of_model = result.front();
     if (of_model.operation->has_field("gate")) {
       of_model.gate_encoding = GateEncoding::logits;
@@ -212,6 +233,9 @@ class HeldTensors : public ImplementationTest {
     const auto plan = plan_on_held(implementation(), problem, tensors, device());
     EXPECT_EQ(plan->info().conversions.find("_index: "), std::string::npos)
         << "indices are taken as they lie: " << plan->info().conversions;
+    if (holding.rows && implementation().description().tokens_in_rows) {
+      EXPECT_EQ(plan->info().conversions, "");
+    }
     plan->run();
     for (Held& held : all) {
       const Operand& operand = problem.operation->at(held.tensor.operand);

@@ -73,10 +73,13 @@ void expect_defined_values(const Case& c) {
                  input_at(c, n, t - back, channel);
         }
         const double act = p.activation == Activation::silu ? sum / (1 + std::exp(-sum)) : sum;
-        const double y = p.conv_residual ? act + input_at(c, n, t, channel) : act;
         const std::int64_t token = c.sequence_offsets.at(n) + t;
-        output.at(p.conv_layout == ConvLayout::channels ? token * channels + channel
-                                                        : channel * p.total_tokens() + token) = y;
+        const std::int64_t at = p.conv_layout == ConvLayout::channels
+                                    ? token * channels + channel
+                                    : channel * p.total_tokens() + token;
+        output.at(at) = act;
+        if (p.conv_residual == ConvResidual::input) output.at(at) += input_at(c, n, t, channel);
+        if (p.conv_residual == ConvResidual::tensor) output.at(at) += c["residual"].at(at);
       }
       for (std::int64_t j = 0; p.writes_conv_window() && j < window; ++j) {
         state.at(window_at(p, slot, channel, turned(c, n, j, length))) =
@@ -224,6 +227,24 @@ TEST(CausalConv1d, TheInputAddedToTheOutput) {
   expect_defined_values(generate(
       "causal_conv1d:channels=5,seq=1x9+1x2,slots=padding,conv_layout=time,window_length=5,"
       "residual=1"));
+}
+
+TEST(CausalConv1d, ATensorAddedToTheOutput) {
+  expect_defined_values(generate("causal_conv1d:channels=5,seq=1x9+1x2,bias=1,residual=tensor"));
+  expect_defined_values(generate(
+      "causal_conv1d:channels=5,seq=1x9+1x2,slots=padding,conv_layout=time,window_length=5,"
+      "residual=tensor"));
+  // The convolution is 1, 2.5 (weights 1, 2 and inputs 0.5, 1 behind a window of 0), its window 1.
+  Case c;
+  c.problem = Problem::parse("causal_conv1d:channels=1,seq=2,width=2,act=none,residual=tensor");
+  c.sequence_offsets = {0, 2};
+  c["qkv"] = {0.5, 1};
+  c["conv_weight"] = {1, 2};
+  c["conv_state"] = {0};
+  c["residual"] = {100, -7};
+  const auto result = evaluate<double>(c);
+  EXPECT_EQ(result["conv_output"], (std::vector<double>{101, -4.5}));
+  EXPECT_EQ(result["conv_state"], (std::vector<double>{1}));
 }
 
 TEST(CausalConv1d, Float32WeightsBeside16BitTokens) {

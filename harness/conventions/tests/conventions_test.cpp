@@ -120,7 +120,7 @@ TEST_P(EachConvention, WindowsHeldOtherwiseAreRefused) {
   if (!GetParam().has_convolution()) GTEST_SKIP() << "has no convolution";
   for (const char* field :
        {"window=read", "window=none", "window_layout=channels", "window_length=14",
-        "window_order=ring", "fresh=1", "residual=1", "weights=f32"}) {
+        "window_order=ring", "fresh=1", "residual=1", "residual=tensor", "weights=f32"}) {
     const std::string problem = std::string(GetParam().convolution) + "," + field;
     const Case ours = example_case(GetParam(), problem.c_str());
     try {

@@ -349,9 +349,9 @@ TEST(ExplainedConvolution, AFaultInTheWindowsIsFoundThereAndNamed) {
 
 // However windows are held, right outputs are explained by nothing, and reversed windows by themselves.
 TEST(ExplainedConvolution, WindowsHeldOtherwise) {
-  for (const char* held :
-       {"window=read", "window=written", "window=none", "fresh=1", "window_order=ring",
-        "window_layout=channels,window_length=5", "residual=1", "weights=f32,bias=1"}) {
+  for (const char* held : {"window=read", "window=written", "window=none", "fresh=1",
+                           "window_order=ring", "window_layout=channels,window_length=5",
+                           "residual=1", "residual=tensor", "weights=f32,bias=1"}) {
     const Case inputs = generate_case(
         Problem::parse("causal_conv1d:channels=6,seq=20+9+1,dtype=f32," + std::string(held)));
     const CheckedReference reference(inputs);

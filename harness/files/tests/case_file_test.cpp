@@ -111,6 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         "causal_conv1d:heads=1/2,dim=8,seq=1x5+1x1,dtype=f16,conv_layout=time,conv_in_place=0",
         "causal_conv1d:channels=5,seq=1x5+1x1,window=written,slots=permuted",
         "causal_conv1d:channels=5,seq=1x5+1x1,window=none,residual=1,dtype=bf16",
+        "causal_conv1d:channels=5,seq=1x5+1x1,conv_layout=time,residual=tensor,dtype=bf16",
         "causal_conv1d:channels=5,seq=1x5+1x1,window=read,fresh=1,dtype=bf16",
         "causal_conv1d:channels=5,seq=1x5+1x1+1x2,window_length=7,window_order=ring,dtype=bf16",
         "causal_conv1d:channels=5,seq=1x5+1x1,dtype=bf16,weights=f32,bias=1",
@@ -160,6 +161,33 @@ TEST(CaseFile, AMissingDatasetIsToldWithTheNamesThatAreThere) {
   EXPECT_EQ(said("/some"),
             path + ":/some: dataset 'output' is missing; there are: final_state outputs");
   EXPECT_EQ(said("/none"), path + ":/none: dataset 'output' is missing; there is nothing");
+}
+
+// One convolution adds one thing: its input, which the attribute says, or the dataset.
+TEST(CaseFile, AResidualIsTheInputOrADataset) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("case.h5");
+  write_case(generate_case(Problem::parse("causal_conv1d:channels=5,seq=3,residual=tensor")), path);
+  EXPECT_EQ(read_case_problem(path).conv_residual, ConvResidual::tensor);
+  {
+    const Hdf5Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
+    H5Adelete(file.id(), "conv_residual");
+    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const Hdf5Handle attribute(H5Acreate2(file.id(), "conv_residual", H5T_NATIVE_INT64, space.id(),
+                                          H5P_DEFAULT, H5P_DEFAULT),
+                               H5Aclose);
+    const std::int64_t one = 1;
+    H5Awrite(attribute.id(), H5T_NATIVE_INT64, &one);
+  }
+  try {
+    read_case_problem(path);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              path +
+                  ": attribute 'conv_residual' is 1, the input, beside the dataset 'residual', "
+                  "expected one of them");
+  }
 }
 
 TEST(CaseFile, ArraysOfAVariantMustHaveItsShape) {

@@ -37,9 +37,11 @@ Convolution::Convolution(const Problem& problem, const CausalConv1dArguments& ar
 
 std::int64_t Convolution::workspace_floats(const Problem& problem) {
   const std::int64_t width = problem.conv_width;
-  // ext, y, weights, bias, and a column of tokens.
+  const std::int64_t added =
+      problem.conv_residual == ConvResidual::tensor ? kTileTokens * kBlockChannels : 0;
+  // ext, y, weights, bias, a column of tokens, and what is added to y.
   return kBlockChannels * ((kTileTokens + width - 1) + kTileTokens + width + 1) +
-         std::max(kTileTokens, kBlockChannels * width);
+         std::max(kTileTokens, kBlockChannels * width) + added;
 }
 
 Convolution::Window Convolution::window_of(std::int64_t sequence, std::int64_t slot) const {
@@ -111,21 +113,20 @@ void Convolution::move_older_inputs(const Window& window, const Block& block,
   }
 }
 
-void Convolution::load_tokens(std::int64_t first, std::int64_t count, const Block& block,
-                              float* rows, float* scratch) const {
+void Convolution::load_tokens(const Tokens& from, std::int64_t first, std::int64_t count,
+                              const Block& block, float* rows, float* scratch) const {
   const DType dtype = problem_.token_dtype;
   if (problem_.conv_layout == ConvLayout::channels) {
     for (std::int64_t t = 0; t < count; ++t) {
-      const std::int64_t index = (first + t) * arguments_.input_token_stride + block.first_channel;
-      decode(dtype, element(arguments_.input, index, dtype), rows + t * block.channels,
-             block.channels);
+      const std::int64_t index = (first + t) * from.token_stride + block.first_channel;
+      decode(dtype, element(from.data, index, dtype), rows + t * block.channels, block.channels);
     }
     return;
   }
   for (std::int64_t c = 0; c < block.channels; ++c) {
-    for_pieces(arguments_.input_rows, first, count, [&](std::int64_t begin, std::int64_t tokens) {
-      const std::int64_t index = arguments_.input_rows.at(block.first_channel + c, first + begin);
-      decode(dtype, element(arguments_.input, index, dtype), scratch + begin, tokens);
+    for_pieces(from.rows, first, count, [&](std::int64_t begin, std::int64_t tokens) {
+      const std::int64_t index = from.rows.at(block.first_channel + c, first + begin);
+      decode(dtype, element(from.data, index, dtype), scratch + begin, tokens);
     });
     for (std::int64_t t = 0; t < count; ++t) rows[t * block.channels + c] = scratch[t];
   }
@@ -166,6 +167,8 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   float* weight = y + kTileTokens * kBlockChannels;          // [width, channels]
   float* bias = weight + width * kBlockChannels;             // [channels]
   float* scratch = bias + kBlockChannels;                    // a column of tokens or weights
+  // [tile, channels]; only where a tensor is added
+  float* tensor = scratch + std::max(kTileTokens, kBlockChannels * width);
 
   if (slot < 0) {  // padding: no window is read or written, the outputs are zeros
     std::fill_n(y, kTileTokens * kBlockChannels, 0.0f);
@@ -198,12 +201,17 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   }
   for (std::int64_t start = 0; start < num_tokens; start += kTileTokens) {
     const std::int64_t count = std::min(kTileTokens, num_tokens - start);
-    load_tokens(first_token + start, count, block, ext + window * block.channels, scratch);
+    load_tokens(inputs(), first_token + start, count, block, ext + window * block.channels,
+                scratch);
     convolve_rows_(ext, weight, bias, count, block.channels, width,
                    problem_.activation == Activation::silu, y);
-    if (problem_.conv_residual) {
-      const float* const inputs = ext + window * block.channels;
-      for (std::int64_t i = 0; i < count * block.channels; ++i) y[i] += inputs[i];
+    if (problem_.conv_residual != ConvResidual::none) {
+      const float* added = ext + window * block.channels;
+      if (arguments_.residual != nullptr) {
+        load_tokens(residual(), first_token + start, count, block, tensor, scratch);
+        added = tensor;
+      }
+      for (std::int64_t i = 0; i < count * block.channels; ++i) y[i] += added[i];
     }
     store_tokens(first_token + start, count, block, y, scratch);
     // The last inputs lead the next tile, and after the last tile they are the new window: for a

@@ -67,8 +67,20 @@ class Convolution {
   /// the old one moves to lower places, so in ascending order nothing is overwritten before it is read;
   /// in a ring it does not move.
   void move_older_inputs(const Window& window, const Block& block, std::int64_t sequence) const;
-  void load_tokens(std::int64_t first, std::int64_t count, const Block& block, float* rows,
-                   float* scratch) const;
+  /// What goes in by tokens: the inputs, or what is added behind the activation.
+  struct Tokens {
+    const void* data;
+    std::int64_t token_stride;  ///< of [T, channels]
+    const TokenRows& rows;      ///< of [channels, T]
+  };
+  Tokens inputs() const {
+    return {arguments_.input, arguments_.input_token_stride, arguments_.input_rows};
+  }
+  Tokens residual() const {
+    return {arguments_.residual, arguments_.residual_token_stride, arguments_.residual_rows};
+  }
+  void load_tokens(const Tokens& from, std::int64_t first, std::int64_t count, const Block& block,
+                   float* rows, float* scratch) const;
   void store_tokens(std::int64_t first, std::int64_t count, const Block& block, const float* rows,
                     float* scratch) const;
 

@@ -86,6 +86,9 @@ class Direct final : public Implementation {
                      "causal_conv1d:channels=36,seq=5x4,dtype=f16,window_order=ring,"
                      "window_length=11,slots=permuted,conv_layout=time",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1",
+                     "causal_conv1d:channels=36,seq=70+2+0+1,dtype=bf16,residual=tensor",
+                     "causal_conv1d:channels=131,seq=70+2+0+1,dtype=f16,bias=1,residual=tensor,"
+                     "conv_layout=time,slots=padding",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
                      "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"

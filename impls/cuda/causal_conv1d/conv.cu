@@ -90,21 +90,28 @@ __device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int r
   return begin < length || begin == 0;  // an empty sequence still has a window
 }
 
-/// Ordinary: windows are [rows, channels, width - 1] and read, as in most calls. Its kernels are
-/// compiled apart, without the registers that all other forms take.
-template <bool Ordinary>
-using KernelParams = std::conditional_t<Ordinary, OrdinaryConvParams, ConvParams>;
+/// Kernels are compiled for each form apart, so that none has the registers that another one takes.
+enum class Form {
+  ordinary,  ///< windows are [rows, channels, width - 1] and read, as in most calls
+  other,     ///< windows of any form, and the input may be added behind the activation
+  adding,    ///< windows of any form, and a tensor is added behind the activation
+};
+template <Form form>
+using KernelParams =
+    std::conditional_t<form == Form::ordinary, OrdinaryConvParams,
+                       std::conditional_t<form == Form::other, ConvParams, AddingConvParams>>;
 
 /// The window of a sequence.
-template <bool Ordinary>
+template <Form form>
 struct Window {
-  const KernelParams<Ordinary>& p;
+  static constexpr bool Ordinary = form == Form::ordinary;
+  const KernelParams<form>& p;
   const Tile& tile;
   bool reads = true;
   int oldest = 0, oldest_after = 0;  // places of the oldest input; other than 0 in rings alone
   bool in_ring = false;
 
-  __device__ __forceinline__ Window(const KernelParams<Ordinary>& params, const Tile& of)
+  __device__ __forceinline__ Window(const KernelParams<form>& params, const Tile& of)
       : p(params), tile(of) {
     if constexpr (!Ordinary) {
       reads = p.window_in != nullptr && (!p.has_window || p.has_window[tile.sequence] != 0);
@@ -333,17 +340,21 @@ struct VectorWindow {
 
 /// As many threads as the registers are enough for: what an SM has under way is what bounds it.
 template <typename Token>
-constexpr int blocks_per_sm(int ahead, bool ordinary) {
-  return !ordinary ? 4 : ahead == 1 ? 8 : sizeof(Token) == sizeof(float) ? 5 : 6;
+constexpr int blocks_per_sm(int ahead, Form form) {
+  constexpr bool wide = sizeof(Token) == sizeof(float);
+  if (form == Form::adding) return wide ? 3 : 4;
+  return form == Form::other ? 4 : ahead == 1 ? 8 : wide ? 5 : 6;
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
 /// has leading zero weights. Weight: what weights and bias are in memory, Token or float. Ordinary: its
 /// window is, and nothing is added to its output.
 template <typename Token, typename Weight, typename Output, int Width, int Count, int Ahead,
-          bool Ordinary>
-__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, Ordinary))
-    conv_channels_kernel(const KernelParams<Ordinary> p, int channel_blocks) {
+          Form form>
+__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, form))
+    conv_channels_kernel(const KernelParams<form> p, int channel_blocks) {
+  constexpr bool Ordinary = form == Form::ordinary;
+  constexpr bool kAdding = form == Form::adding;
   using Vector = Channels<Token, Count>;
   Tile tile;
   if (!find_tile(p, blockIdx.x / channel_blocks, kChannelRun, tile)) return;
@@ -387,7 +398,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
     load_channels<Weight, Count>(static_cast<const Weight*>(p.bias) + channel, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
-  const Window<Ordinary> window(p, tile);
+  const Window<form> window(p, tile);
   const int places = window.places();
   const std::int64_t row = window.begin(channel);
   const bool moves = window.moves();
@@ -505,14 +516,27 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
   const Token* from = input + tile.begin * stride;
   Output* to = output + tile.begin * p.channels;
   Vector batch[Ahead];
+  std::int64_t added_stride = 0;
+  const Token* added_from = nullptr;
+  Vector added_batch[kAdding ? Ahead : 1];
+  if constexpr (kAdding) {
+    added_stride = p.added_token_stride;
+    added_from = static_cast<const Token*>(p.added) +
+                 (tile.sequence_first + tile.begin) * added_stride + channel;
+  }
   const auto load_batch = [&](int first) {
 #pragma unroll
     for (int i = 0; i < Ahead; ++i) {
       if (first + i < count) batch[i] = *reinterpret_cast<const Vector*>(from + i * stride);
+      if constexpr (kAdding) {
+        if (first + i < count)
+          added_batch[i] = *reinterpret_cast<const Vector*>(added_from + i * added_stride);
+      }
     }
     from += Ahead * stride;
+    if constexpr (kAdding) added_from += Ahead * added_stride;
   };
-  const auto step = [&](const Vector& vector) {
+  const auto step = [&](const Vector& vector, const Vector& added) {
     float sums[Count];
 #pragma unroll
     for (int i = 0; i < Count; ++i) {
@@ -521,7 +545,9 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
 #pragma unroll
       for (int j = 0; j < Width - 1; ++j) sum = fmaf(weight.values[i][j], history[j][i], sum);
       sums[i] = activate<Output>(fmaf(weight.values[i][Width - 1], newest, sum), p.silu);
-      if constexpr (!Ordinary) {
+      if constexpr (kAdding) {
+        sums[i] += to_float(added.values[i]);
+      } else if constexpr (!Ordinary) {
         if (p.residual) sums[i] += newest;
       }
 #pragma unroll
@@ -534,16 +560,21 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, O
   load_batch(0);
   for (int first = 0; first < count; first += Ahead) {
     Vector inputs[Ahead];
+    Vector added[Ahead];  // of kAdding
 #pragma unroll
     for (int i = 0; i < Ahead; ++i) inputs[i] = batch[i];
+    if constexpr (kAdding) {
+#pragma unroll
+      for (int i = 0; i < Ahead; ++i) added[i] = added_batch[i];
+    }
     load_batch(first + Ahead);
     if (first + Ahead <= count) {
 #pragma unroll
-      for (int i = 0; i < Ahead; ++i) step(inputs[i]);
+      for (int i = 0; i < Ahead; ++i) step(inputs[i], added[i]);
     } else {
 #pragma unroll
       for (int i = 0; i < Ahead; ++i) {
-        if (first + i < count) step(inputs[i]);
+        if (first + i < count) step(inputs[i], added[i]);
       }
     }
   }
@@ -561,6 +592,10 @@ struct LaneTokens {
 
   /// `from`: the tile's first; it has `count` tokens.
   __device__ __forceinline__ void load(const Token* from, int lane, int count) {
+    load_into(values + kBefore, from, lane, count);
+  }
+  static __device__ __forceinline__ void load_into(float* to, const Token* from, int lane,
+                                                   int count) {
     const int first = lane * kCount;
     if (first + kCount <= count) {
 #pragma unroll
@@ -568,13 +603,13 @@ struct LaneTokens {
         const auto word = reinterpret_cast<const Vector16<Token>*>(from + first)[v];
 #pragma unroll
         for (int i = 0; i < Vector16<Token>::kCount; ++i) {
-          values[kBefore + v * Vector16<Token>::kCount + i] = to_float(word.values[i]);
+          to[v * Vector16<Token>::kCount + i] = to_float(word.values[i]);
         }
       }
     } else {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        values[kBefore + i] = first + i < count ? to_float(from[first + i]) : 0.0f;
+        to[i] = first + i < count ? to_float(from[first + i]) : 0.0f;
       }
     }
   }
@@ -587,9 +622,10 @@ struct LaneTokens {
       if (lane == 0) values[b] = before(kBefore - b);
     }
   }
-  template <typename Weight>
+  /// add(sum, i): what is added to the output of the lane's i-th token, which is `sum` without it.
+  template <typename Weight, typename Add>
   __device__ __forceinline__ void store(Token* to, int lane, int count, const Weight* weight,
-                                        int width, float bias, bool silu, bool residual) const {
+                                        int width, float bias, bool silu, const Add& add) const {
     float weights[kVectorWidth];
 #pragma unroll
     for (int j = 0; j < kVectorWidth; ++j) {
@@ -606,7 +642,7 @@ struct LaneTokens {
         if (j >= kVectorWidth - width) sum = fmaf(weights[j], values[i + j], sum);
       }
       sum = activate<Token>(sum, silu);
-      if (residual) sum += values[kBefore + i];
+      sum = add(sum, i);
       words[i / Vector16<Token>::kCount].values[i % Vector16<Token>::kCount] =
           from_float<Token>(sum);
     }
@@ -626,11 +662,13 @@ struct LaneTokens {
 };
 
 /// A warp: a channel of a tile.
-template <typename Token, typename Weight, bool Ordinary>
-__device__ __forceinline__ void convolve_channel(const KernelParams<Ordinary>& p,
+template <typename Token, typename Weight, Form form>
+__device__ __forceinline__ void convolve_channel(const KernelParams<form>& p,
                                                  const ConvRows& input_rows,
                                                  const ConvRows& output_rows, const Tile& tile,
                                                  std::int64_t channel, int lane) {
+  constexpr bool Ordinary = form == Form::ordinary;
+  constexpr bool kAdding = form == Form::adding;
   // Of the sequence's token t. Rows seldom end within a tile: where none does, one address leads to all of
   // its tokens and of the inputs before them.
   const int first = max(tile.begin - (p.width - 1), 0), last = max(tile.end - 1, first);
@@ -647,7 +685,7 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<Ordinary>& p
     return p.output_layout == ConvLayout::channels ? token * p.channels + channel
                                                    : output_rows.at(channel, token);
   };
-  const Window<Ordinary> window(p, tile);
+  const Window<form> window(p, tile);
   const std::int64_t row = window.begin(channel);
   const int places = window.places();
   const float bias =
@@ -658,12 +696,21 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<Ordinary>& p
   const auto* const own_input = first_input + (tile.begin - first);
   auto* const own_output =
       static_cast<Token*>(p.output) + output_rows.at(channel, tile.sequence_first + tile.begin);
+  const Token* own_added = nullptr;
+  bool added_in_vectors = true;
+  if constexpr (kAdding) {
+    own_added = static_cast<const Token*>(p.added) +
+                p.added_rows.at(channel, tile.sequence_first + tile.begin);
+    added_in_vectors =
+        reinterpret_cast<std::uintptr_t>(own_added) % 16 == 0 &&
+        p.added_rows.are_in_one(tile.sequence_first + tile.begin, tile.sequence_first + last);
+  }
   const bool in_vectors =
       tile.row >= 0 && p.width <= kVectorWidth && in_one_row && tile.begin < tile.end &&
       p.output_layout == ConvLayout::time && p.output_dtype == p.token_dtype &&
       output_rows.are_in_one(tile.sequence_first + tile.begin, tile.sequence_first + last) &&
       reinterpret_cast<std::uintptr_t>(own_input) % 16 == 0 &&
-      reinterpret_cast<std::uintptr_t>(own_output) % 16 == 0;
+      reinterpret_cast<std::uintptr_t>(own_output) % 16 == 0 && added_in_vectors;
   if (in_vectors) {
     LaneTokens<Token> tokens;
     tokens.load(own_input, lane, tile.end - tile.begin);
@@ -672,9 +719,19 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<Ordinary>& p
       if (back >= p.width) return 0.0f;
       return s >= 0 ? input_at(s) : window.old(row, 0, places + s);
     });
-    bool residual = false;
-    if constexpr (!Ordinary) residual = p.residual;
-    tokens.store(own_output, lane, tile.end - tile.begin, weight, p.width, bias, p.silu, residual);
+    float added[LaneTokens<Token>::kCount];  // of kAdding
+    if constexpr (kAdding) {
+      LaneTokens<Token>::load_into(added, own_added, lane, tile.end - tile.begin);
+    }
+    tokens.store(own_output, lane, tile.end - tile.begin, weight, p.width, bias, p.silu,
+                 [&](float sum, int i) {
+                   if constexpr (kAdding) {
+                     sum += added[i];
+                   } else if constexpr (!Ordinary) {
+                     if (p.residual) sum += tokens.values[LaneTokens<Token>::kBefore + i];
+                   }
+                   return sum;
+                 });
   } else {
     for (int t = tile.begin + lane; t < tile.end; t += 32) {
       float sum = bias;
@@ -686,7 +743,10 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<Ordinary>& p
         }
         sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
                                                : activate<Token>(sum, p.silu);
-        if constexpr (!Ordinary) {
+        if constexpr (kAdding) {
+          sum += to_float(static_cast<const Token*>(
+              p.added)[p.added_rows.at(channel, tile.sequence_first + t)]);
+        } else if constexpr (!Ordinary) {
           if (p.residual) sum += input_at(t);
         }
       } else {
@@ -723,9 +783,9 @@ struct TimeGrid {
 };
 
 // Three blocks a multiprocessor: left to itself the compiler spills for a fourth.
-template <typename Token, typename Weight, bool Ordinary>
+template <typename Token, typename Weight, Form form>
 __global__ void __launch_bounds__(32 * kTimeWarps, 3)
-    conv_time_kernel(const KernelParams<Ordinary> p, const ConvRows input_rows,
+    conv_time_kernel(const KernelParams<form> p, const ConvRows input_rows,
                      const ConvRows output_rows, const TimeGrid grid) {
   const auto blocks = static_cast<unsigned int>(grid.blocks);
   Tile tile;
@@ -735,8 +795,8 @@ __global__ void __launch_bounds__(32 * kTimeWarps, 3)
   const std::int64_t end = min(first + grid.channels_per_warp, p.channels);
 #pragma unroll 1
   for (std::int64_t channel = first; channel < end; ++channel) {
-    convolve_channel<Token, Weight, Ordinary>(p, input_rows, output_rows, tile, channel,
-                                              static_cast<int>(threadIdx.x % 32));
+    convolve_channel<Token, Weight, form>(p, input_rows, output_rows, tile, channel,
+                                          static_cast<int>(threadIdx.x % 32));
   }
 }
 
@@ -746,20 +806,31 @@ std::int64_t most_tiles(const OrdinaryConvParams& p, int run) {
   return p.token_capacity / run + p.num_sequences;
 }
 
+/// launch(form, params): of the kernels that these parameters take.
+template <typename Launch>
+void with_form(const AddingConvParams& p, const Launch& launch) {
+  if (p.added != nullptr) {
+    launch(std::integral_constant<Form, Form::adding>{}, p);
+  } else if (p.ordinary) {
+    launch(std::integral_constant<Form, Form::ordinary>{},
+           static_cast<const OrdinaryConvParams&>(p));
+  } else {
+    launch(std::integral_constant<Form, Form::other>{}, static_cast<const ConvParams&>(p));
+  }
+}
+
 template <typename Token, typename Weight, typename Output, int Width, int Count, int Ahead>
-void launch_channels(const ConvParams& p, cudaStream_t stream) {
+void launch_channels(const AddingConvParams& p, cudaStream_t stream) {
   const std::int64_t per_block = static_cast<std::int64_t>(kChannelThreads) * Count;
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
   const unsigned int blocks =
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
   const auto count = static_cast<int>(channel_blocks);
-  if (p.ordinary) {
-    launch_kernel(conv_channels_kernel<Token, Weight, Output, Width, Count, Ahead, true>, blocks,
-                  kChannelThreads, 0, stream, static_cast<const OrdinaryConvParams&>(p), count);
-  } else {
-    launch_kernel(conv_channels_kernel<Token, Weight, Output, Width, Count, Ahead, false>, blocks,
-                  kChannelThreads, 0, stream, p, count);
-  }
+  with_form(p, [&](auto form, const auto& params) {
+    launch_kernel(
+        conv_channels_kernel<Token, Weight, Output, Width, Count, Ahead, decltype(form)::value>,
+        blocks, kChannelThreads, 0, stream, params, count);
+  });
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -775,13 +846,14 @@ bool has_vector_window(const ConvParams& p, int vector) {
 }
 
 template <typename Token, typename Weight, typename Output>
-void launch_channels_into(ConvParams p, cudaStream_t stream) {
+void launch_channels_into(AddingConvParams p, cudaStream_t stream) {
   constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
   if (p.width > kVectorWidth)
     return launch_channels<Token, Weight, Output, kMaxWidth, 1, kAhead>(p, stream);
   const bool vectors = p.channels % kVector == 0 && p.input_token_stride % kVector == 0 &&
                        is_aligned(p.input) && is_aligned(p.output) &&
-                       (p.bias == nullptr || is_aligned(p.bias));
+                       (p.bias == nullptr || is_aligned(p.bias)) &&
+                       p.added_token_stride % kVector == 0 && is_aligned(p.added);
   if (!vectors) return launch_channels<Token, Weight, Output, kVectorWidth, 1, kAhead>(p, stream);
   const bool windows_aligned = is_aligned(p.window_in) && is_aligned(p.window_out);
   p.whole = windows_aligned && is_aligned(p.weight);
@@ -794,7 +866,7 @@ void launch_channels_into(ConvParams p, cudaStream_t stream) {
 }
 
 template <typename Token, typename Weight>
-void launch(const ConvParams& p, cudaStream_t stream) {
+void launch(const AddingConvParams& p, cudaStream_t stream) {
   if (p.input_layout == ConvLayout::time) {
     // Several channels a warp only where warps are many times what a card holds at once.
     constexpr std::int64_t kMany = 1 << 16;
@@ -803,13 +875,10 @@ void launch(const ConvParams& p, cudaStream_t stream) {
     const std::int64_t per_block = std::int64_t{kTimeWarps} * grid.channels_per_warp;
     grid.blocks = static_cast<int>((p.channels + per_block - 1) / per_block);
     const unsigned int blocks = grid_blocks(most_tiles(p, kTimeRun) * grid.blocks, "causal_conv1d");
-    if (p.ordinary) {
-      launch_kernel(conv_time_kernel<Token, Weight, true>, blocks, 32 * kTimeWarps, 0, stream,
-                    static_cast<const OrdinaryConvParams&>(p), p.input_rows, p.output_rows, grid);
-    } else {
-      launch_kernel(conv_time_kernel<Token, Weight, false>, blocks, 32 * kTimeWarps, 0, stream, p,
-                    p.input_rows, p.output_rows, grid);
-    }
+    with_form(p, [&](auto form, const auto& params) {
+      launch_kernel(conv_time_kernel<Token, Weight, decltype(form)::value>, blocks, 32 * kTimeWarps,
+                    0, stream, params, p.input_rows, p.output_rows, grid);
+    });
     return;
   }
   if (p.output_dtype == DType::float32)
@@ -819,8 +888,8 @@ void launch(const ConvParams& p, cudaStream_t stream) {
 
 }  // namespace
 
-ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments) {
-  ConvParams p;
+AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments) {
+  AddingConvParams p;
   p.input = arguments.input;
   p.weight = arguments.weight;
   p.bias = problem.conv_bias ? arguments.bias : nullptr;
@@ -844,7 +913,10 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   p.output_rows = ConvRows(arguments.output_rows);
   p.width = static_cast<std::int32_t>(problem.conv_width);
   p.silu = problem.activation == Activation::silu;
-  p.residual = problem.conv_residual;
+  p.residual = problem.conv_residual == ConvResidual::input;
+  p.added = arguments.residual;
+  p.added_token_stride = arguments.residual_token_stride;
+  if (p.added != nullptr) p.added_rows = ConvRows(arguments.residual_rows);
   p.float32_weights = problem.effective_conv_weight_dtype() == DType::float32;
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
@@ -854,7 +926,7 @@ ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments&
   return p;
 }
 
-void enqueue_causal_conv1d(const ConvParams& params, cudaStream_t stream) {
+void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream) {
   with_element_type(params.token_dtype, [&](auto token) {
     using Token = decltype(token);
     if (params.float32_weights) return launch<Token, float>(params, stream);

@@ -67,7 +67,7 @@ struct ConvParams : OrdinaryConvParams {
   ConvRows output_rows;
   WindowStrides window_strides;
   std::int32_t window_places = 3;
-  bool residual = false;  ///< the input is added behind the activation
+  bool residual = false;  ///< the input itself is added behind the activation
   /// A window is read and written in vectors (VectorWindow of conv.cu; set where it is launched).
   bool window_vectors = false;
   /// Windows are OrdinaryConvParams' and there is no residual.
@@ -75,10 +75,17 @@ struct ConvParams : OrdinaryConvParams {
   bool float32_weights = true;  ///< what weights and bias are, whatever tokens are; else as tokens
 };
 
+/// What kernels that add a tensor behind the activation take besides.
+struct AddingConvParams : ConvParams {
+  const void* added = nullptr;  ///< in the input's layout and type; null: these kernels do not run
+  std::int64_t added_token_stride = 0;
+  ConvRows added_rows;
+};
+
 /// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.
-ConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments);
+AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments);
 
 /// One launch. Throws Error(unsupported) beyond the largest grid.
-void enqueue_causal_conv1d(const ConvParams& params, cudaStream_t stream);
+void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream);
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -40,6 +40,9 @@ class Direct final : public Implementation {
                      "causal_conv1d:channels=36,seq=5x4,dtype=f16,window_order=ring,"
                      "window_length=11,slots=permuted,conv_layout=time",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1",
+                     "causal_conv1d:channels=36,seq=70+2+0+1,dtype=bf16,residual=tensor",
+                     "causal_conv1d:channels=131,seq=70+2+0+1,dtype=f16,bias=1,residual=tensor,"
+                     "conv_layout=time,slots=padding",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
                      "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"
@@ -55,15 +58,15 @@ class Direct final : public Implementation {
                              Device& device) const override {
     require_runnable(*this, problem, device);
     const CausalConv1dArguments given = causal_conv1d_arguments(problem, arguments);
-    const ConvParams rounded = make_conv_params(problem, given);
+    const AddingConvParams rounded = make_conv_params(problem, given);
     PlanInfo info;
     info.choice = problem.conv_layout == ConvLayout::time ? "time fastest" : "channels fastest";
-    std::vector<ConvParams> launches;
+    std::vector<AddingConvParams> launches;
     if (given.intermediate == nullptr || rounded.output != nullptr) launches.push_back(rounded);
     if (given.intermediate != nullptr) {
       // Only the last of two launches may move the window.
       if (!launches.empty()) launches.front().window_out = nullptr;
-      ConvParams wide = rounded;
+      AddingConvParams wide = rounded;
       wide.output = given.intermediate;
       wide.output_dtype = DType::float32;
       wide.output_layout = ConvLayout::channels;
@@ -72,7 +75,7 @@ class Direct final : public Implementation {
     info.launches = static_cast<int>(launches.size());
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         [launches](cudaStream_t stream) {
-                                          for (const ConvParams& params : launches)
+                                          for (const AddingConvParams& params : launches)
                                             enqueue_causal_conv1d(params, stream);
                                         });
   }

@@ -21,6 +21,10 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.window_position = arguments.window_position;
   params.state_in = arguments.state_in;
   params.state_out = arguments.state_out;
+  const bool of_input = problem.conv_residual == ConvResidual::input;
+  params.residual = of_input ? arguments.input : arguments.residual;
+  params.residual_token_stride =
+      of_input ? arguments.input_token_stride : arguments.residual_token_stride;
   params.output = arguments.output;
   params.intermediate = arguments.intermediate;
   params.tokens = problem.total_tokens();
@@ -50,7 +54,7 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   const std::string suffix = short_name(problem.token_dtype);
   const DType weights = problem.effective_conv_weight_dtype();
   const std::string outputs =
-      (problem.conv_residual ? "conv_residual_" : "conv_outputs_") + suffix +
+      (params.residual != nullptr ? "conv_residual_" : "conv_outputs_") + suffix +
       (weights == problem.token_dtype ? "" : "_weights_" + short_name(weights));
   return [params, output_grid, window_grid, outputs, suffix](KernelLauncher& launcher) {
     launcher.launch(outputs, output_grid, {256, 1, 1}, &params, sizeof(params));
@@ -87,6 +91,9 @@ class Direct final : public Implementation {
                      "causal_conv1d:channels=36,seq=5x4,dtype=f16,window_order=ring,"
                      "window_length=11,slots=permuted,conv_layout=time",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,residual=1",
+                     "causal_conv1d:channels=36,seq=70+2+0+1,dtype=bf16,residual=tensor",
+                     "causal_conv1d:channels=131,seq=70+2+0+1,dtype=f16,bias=1,residual=tensor,"
+                     "conv_layout=time,slots=padding",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
                      "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"

@@ -48,6 +48,11 @@ __device__ __forceinline__ std::int64_t input_index(const ConvParams& p, std::in
                                                     std::int64_t channel) {
   return p.time_fastest != 0 ? channel * p.tokens + token : token * p.input_token_stride + channel;
 }
+__device__ __forceinline__ std::int64_t residual_index(const ConvParams& p, std::int64_t token,
+                                                       std::int64_t channel) {
+  return p.time_fastest != 0 ? channel * p.tokens + token
+                             : token * p.residual_token_stride + channel;
+}
 __device__ __forceinline__ std::int64_t window_index(const ConvParams& p, std::int64_t row,
                                                      std::int64_t channel) {
   return row * p.window_row_stride + channel * p.window_channel_stride;
@@ -82,7 +87,8 @@ __device__ __forceinline__ float convolved(const ConvParams& p, const Sequence& 
   }
   const float y = p.silu != 0 ? sum * sigmoid(sum) : sum;
   if constexpr (!residual) return y;
-  return y + to_float(input[input_index(p, sequence.first + t, channel)]);
+  const Token* const added = static_cast<const Token*>(p.residual);
+  return y + to_float(added[residual_index(p, sequence.first + t, channel)]);
 }
 
 /// Grid: x = tiles of 64 channels, y = tiles of 64 tokens, z = sequence. Weight: what weights and bias

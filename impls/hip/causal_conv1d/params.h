@@ -22,12 +22,14 @@ struct ConvParams {
   IndexArray window_position;  ///< tokens before the call, of rings; null = no rings
   const void* state_in;        ///< windows at the strides below, or null = zeros
   void* state_out;             ///< or null where windows are not written
+  const void* residual;        ///< as input, of the kernels that add it behind the activation
   void* output;                ///< as input, token type; or null
   float* intermediate;         ///< [T, channels]; or null
   std::int64_t tokens;         ///< T, as planned: the stride of a channel if time_fastest
   std::int64_t channels;
-  std::int64_t input_token_stride;  ///< elements, of [T, channels]
-  std::int64_t window_row_stride;   ///< elements, of the windows; likewise the next two
+  std::int64_t input_token_stride;     ///< elements, of [T, channels]
+  std::int64_t residual_token_stride;  ///< likewise
+  std::int64_t window_row_stride;      ///< elements, of the windows; likewise the next two
   std::int64_t window_channel_stride;
   std::int64_t window_place_stride;
   std::int32_t token_tiles;  ///< grid y: tiles beyond are strided over

@@ -14,6 +14,7 @@ OperationSchema make_schema() {
   schema.summary =
       "the short causal convolution over channels, with its window carried between calls";
   schema.operands = convolution_operands();
+  schema.operands.push_back(convolution_residual_operand());
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
   schema.operands.push_back(has_window_operand());
@@ -58,6 +59,11 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   a.input_token_stride = token_stride_of("qkv", problem, arguments);
   a.input_rows = arguments.token_rows("qkv", problem);
   a.output_rows = arguments.token_rows("conv_output", problem);
+  if (problem.conv_residual == ConvResidual::tensor) {
+    a.residual = arguments.input("residual");
+    a.residual_token_stride = token_stride_of("residual", problem, arguments);
+    a.residual_rows = arguments.token_rows("residual", problem);
+  }
   a.weight = arguments.input("conv_weight");
   a.bias = arguments.input("conv_bias");
   a.sequence_offsets = arguments.indices("sequence_offsets");

@@ -16,6 +16,11 @@ struct CausalConv1dArguments {
   std::int64_t input_token_stride = 0;
   TokenRows input_rows;   ///< of [channels, T]
   TokenRows output_rows;  ///< likewise
+  /// As input, with a stride and rows of its own: added behind the activation; nullptr where the problem
+  /// has no such operand.
+  const void* residual = nullptr;
+  std::int64_t residual_token_stride = 0;
+  TokenRows residual_rows;
   /// [channels, width], in Problem::effective_conv_weight_dtype, as is the bias.
   const void* weight = nullptr;
   const void* bias = nullptr;  ///< [channels], or nullptr

@@ -51,6 +51,24 @@ std::vector<Operand> convolution_operands() {
   };
 }
 
+Operand convolution_residual_operand() {
+  return {.name = "residual",
+          .shape = token_shape,
+          .dtype = element_type::token,
+          .present = [](const Problem& p) { return p.conv_residual == ConvResidual::tensor; },
+          .takes_token_stride = true,
+          .may_have_rows = true,
+          .in_file = {.infer_presence = [](Problem& p, bool present) {
+            if (!present) return;
+            if (p.conv_residual == ConvResidual::input) {
+              throw_bad_input(
+                  "attribute 'conv_residual' is 1, the input, beside the dataset 'residual', "
+                  "expected one of them");
+            }
+            p.conv_residual = ConvResidual::tensor;
+          }}};
+}
+
 Operand convolution_window_operand() {
   return {.name = "conv_state",
           .role = Role::in_place,

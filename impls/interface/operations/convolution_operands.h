@@ -24,6 +24,8 @@ Operand window_position_operand();
 /// OperationSchema::fit_part of an operation with a convolution: a part behind a sequence's first token
 /// has a window, and its position in a ring counts the tokens before it.
 void fit_convolution_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part);
+/// residual, of qkv's shape, where Problem::conv_residual is the tensor: added behind the activation.
+Operand convolution_residual_operand();
 /// conv_output, of qkv's shape; `on_request`: an operation goes on from it and need not show it.
 Operand convolution_output_operand(bool on_request);
 /// Keys of the problem fields the convolution looks at.

@@ -83,7 +83,7 @@ Problem random_problem(std::uint64_t seed) {
     p.window_order = draw.one_of({WindowOrder::oldest_first, WindowOrder::ring});
   }
   p.fresh_windows = p.reads_conv_window() && draw.below(2) == 0;
-  p.conv_residual = draw.below(2) == 0;
+  p.conv_residual = draw.one_of({ConvResidual::none, ConvResidual::input, ConvResidual::tensor});
   if (draw.below(2) == 0) p.conv_weight_dtype = DType::float32;
   p.gated_norm = draw.below(2) == 1;
   p.norm_gate = draw.one_of({NormGate::silu, NormGate::sigmoid, NormGate::sigmoid2});
@@ -247,6 +247,7 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
        "window_order=ring: window=none has no windows"},
       {"gated_delta_layer:window_order=ring", "gated_delta_layer does not look at window_order"},
       {"gated_delta_layer:residual=1", "gated_delta_layer does not look at residual"},
+      {"causal_conv1d:residual=2", "residual: unknown value '2'; expected 0|1|tensor"},
       {"gated_delta:window=read", "gated_delta does not look at window"},
       {"causal_conv1d:dtype=bf16,weights=bf16", "weights: 'bf16'; expected token or f32"},
       {"gated_rms_norm:dtype=bf16,weights=f32", "gated_rms_norm does not look at weights"},
