@@ -24,19 +24,22 @@ def _is_time_fastest(x):
 
 
 def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=None, window="none", slots=None,
-             has_window=None, residual=False, places=None, position=None):
+             has_window=None, residual=None, places=None, position=None):
     """Runs one call. x and out: views [.., C] with any dimensions of tokens; weight [C, W], bias [C] or None. `offsets`
     is the view of the offsets, `host_offsets` what gives them on the host. `state`: a view [rows, C, places], or a pair
     of them, read and written. `window` is the problem's field. `places`: entries of a row, width - 1 where absent.
+    `residual`: a view of as many tokens as x has, which is added to the activated output; x itself is read but once.
     `position`: a view of indices, the tokens that each sequence had before: windows are rings."""
     if activation not in ACTIVATIONS:
         bad_input("activation", f"'{activation}', expected None, silu or swish")
     channels, width = weight.extents
     first = state[0] if isinstance(state, tuple) else state
+    itself = residual is not None and residual == x
     fields = {"channels": channels, "seq": "1x1", **_types(x, weight, bias), "width": width,
               "bias": 1 if bias is not None else None, "act": ACTIVATIONS[activation], "window": window,
               "slots": "padding" if slots is not None else None, "fresh": 1 if has_window is not None else None,
-              "residual": 1 if residual else None, "window_order": "ring" if position is not None else None}
+              "residual": None if residual is None else 1 if itself else "tensor",
+              "window_order": "ring" if position is not None else None}
     if first is not None:
         # A window is copied, bit for bit: it keeps the type that it has.
         fields["state"] = first.dtype
@@ -47,12 +50,16 @@ def convolve(x, out, weight, bias, activation, *, offsets, host_offsets, state=N
             fields["window_layout"] = "channels"
             state = tuple(each.permute(0, 2, 1) for each in state) if isinstance(state, tuple) else \
                 state.permute(0, 2, 1)
+    if itself:
+        residual = None
     if _is_time_fastest(x):
         fields["conv_layout"] = "time"
-        x, out = (view.permute(len(view.extents) - 1, *range(len(view.extents) - 1)) for view in (x, out))
+        x, out, residual = (view and view.permute(len(view.extents) - 1, *range(len(view.extents) - 1))
+                            for view in (x, out, residual))
     calls.run("causal_conv1d", fields, {
-        "qkv": x, "conv_weight": weight, "conv_bias": bias, "sequence_offsets": offsets, "slot_index": slots,
-        "has_window": has_window, "window_position": position, "conv_state": state, "conv_output": out}, host_offsets)
+        "qkv": x, "conv_weight": weight, "conv_bias": bias, "residual": residual, "sequence_offsets": offsets,
+        "slot_index": slots, "has_window": has_window, "window_position": position, "conv_state": state,
+        "conv_output": out}, host_offsets)
 
 
 def even_offsets(batch, length, like):

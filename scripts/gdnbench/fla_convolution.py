@@ -7,15 +7,6 @@ from . import convolution
 from .tensors import View, bad_input, clone, empty, empty_like, refuse_given, unsupported
 
 
-def _has_residual(x, residual):
-    """Whether the input is added behind the activation. Another tensor than x cannot be."""
-    if residual is None:
-        return False
-    if View.of(residual, "residual") != View.of(x):
-        unsupported("residual", "another tensor than x, expected x itself or None")
-    return True
-
-
 def _weights(weight, bias):
     if weight is None:
         unsupported("weight", "None, expected [D, W]")
@@ -43,7 +34,7 @@ def causal_conv1d(x, weight=None, bias=None, residual=None, initial_state=None, 
         state = empty(x, (count, channels, width)) if initial_state is None else clone(initial_state)
     out = empty_like(x)
     convolution.convolve(tokens, View.of(out), w, b, activation, offsets=ends, host_offsets=numbers,
-                         state=View.of(state, "initial_state"), window=window, residual=_has_residual(x, residual))
+                         state=View.of(state, "initial_state"), window=window, residual=View.of(residual, "residual"))
     return out, state if output_final_state else None
 
 
@@ -63,7 +54,7 @@ def causal_conv1d_update(x, cache, residual=None, weight=None, bias=None, activa
     offsets, numbers = convolution.even_offsets(state.extents[0], 1, x)
     out = empty_like(x)
     convolution.convolve(View.of(x, "x"), View.of(out), w, b, activation, offsets=View.of(offsets),
-                         host_offsets=numbers, state=state, window="carried", residual=_has_residual(x, residual))
+                         host_offsets=numbers, state=state, window="carried", residual=View.of(residual, "residual"))
     return out, cache
 
 
@@ -94,7 +85,7 @@ def step(weight, bias, activation, x, residual=None, cache=None, output_final_st
     offsets, numbers = convolution.even_offsets(turned.extents[0], 1, x)
     convolution.convolve(tokens, View.of(out), taps, View.of(bias, "bias"), activation, offsets=View.of(offsets),
                          host_offsets=numbers, state=View.of(state), window="written" if output_final_state else "none",
-                         residual=_has_residual(x, residual))
+                         residual=View.of(residual, "residual"))
     return out, state
 
 

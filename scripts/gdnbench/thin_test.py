@@ -28,7 +28,7 @@ from gdnbench_library import GdnbenchError  # noqa: E402
 
 
 # Arguments by which calls of the cases are refused, and no others.
-REFUSED = {"residual", "intermediate_states_buffer", "output_state_indices",
+REFUSED = {"intermediate_states_buffer", "output_state_indices",
            "checkpoint_every_n_tokens", "num_accepted_tokens", "ssm_state_indices_output", "K"}
 
 
@@ -121,12 +121,19 @@ class Thin(unittest.TestCase):
         with self.assertRaisesRegex(GdnbenchError, "^transpose_state_layout: beside state_v_first"):
             fla.chunk_kda(x, x, x, x, x, state_v_first=True, transpose_state_layout=True)
 
-    def test_a_residual_is_the_input_or_refused_by_name(self):
+    def test_a_residual_is_the_input_or_any_tensor_of_its_shape(self):
         x, weight = tensor(1, 4, 8), tensor(8, 2)
-        y, _ = fla.causal_conv1d(x, weight, residual=x)
-        self.assertTrue((y.array == np.array([2, 3, 3, 3])[:, None]).all(), y.array)
-        with self.assertRaisesRegex(GdnbenchError, "^residual: another tensor than x"):
-            fla.causal_conv1d(x, weight, residual=tensor(1, 4, 8))
+        added = tensors.Tensor(np.arange(32, dtype=np.float32).reshape(1, 4, 8), "f32")
+        convolved = np.array([1, 2, 2, 2])[:, None]
+        turned = tensors.Tensor(np.asfortranarray(added.array[0])[None], "f32")
+        for residual, numbers_added, problem in ((x, 1, "residual=1"), (added, added.array, "residual=tensor"),
+                                                 (turned, added.array, "residual=tensor")):
+            with mock.patch.object(calls, "run", wraps=calls.run) as run:
+                y, _ = fla.causal_conv1d(x, weight, residual=residual)
+            self.assertTrue((y.array == convolved + numbers_added).all(), y.array)
+            self.assertEqual(f"residual={run.call_args.args[1]['residual']}", problem)
+        with self.assertRaisesRegex(GdnbenchError, "^residual: "):
+            fla.causal_conv1d(x, weight, residual=tensor(1, 3, 8))
 
     def test_rows_that_are_read_and_others_that_are_written_are_refused_by_name(self):
         x, gates, rows = tensor(1, 1, 1, 8), tensor(1, 1, 1), numbers([0])

@@ -335,17 +335,18 @@ class Library(unittest.TestCase):
         compared = 0
         for case in EVERY:
             if (case.peer, case.function) != ("fla", "causal_conv1d") or case.parameters["dtype"] != "f32" \
-                    or {"residual", "cu_seqlens", "initial_state"} & set(case.tensors) or elements(case) > 1_500_000 \
+                    or {"cu_seqlens", "initial_state"} & set(case.tensors) or elements(case) > 1_500_000 \
                     or case.tensors["x"].storage != Storage():
                 continue
             made = tensors.make_tensors(case)
             (batch, tokens, channels), width = made["x"].shape, made["weight"].shape[1]
             problem = (f"causal_conv1d:channels={channels},seq={batch}x{tokens},dtype=f32,width={width},"
-                       f"bias={int('bias' in made)},act={'silu' if case.options['activation'] else 'none'}")
+                       f"bias={int('bias' in made)},act={'silu' if case.options['activation'] else 'none'}"
+                       f"{',residual=tensor' if 'residual' in made else ''}")
             window = np.zeros((batch, channels, width - 1), np.float32)
             inputs = {"qkv": made["x"].array, "conv_weight": made["weight"].array, "conv_state": window}
-            if "bias" in made:
-                inputs["conv_bias"] = made["bias"].array
+            inputs |= {ours: made[theirs].array for theirs, ours in (("bias", "conv_bias"), ("residual", "residual"))
+                       if theirs in made}
             outputs = expected(case, made)
             with self.subTest(case=case.name, problem=problem):
                 self.compared(case, problem, inputs, [("conv_output", made["x"].shape, outputs["y"]),
