@@ -37,6 +37,12 @@ __device__ __forceinline__ __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
+/// The DType of a C++ type.
+template <typename T>
+inline constexpr DType kDType = std::is_same_v<T, __nv_bfloat16> ? DType::bfloat16
+                                : std::is_same_v<T, __half>      ? DType::float16
+                                                                 : DType::float32;
+
 #ifdef __CUDACC__
 
 /// The low (0) or high (1) 16-bit element of a word, and a word of two, the first in its low half.

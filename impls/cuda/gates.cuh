@@ -133,16 +133,8 @@ __device__ __forceinline__ float decode_beta(const GateParams& p, float x) {
   return x;
 }
 
-/// Whether gates or betas are anything but float32 log decays and betas as they are. Kernels whose
-/// time is that of the warp that reads gates are compiled apart for either: code that is never run costs
-/// them, too.
-__host__ __device__ inline bool encoded(const GateParams& p) {
-  return p.gate_encoding != GateEncoding::log_decay || p.beta_encoding != BetaEncoding::beta ||
-         p.gate.type != DType::float32 || p.beta.type != DType::float32;
-}
-
-/// The same of a token, counted over all sequences. Kernels that load ahead of use read the arrays
-/// themselves and decode later.
+/// What a token's gates and betas say, tokens counted over all sequences. Kernels that load ahead of use
+/// read the arrays themselves and decode later.
 __device__ __forceinline__ float log_decay_of(const GateParams& p, std::int64_t token, int head) {
   return decode_log_decay(p, load_number(p.gate, token, head), head);
 }

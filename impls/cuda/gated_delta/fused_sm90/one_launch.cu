@@ -203,7 +203,7 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const OneLaunc
 // ---- second auxiliary warpgroup
 
 /// The feed starts, with what is needed first: gates, K and Q of chunk 0, then the state.
-template <bool Encoded>
+template <typename Token, GateForm Form>
 __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query_map,
                                            const CUtensorMap* key_map, const OneLaunchParams& a,
                                            int t) {
@@ -216,10 +216,10 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
   }
   named_barrier_sync(second_auxiliary_barrier, 128);
   if (w == scanning_warp) {
-    fetch_gates<Encoded>(sm, a, 0, l);
-    fetch_gates<Encoded>(sm, a, 1, l);
+    fetch_gates<Token, Form>(sm, a, 0, l);
+    fetch_gates<Token, Form>(sm, a, 1, l);
     wait_own_copies();
-    scan_fetched_gates<Encoded>(sm, a, 0, l);
+    scan_fetched_gates<Token, Form>(sm, a, 0, l);
   } else if (t == 32 * placing_warp) {
 #pragma unroll 1
     for (int n = 0; n < Layout::kPlaceAhead; n++) {
@@ -237,26 +237,26 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
 
 /// Before chunk n of all work items (buffers and parities are made of n): the place of n + 3, the
 /// gates of n + 2, the scan of n + 1.
-template <bool Encoded>
+template <typename Token, GateForm Form>
 __device__ __forceinline__ void feed_ahead(uint32_t sm, const OneLaunchParams& a, int n, int w,
                                            int l) {
   using Layout = OneLaunchLayout;
   if (w == placing_warp) {
-    fetch_gates<Encoded>(sm, a, n + Layout::kFetchAhead, l);
+    fetch_gates<Token, Form>(sm, a, n + Layout::kFetchAhead, l);
     if (l == 0) publish_place<true>(sm, a, n + Layout::kPlaceAhead);
     __syncwarp();
   } else if (w == scanning_warp) {
-    scan_fetched_gates<Encoded>(sm, a, n + Layout::kScanAhead, l);
+    scan_fetched_gates<Token, Form>(sm, a, n + Layout::kScanAhead, l);
   }
 }
 
 /// The second: T of every chunk; and the block's feed.
-template <typename Token, bool Encoded>
+template <typename Token, GateForm Form>
 __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtensorMap* query_map,
                                                       const CUtensorMap* key_map,
                                                       const OneLaunchParams& a, int t) {
   using Layout = OneLaunchLayout;
-  start_feed<Encoded>(sm, query_map, key_map, a, t);
+  start_feed<Token, Form>(sm, query_map, key_map, a, t);
   // Every diagonal block is inverted, and the buffers that the merge reads and writes are there.
   const auto meet = [&](int n, int w) {
     if (w == placing_warp) wait_own_copies();  // gates
@@ -290,7 +290,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     for (;; chunk++) {
       asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
       const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
-      feed_ahead<Encoded>(sm, a, chunk, w, l);
+      feed_ahead<Token, Form>(sm, a, chunk, w, l);
       if (load_place(sm, chunk).x < 0) return;
       mbarrier_wait(sm + Layout::kLowerFull + 8 * (chunk % Layout::kLowerStages),
                     ring_parity(chunk, Layout::kLowerStages));
@@ -350,8 +350,7 @@ __device__ __forceinline__ void init_barriers(uint32_t sm) {
   fence_mbarrier_init();
 }
 
-/// Encoded: gates or betas are not log decays and betas as they are.
-template <typename Token, bool Normalize, bool Encoded>
+template <typename Token, bool Normalize, GateForm Form>
 __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     one_launch_kernel(const __grid_constant__ CUtensorMap query_map,
                       const __grid_constant__ CUtensorMap key_map,
@@ -380,17 +379,17 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     if (wg == first_auxiliary) {
       first_auxiliary_role<Token, Normalize>(sm, a, t);
     } else {
-      second_auxiliary_role<Token, Encoded>(sm, &query_map, &key_map, a, t);
+      second_auxiliary_role<Token, Form>(sm, &query_map, &key_map, a, t);
     }
   }
 }
 
 namespace {
 
-template <typename Token, bool Encoded>
+template <typename Token, GateForm Form>
 void enqueue_one_launch(const OneLaunch& launch, cudaStream_t stream) {
-  const auto kernel = launch.params.p.normalize_qk ? one_launch_kernel<Token, true, Encoded>
-                                                   : one_launch_kernel<Token, false, Encoded>;
+  const auto kernel = launch.params.p.normalize_qk ? one_launch_kernel<Token, true, Form>
+                                                   : one_launch_kernel<Token, false, Form>;
   allow_shared_memory(kernel, OneLaunchLayout::kBytes);
   launch_kernel(kernel, launch.blocks, OneLaunchLayout::kThreads, OneLaunchLayout::kBytes, stream,
                 launch.query, launch.key, launch.value, launch.output, launch.params);
@@ -417,8 +416,9 @@ OneLaunch one_launch(const LaunchArgs& args, int* next_item) {
 void enqueue(const OneLaunch& launch, DType token_dtype, cudaStream_t stream) {
   const auto enqueue_with = [&](auto token) {
     using Token = decltype(token);
-    encoded(launch.params.p.gates) ? enqueue_one_launch<Token, true>(launch, stream)
-                                   : enqueue_one_launch<Token, false>(launch, stream);
+    with_gate_form(gate_form(launch.params.p.gates, token_dtype), [&](auto form) {
+      enqueue_one_launch<Token, decltype(form)::value>(launch, stream);
+    });
   };
   token_dtype == DType::bfloat16 ? enqueue_with(__nv_bfloat16{}) : enqueue_with(__half{});
 }

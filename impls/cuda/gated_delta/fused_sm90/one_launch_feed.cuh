@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
+#include "cuda/gated_delta/fused_sm90/gate_form.cuh"
 #include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
@@ -182,15 +183,14 @@ struct MathLoads {
 
 /// Which half of an aligned word of four bytes an element of 16 bits is.
 __device__ __forceinline__ int half_of_word(const NumberArray& from, int64_t token, int head) {
-  const auto* const element = static_cast<const uint16_t*>(from.data) + from.index(token, head);
-  return static_cast<int>(reinterpret_cast<uintptr_t>(element) >> 1 & 1);
+  const auto first = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from.data) / 2);
+  return static_cast<int>(first + static_cast<uint32_t>(from.index(token, head)) & 1);
 }
 /// A gate or a beta on its way to shared memory. Copies are of four bytes at least: of a 16-bit one the word
 /// that it is half of is copied. Where the other half may lie behind the array it is waited for instead.
-template <bool Encoded>
 __device__ __forceinline__ void fetch_number(uint32_t to, const NumberArray& from, int64_t token,
                                              int head, bool may_be_last) {
-  if (!Encoded || from.type == DType::float32)
+  if (from.type == DType::float32)
     return copy_4_async(to, static_cast<const float*>(from.data) + from.index(token, head));
   const auto* const element = static_cast<const uint16_t*>(from.data) + from.index(token, head);
   const bool is_high = half_of_word(from, token, head) != 0;
@@ -210,40 +210,24 @@ __device__ __forceinline__ float fetched_number(float word, const NumberArray& f
 }
 /// One warp: starts to bring the gates of chunk n. Another scans them, behind the barrier that follows this
 /// one's wait for its copies.
-template <bool Encoded>
+template <typename Token, GateForm Form>
 __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& a, int n, int l) {
   const int4 place = load_place(sm, n);
   if (place.x < 0) return;
-  const GateParams& from = a.p.gates;
+  const GateParams from = known_gates<Form, Token>(a.p.gates);
   const uint32_t raw = sm + OneLaunchLayout::kRawGates + 512 * (n & 1) + 8 * l;
 #pragma unroll
   for (int e = 0; e < 2; e++)
     if (2 * l + e < place.y) {
       const int64_t token = place.x + 2 * l + e;
       const bool may_be_last = 2 * l + e + 1 == place.y && place.z + 1 == from.num_value_heads;
-      fetch_number<Encoded>(raw + 4 * e, from.gate, token, place.z, may_be_last);
-      fetch_number<Encoded>(raw + 256 + 4 * e, from.beta, token, place.z, may_be_last);
+      fetch_number(raw + 4 * e, from.gate, token, place.z, may_be_last);
+      fetch_number(raw + 256 + 4 * e, from.beta, token, place.z, may_be_last);
     }
 }
-/// Both of a lane's gates and betas. What models hold is asked for once for both, whose chains of
-/// instructions then overlap: this warp's time is the block's where chunks are short of it.
-__device__ __forceinline__ void decode_gates(const GateParams& gates, int head, float2& gate,
-                                             float2& beta) {
-  const HeadGates of_head = head_gates(gates, head, head);
-  const auto decode = [&](const GateParams& as) {
-    gate = {decode_log_decay(as, gate.x, of_head), decode_log_decay(as, gate.y, of_head)};
-    beta = {decode_beta(as, beta.x), decode_beta(as, beta.y)};
-  };
-  if (gates.gate_encoding == GateEncoding::logits && gates.beta_encoding == BetaEncoding::logit) {
-    GateParams logits = gates;
-    logits.gate_encoding = GateEncoding::logits;
-    logits.beta_encoding = BetaEncoding::logit;
-    return decode(logits);
-  }
-  decode(gates);
-}
-/// One warp: the gates of chunk n, which have arrived, scanned. Encoded: what models hold.
-template <bool Encoded>
+/// One warp: the gates of chunk n, which have arrived, scanned. This warp's time is the block's where
+/// chunks are short of it.
+template <typename Token, GateForm Form>
 __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchParams& a, int n,
                                                    int l) {
   using Layout = OneLaunchLayout;
@@ -251,14 +235,16 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
   if (place.x < 0) return;
   const uint32_t raw = sm + Layout::kRawGates + 512 * (n & 1) + 8 * l;
   float2 x = load_shared<float2>(raw), beta = load_shared<float2>(raw + 256);
-  if constexpr (Encoded) {
-    const GateParams& from = a.p.gates;
+  if constexpr (Form != GateForm::as_they_are) {
+    const GateParams from = known_gates<Form, Token>(a.p.gates);
+    const HeadGates of_head = head_gates(from, place.z, place.z);
     const int64_t token = place.x + 2 * l;
     x = {fetched_number(x.x, from.gate, token, place.z),
          fetched_number(x.y, from.gate, token + 1, place.z)};
     beta = {fetched_number(beta.x, from.beta, token, place.z),
             fetched_number(beta.y, from.beta, token + 1, place.z)};
-    decode_gates(from, place.z, x, beta);
+    x = {decode_log_decay(from, x.x, of_head), decode_log_decay(from, x.y, of_head)};
+    beta = {decode_beta(from, beta.x), decode_beta(from, beta.y)};
   }
   const bool in0 = 2 * l < place.y, in1 = 2 * l + 1 < place.y;
   x.x = in0 ? log2_decay(x.x) : 0.f;

@@ -15,6 +15,7 @@
 #include "cuda/gated_delta/chunk_sm90/inverse.cuh"
 #include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
+#include "cuda/gated_delta/fused_sm90/gate_form.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/gated_delta/fused_sm90/record_factors.cuh"
 #include "cuda/grid_blocks.h"
@@ -196,49 +197,35 @@ __device__ __forceinline__ void prefetch_gates(const PrepareParams& a, int64_t t
     prefetch_line(static_cast<const char*>(from.data) + at * from.element_bytes());
 }
 
-/// Whether gates and betas both are, as a model's are of one type.
-__device__ __forceinline__ bool are_of(const GateParams& from, DType type) {
-  return from.gate.type == type && from.beta.type == type;
-}
-
-/// Every warp: the gates of the value heads, scanned, a head at a time. Encoded: what models hold.
-template <bool Encoded>
+/// Every warp: the gates of the value heads, scanned, a head at a time.
+template <typename Token, GateForm Form>
 __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, int64_t token0,
                                            HeadRange heads, int valid, int w, int l) {
   for (int h = (w + 3) % 4; h < heads.count; h += 4) {  // warp 0, busy with tiles, comes last
-    const GateParams& from = a.p.gates;
+    const GateParams from = known_gates<Form, Token>(a.p.gates);
     const int head = heads.first + h;
     float x[2], b[2];
-    const HeadGates of_head = Encoded ? head_gates(from, head, head) : HeadGates{};
+    HeadGates of_head;
+    if constexpr (Form != GateForm::as_they_are) of_head = head_gates(from, head, head);
     // every load before the first value is used: the longest wait; for that it is of known types
-    const auto load = [&](const auto& gate_at, const auto& beta_at) {
+    const auto load = [&](const GateParams& as) {
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         const int64_t token = token0 + 2 * l + e;
-        x[e] = 2 * l + e < valid ? gate_at(token) : 0.f;
-        b[e] = 2 * l + e < valid ? beta_at(token) : 0.f;
+        x[e] = 2 * l + e < valid ? load_number(as.gate, token, head) : 0.f;
+        b[e] = 2 * l + e < valid ? load_number(as.beta, token, head) : 0.f;
       }
     };
-    const auto load_as = [&](auto type) {
-      using T = decltype(type);
-      const auto element_of = [head](const NumberArray& numbers) {
-        return [&numbers, head](int64_t token) {
-          return to_float(static_cast<const T*>(numbers.data)[numbers.index(token, head)]);
-        };
-      };
-      load(element_of(from.gate), element_of(from.beta));
-    };
-    if (!Encoded || are_of(from, DType::float32)) {
-      load_as(float{});
-    } else if (are_of(from, DType::bfloat16)) {
-      load_as(__nv_bfloat16{});
+    if (from.gate.type == DType::float32 && from.beta.type == DType::float32) {
+      GateParams as = from;
+      as.gate.type = as.beta.type = DType::float32;
+      load(as);
     } else {
-      load([&](int64_t token) { return load_number(from.gate, token, head); },
-           [&](int64_t token) { return load_number(from.beta, token, head); });
+      load(from);
     }
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      if constexpr (Encoded) {
+      if constexpr (Form != GateForm::as_they_are) {
         x[e] = decode_log_decay(from, x[e], of_head);
         b[e] = decode_beta(from, b[e]);
       }
@@ -309,8 +296,7 @@ __device__ __forceinline__ void merge_in_parts(uint32_t lower, uint32_t other, u
   __syncthreads();  // `other` is the next head's L
 }
 
-/// Encoded: gates or betas are not log decays and betas as they are.
-template <typename Token, bool Encoded>
+template <typename Token, GateForm Form>
 __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocessor)
     prepare_kernel(const __grid_constant__ CUtensorMap query_map,
                    const __grid_constant__ CUtensorMap key_map, const PrepareParams a) {
@@ -342,7 +328,7 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
   if (t == 0) load_tiles(sm, key_full, query_full, &query_map, &key_map, chunk);
   __syncwarp();
   if (w == 3) prefetch_gates(a, chunk.token0, chunk.end, heads, l);
-  scan_heads<Encoded>(sm, a, chunk.token0, heads, valid, w, l);
+  scan_heads<Token, Form>(sm, a, chunk.token0, heads, valid, w, l);
   __syncthreads();
 
   float kk[32], qk[32];  // K K^T and Q K^T [64 x 64], rows 16w + l/4 (+8)
@@ -425,10 +411,9 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
 
 namespace {
 
-template <typename Token>
+template <typename Token, GateForm Form>
 void enqueue_prepare(const PrepareLaunch& launch, cudaStream_t stream) {
-  const auto kernel =
-      encoded(launch.params.p.gates) ? prepare_kernel<Token, true> : prepare_kernel<Token, false>;
+  const auto kernel = prepare_kernel<Token, Form>;
   const std::size_t bytes = PrepareLayout::bytes(launch.params.heads_per_block);
   allow_shared_memory(kernel, bytes);
   GDN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100));
@@ -453,8 +438,12 @@ PrepareLaunch prepare_launch(const LaunchArgs& args) {
 }
 
 void enqueue(const PrepareLaunch& launch, DType token_dtype, cudaStream_t stream) {
-  token_dtype == DType::bfloat16 ? enqueue_prepare<__nv_bfloat16>(launch, stream)
-                                 : enqueue_prepare<__half>(launch, stream);
+  const auto enqueue_with = [&](auto token) {
+    with_gate_form(gate_form(launch.params.p.gates, token_dtype), [&](auto form) {
+      enqueue_prepare<decltype(token), decltype(form)::value>(launch, stream);
+    });
+  };
+  token_dtype == DType::bfloat16 ? enqueue_with(__nv_bfloat16{}) : enqueue_with(__half{});
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90
