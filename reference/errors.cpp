@@ -170,7 +170,7 @@ class Comparison {
     if (std::binary_search(sampled.begin(), sampled.end(), sequence)) return true;
     const auto& values = reference_[operand.output_name()];
     bool held = true;
-    strips_of(operand, inputs_, {sequence}).for_each([&](std::int64_t i) {
+    written_strips_of(operand, inputs_, {sequence}).for_each([&](std::int64_t i) {
       held = held && !std::isnan(values[static_cast<std::size_t>(i)]);
     });
     return held;
@@ -285,7 +285,7 @@ class Comparison {
         whole.add(window);
       }
     } else if (cut != Cut::pool_rows || writes_row(operand, inputs_, part.sequence)) {
-      add(strips_of(operand, inputs_, part), whole);
+      add(written_strips_of(operand, inputs_, part), whole);
     }
     unit.error = whole.finish();
     const std::lock_guard lock(mutex_);
@@ -307,7 +307,7 @@ class Comparison {
     std::vector<bool> written(static_cast<std::size_t>(rows), false);
     for (std::int64_t n = 0; n < p_.num_sequences(); ++n) {
       if (writes_row(operand, inputs_, n))
-        written[static_cast<std::size_t>(inputs_.slot(n))] = true;
+        written[static_cast<std::size_t>(inputs_.output_slot(n))] = true;
     }
     parallel_for(rows, options_.threads, [&](std::int64_t row) {
       const std::int64_t begin = row * stride + (written[static_cast<std::size_t>(row)] ? used : 0);

@@ -45,8 +45,8 @@ class Recurrence {
     if (!problem_.final_state) return;
     const std::int64_t used = problem_.state_row_stride() - problem_.pool_row_padding;
     for (std::int64_t n = 0; n < problem_.num_sequences(); ++n) {
-      if (inputs_.slot(n) < 0 || inputs_.carried_tokens(n) == 0) continue;
-      const auto row = states_.begin() + inputs_.slot(n) * problem_.state_row_stride();
+      if (inputs_.output_slot(n) < 0 || inputs_.carried_tokens(n) == 0) continue;
+      const auto row = states_.begin() + inputs_.output_slot(n) * problem_.state_row_stride();
       std::fill(row, row + used, std::numeric_limits<Scalar>::quiet_NaN());
     }
   }
@@ -67,8 +67,10 @@ class Recurrence {
     }
     if (inputs_.length(n) == 0) return;
 
-    const std::int64_t slab_begin =
-        inputs_.slot(n) * p.state_row_stride() + h * p.key_head_dim * p.value_head_dim;
+    const auto slab_of = [&](std::int64_t slot) {
+      return slot * p.state_row_stride() + h * p.key_head_dim * p.value_head_dim;
+    };
+    const std::int64_t slab_begin = slab_of(inputs_.slot(n));
     HeadState<Scalar> state = HeadState<Scalar>::Zero(p.key_head_dim, p.value_head_dim);
     if (p.initial_state != InitialState::absent) {
       for (Eigen::Index i = 0; i < state.rows(); ++i) {
@@ -100,7 +102,8 @@ class Recurrence {
     const std::int64_t carried = inputs_.carried_tokens(n);
     head.num_tokens = carried;
     gated_delta_head(head, options, state, output, output_stride);
-    if (p.final_state && carried > 0) store(state, slab_begin);
+    const bool is_kept = p.final_state && carried > 0 && inputs_.output_slot(n) >= 0;
+    if (is_kept) store(state, slab_of(inputs_.output_slot(n)));
     if (carried == inputs_.length(n)) return;
     head.skip(carried);
     head.num_tokens = inputs_.length(n) - carried;

@@ -104,13 +104,14 @@ def _held(operand, tensor, device, name):
 
 def _require_slots_in(tensors, known):
     """Slots lie in the rows of the pools that are given."""
-    slots = tensors.get("slot_index")
-    if not isinstance(slots, torch.Tensor) or slots.numel() == 0:
-        return
-    for operand in known:
-        pool = tensors.get(operand.name)
-        if operand.dimensions[:1] == ("slots",) and isinstance(pool, torch.Tensor) and int(slots.max()) >= len(pool):
-            _refuse(f"slot_index: {int(slots.max())}, expected less than the {len(pool)} rows of {operand.name}")
+    for name in ("slot_index", "output_slot_index"):
+        slots = tensors.get(name)
+        if not isinstance(slots, torch.Tensor) or slots.numel() == 0:
+            continue
+        for operand in known:
+            pool = tensors.get(operand.name)
+            if operand.dimensions[:1] == ("slots",) and isinstance(pool, torch.Tensor) and int(slots.max()) >= len(pool):
+                _refuse(f"{name}: {int(slots.max())}, expected less than the {len(pool)} rows of {operand.name}")
 
 
 def _empty(operand, device):

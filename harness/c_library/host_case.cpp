@@ -5,6 +5,7 @@
 #include <string>
 
 #include "interface/error.h"
+#include "interface/operations/batch_operands.h"
 
 namespace gdn::c_library {
 namespace {
@@ -68,6 +69,12 @@ Case host_case(const Problem& problem, const Arguments& arguments) {
   }
   if (problem.pool_rows == 0 && !result.slot_index.empty()) {
     result.problem.set_pool_rows(rows_of_slots(result.slot_index));
+  }
+  if (problem.pool_rows == 0 && problem.output_slots == OutputSlots::other) {
+    std::int64_t rows =
+        result.slot_index.empty() ? problem.num_sequences() : rows_of_slots(result.slot_index);
+    rows = std::max(rows, rows_of_slots(result.other_indices[kOutputSlotIndex]));
+    result.problem.set_pool_rows(rows);
   }
   for (const Operand& operand : problem.operation->operands) {
     if (operand.is_index() || operand.role == Role::output || !is_present(operand, problem)) {

@@ -171,7 +171,7 @@ class Dissection {
     const auto strips = [&](std::int64_t t) -> Strips {
       if (wrong.length > 0) return strips_of(operand, inputs_, where, {t, 1});
       const auto count = static_cast<std::int64_t>(expected.size());
-      return whole ? Strips{0, 1, count, count} : strips_of(operand, inputs_, where);
+      return whole ? Strips{0, 1, count, count} : written_strips_of(operand, inputs_, where);
     };
     const std::int64_t rows = std::max<std::int64_t>(wrong.length, 1);
     const std::int64_t columns = strips(0).elements();
@@ -232,7 +232,7 @@ class Dissection {
   // Of a state that is a matrix per head: its rows and columns as [Dk, Dv], whatever its layout.
   void dissect_state(const reference::OutputErrors& state, PairAnatomy& pair) const {
     if (state.operand->judging.per != JudgedPer::head) return;
-    const Strips strips = strips_of(*state.operand, inputs_, pair.state.where);
+    const Strips strips = written_strips_of(*state.operand, inputs_, pair.state.where);
     const std::int64_t dk = p_.key_head_dim;
     const std::int64_t dv = p_.value_head_dim;
     if (strips.elements() != dk * dv) return;

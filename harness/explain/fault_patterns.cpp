@@ -103,11 +103,15 @@ class Patterns {
     float before;  // the call
   };
   StateElement state(const PairAnatomy& pair, std::int64_t i) const {
-    const auto at =
-        static_cast<std::size_t>(inputs_.slot(pair.output.where.sequence) * p_.state_row_stride() +
-                                 pair.output.where.head * head_state_size() + i);
+    const std::int64_t n = pair.output.where.sequence;
+    const auto in_row = [&](std::int64_t slot) {
+      return static_cast<std::size_t>(slot * p_.state_row_stride() +
+                                      pair.output.where.head * head_state_size() + i);
+    };
+    const std::size_t before = in_row(inputs_.slot(n));
+    const std::size_t at = inputs_.output_slot(n) < 0 ? before : in_row(inputs_.output_slot(n));
     return {reference_.wide()["final_state"][at], outputs_["final_state"][at],
-            inputs_["initial_state"][at]};
+            inputs_["initial_state"][before]};
   }
   std::int64_t head_state_size() const { return p_.key_head_dim * p_.value_head_dim; }
 

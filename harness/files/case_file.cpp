@@ -10,6 +10,7 @@
 #include "harness/run/memory_needed.h"
 #include "interface/error.h"
 #include "interface/nearest_name.h"
+#include "interface/operations/batch_operands.h"
 
 namespace gdn {
 namespace {
@@ -238,6 +239,11 @@ class CaseReader {
   void read_pool_rows() {
     std::int64_t rows = problem_.num_sequences();
     for (const std::int64_t slot : slots_) rows = std::max(rows, slot + 1);
+    if (problem_.output_slots == OutputSlots::other) {
+      const Shape shape = {problem_.num_sequences()};
+      for (const std::int64_t slot : file_.integers(kOutputSlotIndex, shape, "[N]"))
+        rows = std::max(rows, slot + 1);
+    }
     const std::int64_t least = problem_.slots == SlotMap::identity ? problem_.num_sequences() : 1;
     rows = file_.integer_attribute_or("pool_rows", least, rows);
     bool fixed = file_.has_attribute("pool_rows");

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "interface/error.h"
+#include "interface/operations/batch_operands.h"
 
 namespace gdn {
 
@@ -131,6 +132,34 @@ std::vector<std::int64_t> draw_slot_index(const Problem& p) {
   std::size_t next = 0;
   for (std::size_t n = 0; n < sequences; ++n) slots.push_back(is_padding(n) ? -1 : rows[next++]);
   return slots;
+}
+
+void draw_output_slots(Case& c) {
+  const Problem& p = c.problem;
+  if (p.output_slots == OutputSlots::same) return;
+  std::vector<bool> is_read(static_cast<std::size_t>(p.num_pool_rows()), false);
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    if (n % 6 == 1 && c.slot(n) >= 0 && c.slot(n - 1) >= 0 && !c.slot_index.empty())
+      c.slot_index[static_cast<std::size_t>(n)] = c.slot(n - 1);
+    if (c.slot(n) >= 0) is_read[static_cast<std::size_t>(c.slot(n))] = true;
+  }
+  std::vector<std::int64_t> free_rows;
+  for (std::size_t row = is_read.size(); row-- > 0;) {
+    if (!is_read[row]) free_rows.push_back(static_cast<std::int64_t>(row));
+  }
+  std::vector<std::int64_t>& slots = c.other_indices[kOutputSlotIndex];
+  std::size_t next = 0;
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    const bool is_shared = n % 6 <= 1;
+    const bool has_row = next < free_rows.size();
+    if (n % 6 == 4 || (is_shared && !has_row)) {
+      slots.push_back(-1);
+    } else if (n % 6 == 2 || !has_row) {
+      slots.push_back(c.slot(n));
+    } else {
+      slots.push_back(free_rows[next++]);
+    }
+  }
 }
 
 }  // namespace gdn

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/inputs/counter_random.h"
+#include "interface/case.h"
 #include "interface/problem.h"
 #include "reference/parallel.h"
 
@@ -47,5 +48,9 @@ void require_row_for_each(const Problem& problem);
 /// A random injection (Fisher-Yates) of the sequences into num_pool_rows() rows; with slots=padding
 /// every third sequence has -1. Empty with slots=identity.
 std::vector<std::int64_t> draw_slot_index(const Problem& problem);
+/// Where output_slots is other: of six sequences the third writes the row that it reads, the fifth none,
+/// the others rows that nobody reads, as long as there are any; the second reads what the first does
+/// (where there are slots).
+void draw_output_slots(Case& c);
 
 }  // namespace gdn

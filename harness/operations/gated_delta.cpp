@@ -113,6 +113,10 @@ Texts quick_problems() {
       "gated_delta:heads=1/4,dim=64,seq=1x257,dtype=f32,gates=reset,layout=vk,h0=normal",
       "gated_delta:heads=2/2,dim=64,seq=1x193,dtype=bf16,gates=near_one,gate=logits,beta=logit",
       "gated_delta:heads=2/4,dim=64,seq=24x1,dtype=bf16,h0=normal,slots=permuted,state=bf16",
+      "gated_delta:heads=2/4,dim=128,seq=70+3+0+9+1+130,dtype=bf16,h0=normal,slots=permuted,"
+      "output_slots=other",
+      "gated_delta:heads=1/2,dim=64,seq=14x1,dtype=f32,state=f16,h0=normal,slots=padding,"
+      "output_slots=other,layout=vk,pool_pad=8",
       "gated_delta:heads=2/"
       "4,dim=128,seq=1x70+3x1,dtype=bf16,gates=real,gate=logits,beta=logit,logits=token",
       "gated_delta:heads=2/4,dim=64,seq=1x200,dtype=f32,gates=none,keys=equal,gate=decay",
@@ -150,7 +154,8 @@ Texts large_problems() {
 Texts sanitizer_problems() {
   return {
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding",
-      "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=mid,h0=normal,slots=permuted",
+      "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=mid,h0=normal,slots=permuted,"
+      "output_slots=other",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised,"
       "norm=1",
@@ -203,6 +208,8 @@ Texts baseline() {
       "gated_delta:heads=2/2,dim=64x64,seq=1x200,dtype=f32,gates=strong,keys=unnormalised,norm=1",
       "gated_delta:heads=2/4,dim=64x64,seq=1x70+1x0+1x1+1x130,dtype=f32,gates=mid,h0=normal,"
       "slots=padding,pool_pad=8",
+      "gated_delta:heads=2/4,dim=64x64,seq=1x70+1x0+1x1+1x130,dtype=f32,gates=mid,h0=normal,"
+      "slots=padding,output_slots=other",
       "gated_delta:heads=2/8,dim=64x64,seq=16x1,dtype=bf16,gates=real,h0=normal",
   };
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "interface/batch_part.h"
+#include "interface/operations/batch_operands.h"
 
 namespace gdn {
 namespace {
@@ -230,11 +231,11 @@ void carry(const Case& whole, const Parts& parts, const Outputs& from, Case& nex
       const bool written = parts[static_cast<std::size_t>(n)].count > 0;
       if (whole.slot(n) < 0 || !written) continue;
       std::vector<float> values;
-      strips_of(operand, whole, {n}).for_each([&](std::int64_t i) {
+      written_strips_of(operand, whole, {n}).for_each([&](std::int64_t i) {
         values.push_back(source[static_cast<std::size_t>(i)]);
       });
       auto value = values.begin();
-      strips_of(*into, whole, {n}).for_each([&](std::int64_t i) {
+      strips_of(*into, next, {n}).for_each([&](std::int64_t i) {
         target[static_cast<std::size_t>(i)] = *value++;
       });
     }
@@ -252,6 +253,39 @@ std::vector<float> rows_reversed(const std::vector<float>& pool, std::int64_t ro
                 reversed.begin() + (rows_after - 1 - row) * stride);
   }
   return reversed;
+}
+
+// The case whose pools have one more row for each sequence that writes none, which it then writes: a next
+// call reads it. Made in `grown`, unless it is `whole` itself.
+const Case& with_row_for_each(const Case& whole, Case& grown) {
+  if (whole.problem.output_slots == OutputSlots::same) return whole;
+  Case& c = grown = whole;
+  Problem& p = c.problem;
+  std::int64_t rows = p.num_pool_rows();
+  std::vector<std::int64_t>& output_slots = c.other_indices[kOutputSlotIndex];
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    if (c.slot(n) >= 0 && c.output_slot(n) < 0) output_slots[static_cast<std::size_t>(n)] = rows++;
+  }
+  p.set_pool_rows(rows);
+  for_each_input(c, [&](const Operand& operand) {
+    if (is_pool(operand, p))
+      c[operand.name].resize(static_cast<std::size_t>(element_count(operand, p)), kSpareRow);
+  });
+  return grown;
+}
+
+// The call on `parts` reads what one on `before` wrote.
+void read_output_slots(const Case& before, const Parts& parts, Case& c) {
+  if (c.problem.output_slots == OutputSlots::same) return;
+  std::vector<std::int64_t> slots;
+  for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+    const bool written = parts[static_cast<std::size_t>(n)].count > 0 && before.slot(n) >= 0;
+    slots.push_back(written ? before.output_slot(n) : before.slot(n));
+  }
+  const std::int64_t rows = c.problem.num_pool_rows();
+  if (c.problem.slots == SlotMap::identity) c.problem.slots = SlotMap::permuted;
+  c.problem.set_pool_rows(rows);
+  c.slot_index = std::move(slots);
 }
 
 std::string difference(const std::string& name, const std::vector<float>& a, const Strips& in_a,
@@ -283,8 +317,10 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
   for (const std::int64_t n : numbers) parts.push_back({n, batch.first_token(n), batch.length(n)});
   Case part = take_parts(batch, parts);
   part.problem.slots = SlotMap::identity;
+  part.problem.output_slots = OutputSlots::same;
   part.problem.set_pool_rows(static_cast<std::int64_t>(numbers.size()));
   part.slot_index.clear();
+  part.other_indices.erase(kOutputSlotIndex);
   for_each_input(batch, [&](const Operand& operand) {
     if (!is_pool(operand, p)) return;
     const std::vector<float>& pool = batch[operand.name];
@@ -315,8 +351,10 @@ std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std
   for_each_output(a.problem, of_a, [&](const Operand& operand) {
     if (!found.empty() || !belongs_to_sequences(operand, a.problem)) return;
     const std::string& name = operand.output_name();
-    found = difference(name, of_a[name], strips_of(operand, a, {in_a}), of_b[name],
-                       strips_of(operand, b, {in_b}));
+    // where one of them keeps nothing there is nothing to compare
+    if (is_pool(operand, a.problem) && (a.output_slot(in_a) < 0 || b.output_slot(in_b) < 0)) return;
+    found = difference(name, of_a[name], written_strips_of(operand, a, {in_a}), of_b[name],
+                       written_strips_of(operand, b, {in_b}));
   });
   return found;
 }
@@ -356,16 +394,20 @@ bool is_carried_token_by_token(const Problem& problem) {
 
 Case first_part(const Case& whole, const CutAt& cut) {
   const Parts parts = parts_of_call(whole, cut, 0);
-  Case part = take_parts(whole, parts);
+  Case grown;
+  Case part = take_parts(with_row_for_each(whole, grown), parts);
   write_carried(part);
   return fitted(whole, parts, std::move(part));
 }
 
 Case second_part(const Case& whole, const CutAt& cut, const Outputs& first) {
-  const Parts parts = parts_of_call(whole, cut, 1);
-  Case part = take_parts(whole, parts);
+  const Parts parts = parts_of_call(whole, cut, 1), before = parts_of_call(whole, cut, 0);
+  Case grown;
+  const Case& called_before = with_row_for_each(whole, grown);
+  Case part = take_parts(called_before, parts);
   read_carried(part);
-  carry(whole, parts_of_call(whole, cut, 0), first, part);
+  read_output_slots(called_before, before, part);
+  carry(called_before, before, first, part);
   return fitted(whole, parts, std::move(part));
 }
 
@@ -394,7 +436,7 @@ std::vector<float> joined_pool(const Case& whole, const CutAt& cut, const Operan
     const bool in_second = operand.role == Role::in_place ||
                            operand.pool.written_by_empty_sequences ||
                            later[static_cast<std::size_t>(n)].count > 0;
-    copy_row(operand, p, in_second ? second : first, pool, whole.slot(n));
+    copy_row(operand, p, in_second ? second : first, pool, whole.output_slot(n));
   }
   return pool;
 }
@@ -447,6 +489,13 @@ Case with_other_slots(const Case& batch) {
     const std::int64_t slot = batch.slot(n);
     other.slot_index.push_back(slot < 0 ? -1 : rows_after - 1 - slot);
   }
+  if (p.output_slots == OutputSlots::other) {
+    std::vector<std::int64_t>& slots = other.other_indices[kOutputSlotIndex];
+    for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+      std::int64_t& slot = slots[static_cast<std::size_t>(n)];
+      if (batch.output_slot(n) >= 0) slot = rows_after - 1 - slot;
+    }
+  }
   for_each_input(batch, [&](const Operand& operand) {
     if (!is_pool(operand, p)) return;
     other[operand.name] =
@@ -455,6 +504,17 @@ Case with_other_slots(const Case& batch) {
   return other;
 }
 
+namespace {
+
+bool reads_row_of_even_sequence(const Case& batch, std::int64_t sequence) {
+  for (std::int64_t n = 0; n < batch.problem.num_sequences(); n += 2) {
+    if (batch.slot(n) == batch.slot(sequence)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Case with_poisoned_odd_sequences(const Case& batch) {
   Case poisoned = batch;
   const Problem& p = batch.problem;
@@ -462,6 +522,7 @@ Case with_poisoned_odd_sequences(const Case& batch) {
     if (!belongs_to_sequences(operand, p)) return;
     std::vector<float>& values = poisoned[operand.name];
     for (std::int64_t n = 1; n < p.num_sequences(); n += 2) {
+      if (is_pool(operand, p) && reads_row_of_even_sequence(batch, n)) continue;
       strips_of(operand, batch, {n}).for_each([&](std::int64_t i) {
         values[static_cast<std::size_t>(i)] = std::numeric_limits<float>::quiet_NaN();
       });
@@ -470,15 +531,19 @@ Case with_poisoned_odd_sequences(const Case& batch) {
   return poisoned;
 }
 
-Case single_token(const Case& batch, std::int64_t t, const Outputs* states) {
-  Parts parts;
+Case single_token(const Case& whole, std::int64_t t, const Outputs* states) {
+  Case grown;
+  const Case& batch = with_row_for_each(whole, grown);
+  Parts parts, before;
   for (std::int64_t n = 0; n < batch.problem.num_sequences(); ++n) {
     const bool over = t >= batch.length(n);
     parts.push_back({n, batch.first_token(n) + (over ? 0 : t), over ? 0 : 1});
+    before.push_back({n, batch.first_token(n), std::min(t, batch.length(n))});
   }
   Case step = take_parts(batch, parts);
   write_carried(step);
   read_carried(step);
+  read_output_slots(batch, before, step);
   if (states != nullptr) {
     for_each_output(batch.problem, *states, [&](const Operand& operand) {
       if (is_pool(operand, batch.problem)) step[operand.name] = (*states)[operand.output_name()];
@@ -502,7 +567,7 @@ void place_token(const Case& whole, std::int64_t t, const Outputs& step, Outputs
         std::copy_n(from.begin() + row * width, width,
                     to.begin() + (whole.first_token(n) + t) * width);
       } else if (t + 1 == whole.length(n) && writes_row(operand, whole, n)) {
-        copy_row(operand, p, from, to, whole.slot(n));
+        copy_row(operand, p, from, to, whole.output_slot(n));
       }
       ++row;
     }

@@ -170,7 +170,7 @@ struct DeviceCase::State {
   static std::vector<float> written_rows_forgotten(const Operand& operand, const Case& c) {
     std::vector<float> before = c[operand.name];
     for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
-      strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
+      written_strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
         before[static_cast<std::size_t>(i)] = std::numeric_limits<float>::quiet_NaN();
       });
     }
@@ -233,7 +233,7 @@ struct DeviceCase::State {
     std::vector<bool> elements(static_cast<std::size_t>(element_count(operand, c.problem)), false);
     for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
       if (!writes_row(operand, c, n)) continue;
-      strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
+      written_strips_of(operand, c, {n}).for_each([&](std::int64_t i) {
         elements[static_cast<std::size_t>(i)] = true;
       });
     }

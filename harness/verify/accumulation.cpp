@@ -122,7 +122,7 @@ AccumulatedErrors accumulated_errors(const CheckedReference& reference, const Ou
     for (const BatchPart& part : units_of(operand, reference)) {
       if (state && writes_row(operand, inputs, part.sequence)) {
         errors.final_state =
-            worse(errors.final_state, error_of(operand, strips_of(operand, inputs, part)));
+            worse(errors.final_state, error_of(operand, written_strips_of(operand, inputs, part)));
       }
       for (std::size_t i = 0; tokens && i < windows.size(); ++i) {
         const std::int64_t end = std::min(windows[i].end, inputs.length(part.sequence));

@@ -209,7 +209,7 @@ Arrays<double> run(const Case& inputs, const std::vector<double>& log_decay,
   if (!problem.final_state) return result;
   const std::vector<double> final_states = download(device, states, state_count);
   for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
-    const std::int64_t row = inputs.slot(n);
+    const std::int64_t row = inputs.output_slot(n);
     if (row < 0 || inputs.length(n) == 0) continue;  // these leave the pool as it is
     for (std::int64_t head = 0; head < problem.num_value_heads; ++head) {
       const double* from = &final_states[static_cast<std::size_t>(

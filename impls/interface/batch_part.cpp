@@ -60,11 +60,14 @@ Strips of_entries(const HeadSplit& split, const HeadRange& heads, std::int64_t f
 }  // namespace
 
 bool writes_row(const Operand& operand, const Case& batch, std::int64_t sequence) {
-  return is_written(operand, batch.problem) && batch.slot(sequence) >= 0 &&
+  return is_written(operand, batch.problem) && batch.output_slot(sequence) >= 0 &&
          (batch.carried_tokens(sequence) > 0 || operand.pool.written_by_empty_sequences);
 }
 
-Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part) {
+namespace {
+
+// Written: of what the call writes, whose row of a pool may be another one than that which it reads.
+Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part, bool written) {
   const Problem& p = batch.problem;
   const HeadSplit split = split_by_heads(operand, p);
   const HeadRange heads = heads_of(split, part, p);
@@ -72,7 +75,8 @@ Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& par
     case Cut::tokens:
       return strips_of(operand, batch, part, {0, batch.length(part.sequence)});
     case Cut::pool_rows: {
-      const std::int64_t slot = batch.slot(part.sequence);
+      const std::int64_t slot =
+          written ? batch.output_slot(part.sequence) : batch.slot(part.sequence);
       if (slot < 0) return {};
       return of_entries(split, heads, slot, 1, row_stride(operand, p));
     }
@@ -82,6 +86,16 @@ Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& par
       break;
   }
   return of_entries(split, heads, 0, 1, split.elements());
+}
+
+}  // namespace
+
+Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part) {
+  return strips_of(operand, batch, part, false);
+}
+
+Strips written_strips_of(const Operand& operand, const Case& batch, const BatchPart& part) {
+  return strips_of(operand, batch, part, true);
 }
 
 Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part,

@@ -48,6 +48,8 @@ bool writes_row(const Operand& operand, const Case& batch, std::int64_t sequence
 /// What of the operand's array belongs to the part: its tokens, its row of a pool (none if the
 /// sequence has no slot), its entry of an array per sequence; all of an array that is not cut.
 Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part);
+/// The same of what the call writes: another row of a pool where the case says so (none if it writes none).
+Strips written_strips_of(const Operand& operand, const Case& batch, const BatchPart& part);
 /// The same of some of the sequence's tokens; the operand is cut by tokens.
 Strips strips_of(const Operand& operand, const Case& batch, const BatchPart& part,
                  const TokenRange& tokens);

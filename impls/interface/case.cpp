@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "interface/error.h"
+#include "interface/operations/batch_operands.h"
 
 namespace gdn {
 namespace {
@@ -75,7 +77,8 @@ void validate_slots(const Case& c) {
       throw_bad_input("slot_index: value " + std::to_string(slot) + " at index " +
                       std::to_string(n) + ", expected -1 or 0.." + std::to_string(rows - 1));
     }
-    if (!used.insert(slot).second) {
+    const bool may_be_shared = c.problem.output_slots == OutputSlots::other;
+    if (!used.insert(slot).second && !may_be_shared) {
       throw_bad_input("slot_index: slot " + std::to_string(slot) +
                       " is used twice (again at index " + std::to_string(n) + ")");
     }
@@ -108,6 +111,27 @@ void validate_other_indices(const Case& c) {
       require(operand.index_rule.holds(c, static_cast<std::int64_t>(i), values[i]), i,
               operand.index_rule.expected);
     }
+  }
+}
+
+// No row is written twice, and none that another sequence reads: in which order kernels go through the
+// sequences is theirs.
+void validate_output_slots(const Case& c) {
+  if (c.problem.output_slots == OutputSlots::same) return;
+  std::map<std::int64_t, std::int64_t> writer;
+  const auto fail = [&](std::int64_t n, const std::string& what) {
+    throw_bad_input(std::string(kOutputSlotIndex) + ": slot " + std::to_string(c.output_slot(n)) +
+                    " at index " + std::to_string(n) + " is " + what);
+  };
+  for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+    if (c.output_slot(n) < 0) continue;
+    const auto [at, is_first] = writer.emplace(c.output_slot(n), n);
+    if (!is_first) fail(n, "written by sequence " + std::to_string(at->second) + " too");
+  }
+  for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+    const auto at = writer.find(c.slot(n));
+    if (at != writer.end() && at->second != n)
+      fail(at->second, "read by sequence " + std::to_string(n));
   }
 }
 
@@ -155,6 +179,11 @@ std::int64_t Case::carried_tokens(std::int64_t sequence) const {
   return carried == nullptr ? length(sequence) : carried(*this, sequence);
 }
 
+std::int64_t Case::output_slot(std::int64_t sequence) const {
+  if (problem.output_slots == OutputSlots::same || slot(sequence) < 0) return slot(sequence);
+  return other_indices[kOutputSlotIndex][static_cast<std::size_t>(sequence)];
+}
+
 std::vector<std::int64_t>& Case::indices(const Operand& operand) {
   if (operand.name == "sequence_offsets") return sequence_offsets;
   return operand.name == "slot_index" ? slot_index : other_indices[operand.name];
@@ -171,6 +200,7 @@ void validate(const Case& c) {
   validate_offsets(c);
   validate_slots(c);
   validate_other_indices(c);
+  validate_output_slots(c);
   for (const auto& [name, values] : c.arrays) {
     const Operand* operand = p.operation->find(name);
     if (operand == nullptr || operand->is_index() || operand->role == Role::output) {

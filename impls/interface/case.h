@@ -36,10 +36,12 @@ struct Case {
   }
   /// After how many of its tokens the call leaves what is carried (OperationSchema::carried_tokens).
   std::int64_t carried_tokens(std::int64_t sequence) const;
-  /// The sequence's row of every pool; -1: padding.
+  /// The sequence's row of every pool, which it reads; -1: padding.
   std::int64_t slot(std::int64_t sequence) const {
     return slot_index.empty() ? sequence : slot_index[static_cast<std::size_t>(sequence)];
   }
+  /// The row that it writes: the same, or what output_slot_index says; negative: none.
+  std::int64_t output_slot(std::int64_t sequence) const;
   /// The values of an index operand, by its name.
   std::vector<std::int64_t>& indices(const Operand& operand);
   const std::vector<std::int64_t>& indices(const Operand& operand) const;

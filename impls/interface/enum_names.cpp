@@ -117,6 +117,12 @@ const EnumNames<SlotMap>& names_of() {
                                            {"padding", SlotMap::padding}};
   return names;
 }
+template <>
+const EnumNames<OutputSlots>& names_of() {
+  static const EnumNames<OutputSlots> names = {{"same", OutputSlots::same},
+                                               {"other", OutputSlots::other}};
+  return names;
+}
 
 template <>
 const EnumNames<Activation>& names_of() {

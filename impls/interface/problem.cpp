@@ -47,6 +47,7 @@ std::int64_t Problem::state_row_stride() const {
 
 std::int64_t Problem::num_pool_rows() const {
   if (pool_rows != 0) return pool_rows;
+  if (output_slots == OutputSlots::other) return 2 * num_sequences() + 3;
   return num_sequences() + (slots == SlotMap::identity ? 0 : 3);
 }
 

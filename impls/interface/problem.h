@@ -124,6 +124,12 @@ enum class SlotMap {
   padding,   ///< permuted, and every third sequence has slot -1 (no state; outputs zeros)
 };
 
+/// Which row of the state pool a sequence's final state is written to.
+enum class OutputSlots {
+  same,   ///< the one that it read
+  other,  ///< that of the operand output_slot_index: rows may then be read by several sequences
+};
+
 enum class Activation { none, silu };
 
 /// What the gated norm multiplies its rows by, elementwise, of z:
@@ -192,8 +198,10 @@ struct Problem {
   InitialState initial_state = InitialState::absent;
   bool final_state = true;
   SlotMap slots = SlotMap::identity;
+  OutputSlots output_slots = OutputSlots::same;
   std::int64_t pool_row_padding = 0;  ///< unused elements after each pool row
-  /// Rows of every pool; 0: as many as sequences, and three more with slots. A kernel must not need
+  /// Rows of every pool; 0: as many as sequences, and three more with slots; with output slots twice as
+  /// many as sequences, and three more. A kernel must not need
   /// it: slots on the device say which rows there are.
   std::int64_t pool_rows = 0;
   bool normalize_qk = false;

@@ -271,7 +271,10 @@ ProblemField seq_field() {
 ProblemField pool_rows_field() {
   ProblemField field;
   field.key = "pool_rows";
-  field.help = "rows of every pool, or auto: as many as sequences, 3 more with slots";
+  field.help =
+      "rows of every pool, or auto: as many as sequences, 3 more with slots, twice as many and 3 "
+      "more "
+      "with output slots";
   field.set = [](Problem& p, std::string_view text) {
     p.pool_rows = text == "auto" ? 0 : parse_integer(text, "pool_rows", 1);
   };
@@ -506,6 +509,9 @@ std::vector<ProblemField> make_fields() {
            flag_attribute("final_state", &P::final_state, kUnlessDefault)),
       // In case files the dataset slot_index says it.
       named_field("slots", "map of sequences to pool rows", &P::slots, "slots"),
+      // In case files the dataset output_slot_index says it.
+      named_field("output_slots", "pool rows that final states are written to", &P::output_slots,
+                  "output_slots"),
       with(integer_field("pool_pad", "unused elements after each pool row", 0, &P::pool_row_padding,
                          "pool_row_padding"),
            integer_attribute("pool_row_padding", 0, &P::pool_row_padding, kUnlessDefault, false)),

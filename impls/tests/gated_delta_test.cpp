@@ -122,6 +122,21 @@ TEST_P(GatedDelta, SlotsLayoutsAndPadding) {
        "state=bf16,slots=padding,layout=vk,pool_pad=5"});
 }
 
+// Rows that are read stay as they are, several sequences read one, and of some nothing is kept.
+TEST_P(GatedDelta, OutputSlotsOfTheirOwn) {
+  const std::string heads = emulated() ? "heads=1/2" : "heads=2/4";
+  for (const char* slots : {"identity", "permuted", "padding"}) {
+    for (const char* more : {",dtype=bf16,state=f32,h0=normal,layout=kv",
+                             ",dtype=bf16,state=bf16,h0=normal,layout=vk,pool_pad=24",
+                             ",dtype=f16,state=f32,decay=channel,h0=normal", ",dtype=f32"}) {
+      expect_all_agree({"gated_delta:dim=128,seq=40+3+65+7+1+0+130,gates=mid," + heads +
+                        ",slots=" + slots + ",output_slots=other" + more});
+    }
+    expect_all_agree({"gated_delta:dim=64,seq=13x1,dtype=bf16,gates=mid,h0=normal," + heads +
+                      ",slots=" + slots + ",output_slots=other"});
+  }
+}
+
 TEST_P(GatedDelta, GateAndBetaEncodings) {
   for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits"}) {
     for (const char* beta : {"beta", "logit"}) {

@@ -61,8 +61,6 @@ def _final_state(initial, final, indices, like, shape):
 def _decode(q, k, v, state, A_log, a, dt_bias, b, scale, output, norm, *, reads=None, written=None, v_first=True,
             updates=True):
     """Tokens [B, T, ..], a sequence a row of the batch."""
-    if written is not None and (reads is None or View.of(written) != View.of(reads)):
-        unsupported("output_state_indices", "other rows than those that are read, expected None or the same tensor")
     queries, vals = View.of(q, "q"), View.of(v, "v")
     batch, tokens = queries.extents[:2]
     offsets, numbers = convolution.even_offsets(batch, tokens, q)
@@ -70,8 +68,8 @@ def _decode(q, k, v, state, A_log, a, dt_bias, b, scale, output, norm, *, reads=
     gates, betas = recurrence.of_logits(a, A_log, dt_bias, b)
     recurrence.run(queries, View.of(k, "k"), vals, View.of(out, "output"), gate="logits", gates=gates, beta="logit",
                    betas=betas, offsets=View.of(offsets), host_offsets=numbers, state=View.of(state, "state"),
-                   writes=updates, slots=View.of(reads, "initial_state_indices"), v_first=v_first, norm=norm,
-                   scale=scale)
+                   writes=updates, slots=View.of(reads, "initial_state_indices"),
+                   written=View.of(written, "output_state_indices"), v_first=v_first, norm=norm, scale=scale)
     return out
 
 
@@ -79,8 +77,8 @@ def gated_delta_rule_decode_pretranspose(q, k, v, state, A_log, a, dt_bias, b, s
                                          use_qk_l2norm=True, initial_state=None, initial_state_indices=None,
                                          output_state_indices=None):
     """(output [B, T, HV, V], state or initial_state), which is updated in place: a state for each row of the batch, or
-    a pool that is read and written through initial_state_indices. Other rows to be written (output_state_indices) are
-    refused."""
+    a pool that is read through initial_state_indices and written through output_state_indices, where these are given,
+    else through the same."""
     if (state is None) == (initial_state is None):
         bad_input("state", "beside initial_state, or neither of them, expected one")
     if initial_state is not None and initial_state_indices is None:

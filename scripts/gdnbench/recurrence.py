@@ -21,12 +21,15 @@ def state_type(state):
 
 
 def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=None, reads=True, writes=True,
-        slots=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None, heads=None):
+        slots=None, written=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None, heads=None):
     """Runs one call. q [.., Hk, Dk], k and v [.., (steps,) H, D], out [.., Hv, Dv]. `gate` and `beta` are the names of
-    the encodings, `gates` and `betas` the operands that go with them, operand -> View. `state`: [rows, Hv, ..]. `heads`: (Hk, Hv),
-    where they are several dimensions of q, k or v."""
+    the encodings, `gates` and `betas` the operands that go with them, operand -> View. `state`: [rows, Hv, ..], of which
+    `slots` are read and, where they are given, `written` are written. `heads`: (Hk, Hv), where they are several
+    dimensions of q, k or v."""
     key_dim, value_dim = q.extents[-1], v.extents[-1]
     key_heads, value_heads = heads or (q.extents[-2], v.extents[-2])
+    if written == slots or state is None or not writes:
+        written = None
     if value_heads % key_heads:
         unsupported("q", f"{key_heads} heads beside {value_heads} of v, expected a number that divides these")
     fields = {"heads": f"{key_heads}/{value_heads}", "dim": f"{key_dim}x{value_dim}", "seq": "1x1",
@@ -36,10 +39,11 @@ def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=
               "scale": None if scale is None else repr(float(scale)), "steps": steps if steps > 1 else None,
               "decay": "channel" if channels else None, "gate": gate, "beta": beta,
               "bound": None if bound is None else repr(float(bound)),
-              "slots": "padding" if slots is not None else None}
+              "slots": "padding" if slots is not None else None,
+              "output_slots": "other" if written is not None else None}
     return calls.run("gated_delta", fields, {
         "q": q, "k": k, "v": v, **gates, **betas, "sequence_offsets": offsets, "slot_index": slots,
-        "initial_state": state if reads or writes else None, "output": out}, host_offsets)
+        "output_slot_index": written, "initial_state": state if reads or writes else None, "output": out}, host_offsets)
 
 
 def of_logits(a, A_log, dt_bias, b):

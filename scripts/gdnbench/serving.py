@@ -66,9 +66,10 @@ def update(x, conv_state, weight, bias, activation, conv_state_indices, pad_slot
 
 
 def recur(q, k, v, pool, rows, argument, cu_seqlens, out, *, logits=None, g=None, beta=None, scale=None, norm=False,
-          v_first=True, channels=False, writes=True):
+          v_first=True, channels=False, writes=True, written=None):
     """Runs the recurrence of q, k, v, out (views [.., H, D]) on the rows of a pool. Gates and betas are `logits`, the
-    tensors (a, A_log, dt_bias, b), or g and beta themselves."""
+    tensors (a, A_log, dt_bias, b), or g and beta themselves. `written`: (name, tensor) of the rows that are written,
+    where they are others than those that are read."""
     value_heads, key_dim = v.extents[-2], q.extents[-1]
     if cu_seqlens is None:
         offsets, numbers = convolution.even_offsets(*q.extents[:2], q.owner)
@@ -87,5 +88,6 @@ def recur(q, k, v, pool, rows, argument, cu_seqlens, out, *, logits=None, g=None
     recurrence.run(q, k, v, out, gate=None if logits is None else "logits", gates=gates,
                    beta=None if logits is None else "logit", betas=betas, offsets=ends, host_offsets=numbers,
                    state=View.of(pool, "initial_state"), reads=pool is not None, writes=writes and pool is not None,
-                   slots=_slots(rows, argument, ends.extents[0] - 1), v_first=v_first, norm=norm, scale=scale,
-                   channels=channels)
+                   slots=_slots(rows, argument, ends.extents[0] - 1),
+                   written=None if written is None else _slots(written[1], written[0], ends.extents[0] - 1),
+                   v_first=v_first, norm=norm, scale=scale, channels=channels)

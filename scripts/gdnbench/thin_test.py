@@ -135,12 +135,19 @@ class Thin(unittest.TestCase):
         with self.assertRaisesRegex(GdnbenchError, "^residual: "):
             fla.causal_conv1d(x, weight, residual=tensor(1, 3, 8))
 
-    def test_rows_that_are_read_and_others_that_are_written_are_refused_by_name(self):
+    def test_rows_that_are_read_stay_where_others_are_written(self):
         x, gates, rows = tensor(1, 1, 1, 8), tensor(1, 1, 1), numbers([0])
-        with self.assertRaisesRegex(GdnbenchError, "^output_state_indices: other rows"):
+        states = []
+        for written in (None, rows, numbers([1])):
+            pool = tensor(2, 1, 8, 8)
             flashinfer.gated_delta_rule_decode_pretranspose(
-                x, x, x, None, tensor(1), gates, tensor(1), gates, initial_state=tensor(2, 1, 8, 8),
-                initial_state_indices=rows, output_state_indices=numbers([1]))
+                x, x, x, None, tensor(1), gates, tensor(1), gates, initial_state=pool,
+                initial_state_indices=rows, output_state_indices=written)
+            states.append(pool.array)
+        in_place, same, apart = states
+        self.assertTrue((in_place == same).all())
+        self.assertTrue((apart[0] == 1).all() and (apart[1] == in_place[0]).all())
+        self.assertFalse((in_place[0] == 1).all())
         out, _ = flashinfer.gated_delta_rule_decode_pretranspose(
             x, x, x, None, tensor(1), gates, tensor(1), gates, initial_state=tensor(2, 1, 8, 8),
             initial_state_indices=rows, output_state_indices=rows)

@@ -52,11 +52,10 @@ def fused_sigmoid_gating_delta_rule_update(A_log, a, b, dt_bias, q=None, k=None,
                                            write_anchor=None, packed_anchors=None, mixed_qkv=None, num_qk_heads=None,
                                            head_qk_dim=None, num_v_heads=None, head_v_dim=None,
                                            use_qk_l2norm_in_kernel=False, is_kda=False):
-    """(o, initial_state), which is updated in place. Rows for each token, rows that are written beside those that are
-    read, and tokens in one array (mixed_qkv) are refused."""
-    refuse_given(ssm_state_indices_output=ssm_state_indices_output, num_accepted_tokens=num_accepted_tokens,
-                 block_table=block_table, read_anchor=read_anchor, write_anchor=write_anchor,
-                 packed_anchors=packed_anchors, mixed_qkv=mixed_qkv)
+    """(o, initial_state), whose rows of ssm_state_indices are read and those of ssm_state_indices_output, where they are
+    given, else the same, are written. Rows for each token and tokens in one array (mixed_qkv) are refused."""
+    refuse_given(num_accepted_tokens=num_accepted_tokens, block_table=block_table, read_anchor=read_anchor,
+                 write_anchor=write_anchor, packed_anchors=packed_anchors, mixed_qkv=mixed_qkv)
     if not inplace_final_state:
         unsupported("inplace_final_state", "False, a state for each token, expected True")
     recurrence.require_plain_softplus(beta, threshold)
@@ -64,5 +63,5 @@ def fused_sigmoid_gating_delta_rule_update(A_log, a, b, dt_bias, q=None, k=None,
     out = empty(q, values.extents)
     serving.recur(View.of(q, "q"), View.of(k, "k"), values, initial_state, ssm_state_indices, "ssm_state_indices",
                   cu_seqlens, View.of(out), logits=(a, A_log, dt_bias, b), scale=scale, norm=use_qk_l2norm_in_kernel,
-                  channels=is_kda)
+                  channels=is_kda, written=("ssm_state_indices_output", ssm_state_indices_output))
     return out, initial_state

@@ -60,7 +60,7 @@ const Implementation& gated_delta_chunkwise() {
       .description =
           {.name = "cpu/chunkwise",
            .operation = gated_delta_operation(),
-           .honours = recurrence_options() + recurrence_variants(),
+           .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
            .gates_in_any_form = true,
            .backend = "cpu",
            .form = "chunkwise",

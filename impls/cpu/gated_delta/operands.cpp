@@ -31,6 +31,8 @@ HeadTask GatedDeltaOperands::locate(std::int64_t sequence, std::int64_t value_he
   task.num_tokens = arguments_.sequence_offsets[sequence + 1] - task.first_token;
   task.value_head = value_head;
   task.slot = arguments_.slot_index ? arguments_.slot_index[sequence] : sequence;
+  task.output_slot =
+      arguments_.output_slot_index ? arguments_.output_slot_index[sequence] : task.slot;
   return task;
 }
 
@@ -114,9 +116,9 @@ void GatedDeltaOperands::load_betas(const HeadTask& task, std::int64_t first, st
   }
 }
 
-std::int64_t GatedDeltaOperands::state_offset(const HeadTask& task) const {
-  return task.slot * problem_.state_row_stride() +
-         task.value_head * problem_.key_head_dim * problem_.value_head_dim;
+std::int64_t GatedDeltaOperands::state_offset(std::int64_t slot, std::int64_t value_head) const {
+  return slot * problem_.state_row_stride() +
+         value_head * problem_.key_head_dim * problem_.value_head_dim;
 }
 
 void GatedDeltaOperands::load_state(const HeadTask& task, float* state) const {
@@ -125,7 +127,7 @@ void GatedDeltaOperands::load_state(const HeadTask& task, float* state) const {
     std::memset(state, 0, static_cast<std::size_t>(rows * columns) * sizeof(float));
     return;
   }
-  const std::int64_t offset = state_offset(task);
+  const std::int64_t offset = state_offset(task.slot, task.value_head);
   if (problem_.state_layout == StateLayout::kv) {
     decode(problem_.state_dtype, element(arguments_.state_pool, offset, problem_.state_dtype),
            state, rows * columns);
@@ -141,9 +143,9 @@ void GatedDeltaOperands::load_state(const HeadTask& task, float* state) const {
 }
 
 void GatedDeltaOperands::store_state(const HeadTask& task, const float* state) const {
-  if (!problem_.final_state) return;
+  if (!problem_.final_state || task.output_slot < 0) return;
   const std::int64_t rows = problem_.key_head_dim, columns = problem_.value_head_dim;
-  const std::int64_t offset = state_offset(task);
+  const std::int64_t offset = state_offset(task.output_slot, task.value_head);
   if (problem_.state_layout == StateLayout::kv) {
     encode(problem_.state_dtype, state,
            element(arguments_.state_pool, offset, problem_.state_dtype), rows * columns);

@@ -14,7 +14,8 @@ struct HeadTask {
   std::int64_t first_token = 0;  ///< in the packed token dimension
   std::int64_t num_tokens = 0;
   std::int64_t value_head = 0;
-  std::int64_t slot = 0;  ///< row of the state pool; -1 = padding
+  std::int64_t slot = 0;         ///< row of the state pool that is read; -1 = padding
+  std::int64_t output_slot = 0;  ///< the row that is written; negative = none
 };
 
 class GatedDeltaOperands {
@@ -44,7 +45,7 @@ class GatedDeltaOperands {
 
   /// The initial state as [Dk, Dv] whatever the pool's layout; zeros where the problem has none.
   void load_state(const HeadTask& task, float* state) const;
-  /// Rounds once to the pool's dtype; does nothing if the problem wants no final state.
+  /// Rounds once to the pool's dtype; does nothing if the problem or the sequence wants no final state.
   void store_state(const HeadTask& task, const float* state) const;
 
   /// Rows [count, Dv], rounded once to the output dtype.
@@ -64,7 +65,8 @@ class GatedDeltaOperands {
     std::int64_t head_dim;
   };
   void load_rows(const HeadRows& from, std::int64_t first, std::int64_t count, float* rows) const;
-  std::int64_t state_offset(const HeadTask& task) const;
+  /// Of the head's state in a row of the pool, elements.
+  std::int64_t state_offset(std::int64_t slot, std::int64_t value_head) const;
 
   Problem problem_;
   GatedDeltaArguments arguments_;

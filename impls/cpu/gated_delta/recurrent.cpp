@@ -26,7 +26,8 @@ const Implementation& gated_delta_recurrent() {
   static const HeadwiseImplementation implementation({
       .description = {.name = "cpu/recurrent",
                       .operation = gated_delta_operation(),
-                      .honours = recurrence_options() + recurrence_variants(),
+                      .honours = recurrence_options() + recurrence_variants() +
+                                 HonouredFields{"output_slots"},
                       .gates_in_any_form = true,
                       .backend = "cpu",
                       .form = "recurrent",

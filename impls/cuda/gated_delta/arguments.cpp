@@ -36,6 +36,7 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.gates = make_gate_params(problem, given);
   p.sequence_offsets = given.sequence_offsets;
   p.slot_index = given.slot_index;
+  p.output_slot_index = given.output_slot_index;
 
   p.pool.data = given.state_pool;
   p.pool.dtype = problem.state_dtype;

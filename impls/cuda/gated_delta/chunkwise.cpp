@@ -162,7 +162,7 @@ class Chunkwise final : public Implementation {
     static const Description description = {
         .name = "cuda/chunkwise",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"update", "steps"},
+        .honours = recurrence_options() + HonouredFields{"update", "steps", "output_slots"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "chunkwise",

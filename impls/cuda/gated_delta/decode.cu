@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
   typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, options.evict_last);
   Recurrence(p, options.token_dtype, place, shared, tile).run_directly(span.first, span.length);
-  tile.store(p.pool, span.row, place.head);
+  tile.store(p.pool, output_row(p, place.sequence, span.row), place.head);
 }
 
 // ---- host
@@ -89,7 +89,7 @@ class Decode final : public Implementation {
     static const Description description = {
         .name = "cuda/decode",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants(),
+        .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",
@@ -114,6 +114,8 @@ class Decode final : public Implementation {
             "decay=channel",
             "gated_delta:heads=1/1,dim=256x72,seq=2+5,h0=normal,dtype=f32,layout=vk,"
             "update=additive",
+            "gated_delta:heads=1/2,dim=128,seq=7x1,h0=normal,dtype=bf16,slots=padding,"
+            "output_slots=other",
             "gated_delta:heads=2/6,dim=96x24,seq=3x2,dtype=f16,steps=3,out=f32",
             "gated_delta:heads=1/2,dim=192,seq=1+2,h0=normal,dtype=f32,state=f16,layout=vk"}};
     return description;

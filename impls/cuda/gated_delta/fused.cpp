@@ -119,7 +119,7 @@ class Fused final : public Implementation {
     static const Description description = {
         .name = "cuda/fused",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options(),
+        .honours = recurrence_options() + HonouredFields{"output_slots"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "fused",

@@ -107,8 +107,9 @@ __global__ void __launch_bounds__(kThreads)
     store_element(p.output, output_index(p, token, head, v), p.output_dtype, output * query_factor);
   }
 
+  const std::int64_t row = output_row(p, sequence, span.row);
   for (int k = 0; k < Dk; ++k) {
-    store_state(p.pool, span.row, head, k, v, state[static_cast<std::int64_t>(k) * Dv]);
+    store_state(p.pool, row, head, k, v, state[static_cast<std::int64_t>(k) * Dv]);
   }
 }
 
@@ -118,7 +119,7 @@ class Naive final : public Implementation {
     static const Description description = {
         .name = "cuda/naive",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants(),
+        .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "naive",

@@ -24,8 +24,9 @@ struct GatedDeltaParams {
   std::int64_t key_token_stride = 0;
   std::int64_t value_token_stride = 0;
   GateParams gates;
-  IndexArray sequence_offsets;  ///< [N + 1]
-  IndexArray slot_index;        ///< [N] or none: sequence n has row n
+  IndexArray sequence_offsets;   ///< [N + 1]
+  IndexArray slot_index;         ///< [N] or none: sequence n has row n
+  IndexArray output_slot_index;  ///< [N] or none: sequence n writes the row that it reads
   StatePool pool;
   void* output = nullptr;  ///< [T, Hv, Dv], dense
   DType output_dtype = DType::float32;
@@ -59,6 +60,13 @@ __device__ __forceinline__ SequenceSpan sequence_span(const GatedDeltaParams& p,
   const std::int64_t first = p.sequence_offsets[sequence];
   return {first, p.sequence_offsets[sequence + 1] - first,
           p.slot_index ? p.slot_index[sequence] : sequence};
+}
+
+/// The pool row that the sequence's final state goes to; negative: none. Looked up where the state is
+/// stored, so that no register holds it from the start.
+__device__ __forceinline__ std::int64_t output_row(const GatedDeltaParams& p, int sequence,
+                                                   std::int64_t row) {
+  return p.output_slot_index ? p.output_slot_index[sequence] : row;
 }
 
 /// Pointers to one head's vector of a token; Dk or Dv elements.

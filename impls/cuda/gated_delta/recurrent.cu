@@ -150,8 +150,9 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   }
 
   if (!owns_column) return;
+  const std::int64_t row = output_row(p, sequence, span.row);
 #pragma unroll
-  for (int k = 0; k < Dk; ++k) store_state(p.pool, span.row, head, k, v, state[k]);
+  for (int k = 0; k < Dk; ++k) store_state(p.pool, row, head, k, v, state[k]);
 }
 
 template <typename Token>
@@ -175,7 +176,7 @@ class Recurrent final : public Implementation {
     static const Description description = {
         .name = "cuda/recurrent",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants(),
+        .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",

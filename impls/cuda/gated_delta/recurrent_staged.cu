@@ -452,6 +452,8 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
     }
     block_barrier();
   }
+  const std::int64_t row =
+      output_row(p, static_cast<int>(blockIdx.x / column_tiles / p.num_value_heads), work.span.row);
 #pragma unroll
   for (int w = 0; w < kWidth; ++w) {
     const int v = work.column + first_column + w;
@@ -459,7 +461,7 @@ __global__ void __launch_bounds__(kColumns / kWidth * Lanes + 32)
     for (int i = 0; i < group.kRows; ++i) {
       const int k = group.row(i);
       if (v < p.value_head_dim && k < p.key_head_dim) {
-        store_state(p.pool, work.span.row, work.head, k, v, group.c * group.state[w][i]);
+        store_state(p.pool, row, work.head, k, v, group.c * group.state[w][i]);
       }
     }
   }
@@ -499,7 +501,7 @@ class RecurrentStaged final : public Implementation {
     static const Description description = {
         .name = "cuda/recurrent_staged",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options(),
+        .honours = recurrence_options() + HonouredFields{"output_slots"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",

@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
 #pragma unroll
   for (int k = 0; k < Dk; ++k) exchange[k][lane] = state[k];
   __syncwarp();
-  store_state_tile(p.pool, span.row, head, v_begin, v_end, lane, kWarp,
+  store_state_tile(p.pool, output_row(p, sequence, span.row), head, v_begin, v_end, lane, kWarp,
                    [&](int k, int column) { return exchange[k][column - v_begin]; });
 }
 

@@ -44,10 +44,10 @@ __device__ __forceinline__ float load_state(const StatePool& pool, std::int64_t 
                       pool.dtype);
 }
 
-/// Nothing where the problem wants no final state.
+/// Nothing where the problem wants no final state, or the row is negative.
 __device__ __forceinline__ void store_state(const StatePool& pool, std::int64_t row, int head,
                                             int k, int v, float value) {
-  if (!pool.write) return;
+  if (!pool.write || row < 0) return;
   store_element(pool.data, state_offset(pool, row, head) + state_element(pool, k, v), pool.dtype,
                 value);
 }
@@ -71,12 +71,12 @@ __device__ __forceinline__ void load_state_tile(const StatePool& pool, std::int6
   }
 }
 
-/// The inverse: stores get(k, v). Nothing where no final state is wanted.
+/// The inverse: stores get(k, v). Nothing where no final state is wanted, or the row is negative.
 template <typename Get>
 __device__ __forceinline__ void store_state_tile(const StatePool& pool, std::int64_t row, int head,
                                                  int v_begin, int v_end, int thread,
                                                  int num_threads, Get get) {
-  if (!pool.write) return;
+  if (!pool.write || row < 0) return;
   const int columns = v_end - v_begin;
   const int count = pool.key_head_dim * columns;
   const std::int64_t base = state_offset(pool, row, head);

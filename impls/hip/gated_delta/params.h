@@ -11,16 +11,17 @@
 namespace gdn::hip {
 
 struct GatedDeltaParams {
-  const void* query;            ///< [T, Hk, Dk], tokens query_token_stride elements apart
-  const void* key;              ///< [T, Hk, Dk]
-  const void* value;            ///< [T, Hv, Dv]
-  void* output;                 ///< [T, Hv, Dv], dense
-  const float* gate;            ///< [T, Hv], what it holds is gate_encoding
-  const float* A_log;           ///< [Hv], null where the encoding has none
-  const float* dt_bias;         ///< [Hv], likewise
-  const float* beta;            ///< [T, Hv]
-  IndexArray sequence_offsets;  ///< [N + 1]
-  IndexArray slot_index;        ///< [N] or none
+  const void* query;             ///< [T, Hk, Dk], tokens query_token_stride elements apart
+  const void* key;               ///< [T, Hk, Dk]
+  const void* value;             ///< [T, Hv, Dv]
+  void* output;                  ///< [T, Hv, Dv], dense
+  const float* gate;             ///< [T, Hv], what it holds is gate_encoding
+  const float* A_log;            ///< [Hv], null where the encoding has none
+  const float* dt_bias;          ///< [Hv], likewise
+  const float* beta;             ///< [T, Hv]
+  IndexArray sequence_offsets;   ///< [N + 1]
+  IndexArray slot_index;         ///< [N] or none
+  IndexArray output_slot_index;  ///< [N] or none: a sequence writes the row that it reads
   void* state_pool;
   float* workspace;  ///< per kernel, float32
   std::int64_t query_token_stride;

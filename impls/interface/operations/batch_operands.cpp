@@ -15,4 +15,20 @@ Operand slot_index_operand() {
           .present = [](const Problem& p) { return p.slots != SlotMap::identity; }};
 }
 
+Operand output_slot_index_operand() {
+  return {.name = kOutputSlotIndex,
+          .shape = [](const Problem&) { return std::vector{dimension::N}; },
+          .present = [](const Problem& p) { return p.output_slots == OutputSlots::other; },
+          .in_file = {.infer_presence =
+                          [](Problem& p, bool present) {
+                            p.output_slots = present ? OutputSlots::other : OutputSlots::same;
+                          }},
+          .index_rule = {[](const Case& c, std::int64_t n, std::int64_t slot) {
+                           const bool padding = c.slot(n) < 0;
+                           return padding || slot == -1 ||
+                                  (slot >= 0 && slot < c.problem.num_pool_rows());
+                         },
+                         "-1 or a row of the pool"}};
+}
+
 }  // namespace gdn

@@ -9,5 +9,9 @@ namespace gdn {
 Operand sequence_offsets_operand();
 /// slot_index [N], rows of the state pools, -1 = padding; only with slots other than identity.
 Operand slot_index_operand();
+inline constexpr const char* kOutputSlotIndex = "output_slot_index";
+/// output_slot_index [N], rows that final states are written to, negative = none; only with
+/// output_slots=other.
+Operand output_slot_index_operand();
 
 }  // namespace gdn

@@ -1,5 +1,6 @@
 #include "interface/operations/gated_delta.h"
 
+#include "interface/error.h"
 #include "interface/operations/batch_operands.h"
 #include "interface/operations/dimensions.h"
 #include "interface/operations/recurrence_operands.h"
@@ -17,6 +18,13 @@ Dimensions key_shape(const Problem& p) {
 Dimensions value_shape(const Problem& p) {
   if (p.steps == 1) return {dimension::T, dimension::Hv, dimension::Dv};
   return {dimension::T, dimension::steps, dimension::Hv, dimension::Dv};
+}
+
+void validate_gated_delta(const Problem& p) {
+  validate_recurrence(p);
+  if (p.output_slots == OutputSlots::other && !p.final_state) {
+    throw_bad_input("problem: output_slots=other needs ht=1: no final state is written otherwise");
+  }
 }
 
 OperationSchema make_schema() {
@@ -37,10 +45,12 @@ OperationSchema make_schema() {
   for (Operand& operand : gate_operands()) schema.operands.push_back(std::move(operand));
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
+  schema.operands.push_back(output_slot_index_operand());
   schema.operands.push_back(recurrence_output_operand());
   schema.operands.push_back(state_operand());
   schema.fields = recurrence_fields();
-  schema.validate = validate_recurrence;
+  schema.fields.emplace_back("output_slots");
+  schema.validate = validate_gated_delta;
   return schema;
 }
 
@@ -69,6 +79,7 @@ GatedDeltaArguments gated_delta_arguments(const Problem& problem, const Argument
   a.beta = arguments.numbers(beta_name(problem), problem);
   a.sequence_offsets = arguments.indices("sequence_offsets");
   a.slot_index = arguments.indices("slot_index");
+  a.output_slot_index = arguments.indices(kOutputSlotIndex);
   const ArrayPointer state = arguments["initial_state"];
   a.state_pool = state.written != nullptr ? state.written : const_cast<void*>(state.read);
   a.output = arguments.output("output");

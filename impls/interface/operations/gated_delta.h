@@ -25,8 +25,9 @@ struct GatedDeltaArguments {
   NumberArray dt_bias;  ///< [Hv] or [Hv, Dk], likewise
   /// Encoded as Problem::beta_encoding says: [T, Hv]; with n steps per token [T, n, Hv].
   NumberArray beta;
-  IndexArray sequence_offsets;  ///< [N + 1]
-  IndexArray slot_index;        ///< [N] or none = identity; -1 = padding
+  IndexArray sequence_offsets;   ///< [N + 1]
+  IndexArray slot_index;         ///< [N] or none = identity; -1 = padding
+  IndexArray output_slot_index;  ///< [N] or none = slot_index; negative = nothing is written
   /// Rows at Problem::state_row_stride(); read if initial_state != absent, written if final_state.
   /// May be nullptr if neither.
   void* state_pool = nullptr;

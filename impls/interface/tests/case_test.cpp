@@ -117,6 +117,38 @@ TEST(CaseValidation, SlotsOutOfRangeAreRefused) {
   expect_refused(kDelta, [](Case& c) { c.slot_index[1] = -2; }, {"slot_index", "-2"});
 }
 
+// Sequences 0, 1 and 2 read rows 0, 1 and 2 of nine, and write rows 3, 4 and 5.
+void with_output_slots(Case& c) { c.other_indices["output_slot_index"] = {3, 4, 5}; }
+
+TEST(CaseValidation, OutputSlotsMayBeTheSequencesOwnOrNoneAndReadRowsMayBeShared) {
+  const std::string problem = std::string(kDelta) + ",output_slots=other";
+  EXPECT_EQ(refusal(problem, with_output_slots), "accepted");
+  EXPECT_EQ(refusal(problem,
+                    [](Case& c) {
+                      c.other_indices["output_slot_index"] = {-1, 1, 8};
+                    }),
+            "accepted");
+  EXPECT_EQ(refusal(problem,
+                    [](Case& c) {
+                      with_output_slots(c);
+                      c.slot_index = {0, 0, 0};
+                    }),
+            "accepted");
+}
+
+TEST(CaseValidation, OutputSlotsThatCollideOrLieOutsideAreRefused) {
+  const std::string problem = std::string(kDelta) + ",output_slots=other";
+  const auto expect = [&](const std::vector<std::int64_t>& slots, const char* words) {
+    expect_refused(problem, [&](Case& c) { c.other_indices["output_slot_index"] = slots; },
+                   {"output_slot_index", words});
+  };
+  expect({3, 4, 3}, "slot 3 at index 2 is written by sequence 0 too");
+  expect({3, 0, 4}, "slot 0 at index 1 is read by sequence 0");
+  expect({3, 4, 9}, "value 9 at index 2, expected -1 or a row of the pool");
+  expect({-2, 4, 5}, "value -2 at index 0, expected -1 or a row of the pool");
+  expect_refused(problem, [](Case&) {}, {"output_slot_index", "is missing"});
+}
+
 TEST(CaseValidation, SeveralPaddingSlotsAreAccepted) {
   EXPECT_EQ(refusal(kDelta, [](Case& c) { c.slot_index = {-1, -1, 0}; }), "accepted");
 }

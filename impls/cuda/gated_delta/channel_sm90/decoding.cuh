@@ -19,12 +19,18 @@ inline constexpr float kMostLogRate = 60.f;
 
 /// By what the gates of a head are decoded, beside the biases of its channels.
 __device__ __forceinline__ float decoding_rate(const GateParams& gates, int head) {
-  if (!gates.A_log)  // log decays, or the same with the other sign
-    return gates.gate_encoding == GateEncoding::neg_log_decay ? -1.f : 1.f;
-  const float A_log = load_number(gates.A_log, 0, head);
-  return gates.gate_encoding == GateEncoding::bounded
-             ? -1.4426950408889634f * expf(fminf(A_log, 88.f))
-             : -expf(fminf(A_log, kMostLogRate));
+  switch (gates.gate_encoding) {
+    case GateEncoding::logits:
+      return -expf(fminf(load_number(gates.A_log, 0, head), kMostLogRate));
+    case GateEncoding::bounded:
+      return -1.4426950408889634f * expf(fminf(load_number(gates.A_log, 0, head), 88.f));
+    case GateEncoding::neg_log_decay:
+      return -1.f;
+    case GateEncoding::log_decay:
+    case GateEncoding::decay:
+      break;
+  }
+  return 1.f;
 }
 
 /// Biases of this lane's channels, 4 lane .. 4 lane + 3.
@@ -56,17 +62,23 @@ __device__ __forceinline__ float softplus_approximately(float x) {
 /// Log decays of one channel, four tokens, in place of what their owner holds.
 __device__ __forceinline__ void decode_gates(float (&g)[4], const GateParams& gates, float rate,
                                              float bias) {
-  if (gates.gate_encoding == GateEncoding::logits) {
+  switch (gates.gate_encoding) {
+    case GateEncoding::logits:
 #pragma unroll
-    for (int i = 0; i < 4; i++) g[i] = rate * softplus_approximately(g[i] + bias);
-  } else if (gates.gate_encoding == GateEncoding::bounded) {
+      for (int i = 0; i < 4; i++) g[i] = rate * softplus_approximately(g[i] + bias);
+      return;
+    case GateEncoding::bounded:
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      g[i] = -gates.decay_bound *
-             reciprocal_approximately(1.f + exp2_approximately(rate * (g[i] + bias)));
-  } else {
+      for (int i = 0; i < 4; i++)
+        g[i] = -gates.decay_bound *
+               reciprocal_approximately(1.f + exp2_approximately(rate * (g[i] + bias)));
+      return;
+    case GateEncoding::log_decay:
+    case GateEncoding::neg_log_decay:
+    case GateEncoding::decay:  // bring_gates has taken the logarithm
 #pragma unroll
-    for (int i = 0; i < 4; i++) g[i] *= rate;
+      for (int i = 0; i < 4; i++) g[i] *= rate;
+      return;
   }
 }
 

@@ -96,7 +96,7 @@ class ChannelSm90 final : public Implementation {
   ChannelSm90() {
     description_.name = "cuda/channel_sm90";
     description_.operation = gated_delta_operation();
-    description_.honours = recurrence_options() + HonouredFields{"decay"};
+    description_.honours = recurrence_options() + HonouredFields{"decay", "output_slots"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
@@ -111,7 +111,9 @@ class ChannelSm90 final : public Implementation {
         "gated_delta:heads=1/2,dim=128,seq=20+3,decay=channel,h0=normal,dtype=bf16",
         "gated_delta:heads=2/4,dim=128,seq=150+16,decay=channel,dtype=f16,layout=vk",
         "gated_delta:heads=1/2,dim=128,seq=37+0+21,decay=channel,dtype=bf16,h0=normal,state=bf16,"
-        "slots=padding,norm=1,keys=unnormalised,gates=reset,gate=decay,beta=logit"};
+        "slots=padding,norm=1,keys=unnormalised,gates=reset,gate=decay,beta=logit",
+        "gated_delta:heads=1/2,dim=128,seq=37+3+9+0+1,decay=channel,dtype=bf16,h0=normal,"
+        "slots=permuted,output_slots=other"};
   }
 
   const Description& description() const override { return description_; }

@@ -145,9 +145,9 @@ __device__ __forceinline__ void math_role(uint32_t sm, const ChannelParams& a, i
       chunk.advance();
       value.advance();
     }
-    if (a.p.pool.write)
-      chunk_sm90::store_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, warp,
-                                   lane);
+    if (const int64_t row = output_row(a.p, item.sequence, item.pool_row);
+        a.p.pool.write && row >= 0)
+      chunk_sm90::store_pool_state(S, a.p.pool, row, item.head, panel * kPanel, warp, lane);
   }
 }
 

@@ -10,11 +10,12 @@
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
 struct WorkItem {
-  int token0;    ///< first token
-  int length;    ///< tokens
-  int chunks;    ///< 0 of a padding sequence, whose tokens are only given zeros
-  int head;      ///< value head
-  int pool_row;  ///< negative: padding
+  int token0;  ///< first token
+  int length;  ///< tokens
+  int chunks;  ///< 0 of a padding sequence, whose tokens are only given zeros
+  int head;    ///< value head
+  int sequence;
+  int pool_row;  ///< that is read; negative: padding
   __device__ __forceinline__ int key_head(const GatedDeltaParams& p) const {
     return head / p.value_heads_per_key_head;
   }
@@ -55,6 +56,7 @@ __device__ __forceinline__ WorkItem item_of(uint32_t sm, const ChannelParams& a,
   item.token0 = static_cast<int>(a.p.sequence_offsets[sequence]);
   item.length = static_cast<int>(a.p.sequence_offsets[sequence + 1]) - item.token0;
   item.head = static_cast<int>(number % heads);
+  item.sequence = sequence;
   item.pool_row = a.p.slot_index ? static_cast<int>(a.p.slot_index[sequence]) : sequence;
   item.chunks = item.pool_row < 0 ? 0 : (item.length + kChunk - 1) / kChunk;
   return item;

@@ -453,7 +453,9 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
     }
   }
   __syncthreads();
-  store_state_tile(p.pool, work.span.row, work.head, work.v_begin, work.v_end, thread, num_threads,
+  const int sequence = static_cast<int>(blockIdx.x / tiles / p.num_value_heads);
+  store_state_tile(p.pool, output_row(p, sequence, work.span.row), work.head, work.v_begin,
+                   work.v_end, thread, num_threads,
                    [&](int k, int v) { return exchange[(v - work.v_begin) * kStride + k]; });
 }
 

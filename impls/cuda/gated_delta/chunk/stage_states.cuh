@@ -255,7 +255,8 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
     }
   }
   __syncthreads();
-  store_state_tile(p.pool, span.row, head, v_begin, v_end, thread, num_threads,
+  store_state_tile(p.pool, output_row(p, sequence, span.row), head, v_begin, v_end, thread,
+                   num_threads,
                    [&](int k, int v) { return exchange[(v - v_begin) * exchange_stride + k]; });
 }
 

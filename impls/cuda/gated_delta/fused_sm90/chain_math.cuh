@@ -156,8 +156,10 @@ __device__ __forceinline__ void store_end_state(const float (&S)[64], const Para
       if (leader) store_release(first_state_ready(a, item.sequence, item.head, panel), 1);
     }
   }
-  if (a.p.pool.write && (item.flags & ends_sequence))
-    store_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, w, l);
+  if (a.p.pool.write && (item.flags & ends_sequence)) {
+    const int64_t row = output_row(a.p, item.sequence, item.pool_row);
+    if (row >= 0) store_pool_state(S, a.p.pool, row, item.head, panel * kPanel, w, l);
+  }
 }
 
 /// How made_before_wait keeps arithmetic under the products: where two warpgroups share the tensor

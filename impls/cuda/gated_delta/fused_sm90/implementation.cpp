@@ -129,7 +129,7 @@ class FusedSm90 final : public Implementation {
  public:
   explicit FusedSm90(Form form) : form_(form) {
     description_.operation = gated_delta_operation();
-    description_.honours = recurrence_options();
+    description_.honours = recurrence_options() + HonouredFields{"output_slots"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
@@ -155,7 +155,9 @@ class FusedSm90 final : public Implementation {
     description_.rank = form == Form::planned ? 60 : 50;
     description_.aligned = token_alignment();
     description_.examples = {"gated_delta:heads=1/2,dim=128,seq=20+3,h0=normal,dtype=bf16",
-                             "gated_delta:heads=1/2,dim=128,seq=150,dtype=f16,layout=vk"};
+                             "gated_delta:heads=1/2,dim=128,seq=150,dtype=f16,layout=vk",
+                             "gated_delta:heads=1/2,dim=128,seq=70+3+9+0+1,dtype=bf16,h0=normal,"
+                             "slots=permuted,output_slots=other"};
     description_.exact_compute_capability = 90;
     // where sequences are split depends on how many there are beside
     description_.batch_invariant = form != Form::planned;

@@ -68,6 +68,7 @@ __device__ __forceinline__ WorkItem take_item(uint32_t sm, const OneLaunchParams
     const int length = load_shared<int>(sm + Layout::kOffsets + 4 * n + 4) - item.token0;
     if (length == 0) continue;  // the pool row stays as it is
     item.length = length;
+    item.sequence = n;
     item.pool_row = a.p.slot_index ? static_cast<int>(__ldg(a.p.slot_index.word(n))) : n;
     if (item.pool_row < 0) continue;  // padding: order_sequences has written its outputs
     item.start = from_pool;

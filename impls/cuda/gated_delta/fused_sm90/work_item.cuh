@@ -31,14 +31,14 @@ struct WorkItem {
   int length;      // tokens; negative: no more work
   int head;        // value head
   int panel;       // first 64-column panel of V
-  int pool_row;    // -1: padding
+  int pool_row;    // that is read; -1: padding
   int chunk_slot;  // of its first chunk
   int piece_slot;  // with pieces
   int start;       // Start
   int combine;     // with from_pieces, from_first: transitions to apply, of the pieces just before
                    // this one
   int flags;       // ItemFlags
-  int sequence;    // whose initial state may have been saved
+  int sequence;    // whose initial state may have been saved, and whose final state has a row
   int first_output;  // token from which on outputs are stored: what is before is to be forgotten
 
   static constexpr uint32_t kBytes = 48;  ///< in shared memory

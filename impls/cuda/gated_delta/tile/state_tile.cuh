@@ -203,9 +203,9 @@ class StateTile {
     }
   }
 
-  /// Rounded once. Nothing where the problem wants no final state.
+  /// Rounded once. Nothing where the problem wants no final state, or the row is negative.
   __device__ __forceinline__ void store(const StatePool& pool, std::int64_t row, int head) const {
-    if (!pool.write || !has_values()) return;
+    if (!pool.write || row < 0 || !has_values()) return;
     auto* const at = static_cast<State*>(pool.data) + state_offset(pool, row, head);
 #pragma unroll
     for (int i = 0; i < Shape::kWords; ++i) {
