@@ -82,10 +82,33 @@ __device__ __forceinline__ float load_element(const void* array, std::int64_t in
   return static_cast<const float*>(array)[index];
 }
 
+/// An element as it lies, and what it is. Between the two, loads of several elements are under way at
+/// once, where load_element() waits for each: the conversion is in one branch with the load.
+__device__ __forceinline__ std::uint32_t load_bits(const void* array, std::int64_t index,
+                                                   DType dtype) {
+  if (dtype == DType::float32) return static_cast<const std::uint32_t*>(array)[index];
+  return static_cast<const std::uint16_t*>(array)[index];
+}
+__device__ __forceinline__ float widen_bits(std::uint32_t bits, DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return __uint_as_float(bits << 16);
+    case DType::float16:
+      return to_float(__ushort_as_half(static_cast<unsigned short>(bits)));
+    case DType::float32:
+      break;
+  }
+  return __uint_as_float(bits);
+}
+
 /// Value e of a token, or of what has no tokens, whatever type it is held in.
 __device__ __forceinline__ float load_number(const NumberArray& numbers, std::int64_t token,
                                              int e) {
   return load_element(numbers.data, numbers.index(token, e), numbers.type);
+}
+__device__ __forceinline__ std::uint32_t load_number_bits(const NumberArray& numbers,
+                                                          std::int64_t token, int e) {
+  return load_bits(numbers.data, numbers.index(token, e), numbers.type);
 }
 
 __device__ __forceinline__ void store_element(void* array, std::int64_t index, DType dtype,

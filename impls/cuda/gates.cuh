@@ -107,10 +107,13 @@ __device__ __forceinline__ float decay_from_log(float g) {
 }
 
 /// exp(g), in 0..1: the array's own value, unrounded, where it holds decays.
+__device__ __forceinline__ float decode_decay(const GateParams& p, float x,
+                                              const HeadGates& of_head) {
+  return p.gate_encoding == GateEncoding::decay ? x
+                                                : decay_from_log(decode_log_decay(p, x, of_head));
+}
 __device__ __forceinline__ float decode_decay(const GateParams& p, float x, int head, int bias) {
-  return p.gate_encoding == GateEncoding::decay
-             ? x
-             : decay_from_log(decode_log_decay(p, x, head, bias));
+  return decode_decay(p, x, head_gates(p, head, bias));
 }
 
 /// The same with one decay per head.

@@ -72,9 +72,11 @@ class TileRecurrence {
     int number = 0;  // of the token's step
     int buffer = 0;
     RawStep raw = load(token, number);
+    HeadGates of_head;  // asked for beside the first step, not behind the state
+    if (!p_.channel_decay) of_head = head_gates(p_.gates, place_.head, place_.head);
     tile_.unpack();
     while (true) {
-      if (number == 0) decay_state(raw, token, shared_.channel_decay[buffer]);
+      if (number == 0) decay_state(raw, of_head, token, shared_.channel_decay[buffer]);
       Step step;
       raw.key.unpack(token_dtype_, step.key);
       raw.query.unpack(token_dtype_, step.query);
@@ -82,7 +84,8 @@ class TileRecurrence {
       add_step_products(step.key, step.query, p_.normalize_qk, products);
       const Sums sums = sweep(step, &products);
       const StepFactors factors = step_factors(p_, products);
-      const float own_u = owners_u(decode_beta(p_.gates, raw.beta), raw.value, sums, factors);
+      const float beta = decode_beta(p_.gates, widen_bits(raw.beta, p_.gates.beta.type));
+      const float own_u = owners_u(beta, widen_bits(raw.value, token_dtype_), sums, factors);
       const bool last_of_token = number + 1 == p_.steps;
       if (last_of_token) {
         store_output(output_index(p_, token, place_.head, owned_), sums, factors, own_u);
@@ -169,12 +172,12 @@ class TileRecurrence {
   struct RawStep {
     RawKeys<Shape> key;
     RawKeys<Shape> query;
-    float value;  ///< its own; 0 where it owns none
-    float gate;
-    float beta;
+    std::uint32_t value;  ///< its own; 0 where it owns none
+    std::uint32_t gate;
+    std::uint32_t beta;
   };
 
-  /// The thread's part of the vectors of a step, as they came.
+  /// The thread's part of the vectors of a step.
   struct Step {
     float key[Shape::kKeys];
     float query[Shape::kKeys];
@@ -186,7 +189,7 @@ class TileRecurrence {
     float query;  ///< S^T q
   };
 
-  /// Issues all loads and waits for none but the value's.
+  /// Issues all loads and waits for none.
   __device__ __forceinline__ RawStep load(std::int64_t token, int number) const {
     RawStep raw;
     raw.key.load(p_.key, step_key_index(p_, token, number, place_.key_head), tile_.part(),
@@ -194,19 +197,20 @@ class TileRecurrence {
     raw.query.load(p_.query, step_query_index(p_, token, place_.key_head), tile_.part(),
                    token_dtype_);
     raw.beta = load_step_beta(p_.gates, token, number, place_.head);
-    raw.gate = p_.channel_decay ? 0.0f : load_number(p_.gates.gate, token, place_.head);
+    raw.gate = p_.channel_decay ? 0 : load_number_bits(p_.gates.gate, token, place_.head);
     raw.value = 0;
     if (loads_value_) {
       const std::int64_t at = step_value_index(p_, token, number, place_.head) + owned_;
-      raw.value = load_element(p_.value, at, token_dtype_);
+      raw.value = load_bits(p_.value, at, token_dtype_);
     }
     return raw;
   }
 
-  __device__ __forceinline__ void decay_state(const RawStep& raw, std::int64_t token,
-                                              float (&channel_decay)[kKeyDim]) {
+  __device__ __forceinline__ void decay_state(const RawStep& raw, const HeadGates& of_head,
+                                              std::int64_t token, float (&channel_decay)[kKeyDim]) {
     if (!p_.channel_decay) {
-      return tile_.decay(nullptr, decode_decay(p_.gates, raw.gate, place_.head));
+      const float gate = widen_bits(raw.gate, p_.gates.gate.type);
+      return tile_.decay(nullptr, decode_decay(p_.gates, gate, of_head));
     }
     Staged::stage_channels(p_, place_.head, token, channel_decay, thread_, Shape::kThreads);
     __syncthreads();

@@ -104,9 +104,9 @@ __device__ __forceinline__ std::int64_t step_value_index(const GatedDeltaParams&
   return token * p.value_token_stride +
          static_cast<std::int64_t>(number * p.num_value_heads + head) * p.value_head_dim;
 }
-__device__ __forceinline__ float load_step_beta(const GateParams& p, std::int64_t token, int number,
-                                                int head) {
-  return load_number(p.beta, token, number * p.num_value_heads + head);
+__device__ __forceinline__ std::uint32_t load_step_beta(const GateParams& p, std::int64_t token,
+                                                        int number, int head) {
+  return load_number_bits(p.beta, token, number * p.num_value_heads + head);
 }
 
 /// Steps of a block, of a tile of this shape.
@@ -166,9 +166,9 @@ struct StagedSteps {
       raw_key.load(p.key, step_key_index(p, token, number, place.key_head), part, token_dtype);
       raw_query.load(p.query, step_query_index(p, token, place.key_head), part, token_dtype);
     }
-    const float raw_beta = load_step_beta(p.gates, token, number, place.head);
-    const float raw_gate =
-        p.channel_decay || number != 0 ? 0.0f : load_number(p.gates.gate, token, place.head);
+    const std::uint32_t raw_beta = load_step_beta(p.gates, token, number, place.head);
+    const std::uint32_t raw_gate =
+        p.channel_decay || number != 0 ? 0 : load_number_bits(p.gates.gate, token, place.head);
     const std::int64_t values = step_value_index(p, token, number, place.head);
 #pragma unroll
     for (int i = lane; i < Shape::kBlockValues; i += 32) {
@@ -181,7 +181,7 @@ struct StagedSteps {
       if (p.channel_decay) {
         stage_channels(p, place.head, token, step.channel_decay, lane, 32);
       } else {
-        head_decay = decode_decay(p.gates, raw_gate, place.head);
+        head_decay = decode_decay(p.gates, widen_bits(raw_gate, p.gates.gate.type), place.head);
       }
     }
     float keys[Shape::kKeys];
@@ -199,7 +199,7 @@ struct StagedSteps {
     }
     if (lane == 0) {
       step.factors = step_factors(p, products);
-      step.beta = decode_beta(p.gates, raw_beta);
+      step.beta = decode_beta(p.gates, widen_bits(raw_beta, p.gates.beta.type));
       step.decay = head_decay;
     }
     if constexpr (std::is_same_v<Kept, StepRecords>) {
