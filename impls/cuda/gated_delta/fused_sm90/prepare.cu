@@ -207,24 +207,17 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
     float x[2], b[2];
     HeadGates of_head;
     if constexpr (Form != GateForm::as_they_are) of_head = head_gates(from, head, head);
-    // every load before the first value is used: the longest wait; for that it is of known types
-    const auto load = [&](const GateParams& as) {
+    uint32_t gates[2], betas[2];
 #pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const int64_t token = token0 + 2 * l + e;
-        x[e] = 2 * l + e < valid ? load_number(as.gate, token, head) : 0.f;
-        b[e] = 2 * l + e < valid ? load_number(as.beta, token, head) : 0.f;
-      }
-    };
-    if (from.gate.type == DType::float32 && from.beta.type == DType::float32) {
-      GateParams as = from;
-      as.gate.type = as.beta.type = DType::float32;
-      load(as);
-    } else {
-      load(from);
+    for (int e = 0; e < 2; e++) {  // every load before the first value is used: the longest wait
+      const int64_t token = token0 + 2 * l + e;
+      gates[e] = 2 * l + e < valid ? load_number_bits(from.gate, token, head) : 0;
+      betas[e] = 2 * l + e < valid ? load_number_bits(from.beta, token, head) : 0;
     }
 #pragma unroll
     for (int e = 0; e < 2; e++) {
+      x[e] = widen_bits(gates[e], from.gate.type);
+      b[e] = widen_bits(betas[e], from.beta.type);
       if constexpr (Form != GateForm::as_they_are) {
         x[e] = decode_log_decay(from, x[e], of_head);
         b[e] = decode_beta(from, b[e]);
