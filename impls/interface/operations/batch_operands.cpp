@@ -1,5 +1,6 @@
 #include "interface/operations/batch_operands.h"
 
+#include "interface/case.h"
 #include "interface/operations/dimensions.h"
 
 namespace gdn {
