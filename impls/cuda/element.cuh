@@ -67,21 +67,6 @@ __device__ __forceinline__ std::uint32_t round_to_pair(float low, float high) {
   }
 }
 
-#endif  // __CUDACC__
-
-/// Element `index` of an array of `dtype`.
-__device__ __forceinline__ float load_element(const void* array, std::int64_t index, DType dtype) {
-  switch (dtype) {
-    case DType::bfloat16:
-      return to_float(static_cast<const __nv_bfloat16*>(array)[index]);
-    case DType::float16:
-      return to_float(static_cast<const __half*>(array)[index]);
-    case DType::float32:
-      break;
-  }
-  return static_cast<const float*>(array)[index];
-}
-
 /// An element as it lies, and what it is. Between the two, loads of several elements are under way at
 /// once, where load_element() waits for each: the conversion is in one branch with the load.
 __device__ __forceinline__ std::uint32_t load_bits(const void* array, std::int64_t index,
@@ -101,14 +86,30 @@ __device__ __forceinline__ float widen_bits(std::uint32_t bits, DType dtype) {
   return __uint_as_float(bits);
 }
 
+__device__ __forceinline__ std::uint32_t load_number_bits(const NumberArray& numbers,
+                                                          std::int64_t token, int e) {
+  return load_bits(numbers.data, numbers.index(token, e), numbers.type);
+}
+
+#endif  // __CUDACC__
+
+/// Element `index` of an array of `dtype`.
+__device__ __forceinline__ float load_element(const void* array, std::int64_t index, DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return to_float(static_cast<const __nv_bfloat16*>(array)[index]);
+    case DType::float16:
+      return to_float(static_cast<const __half*>(array)[index]);
+    case DType::float32:
+      break;
+  }
+  return static_cast<const float*>(array)[index];
+}
+
 /// Value e of a token, or of what has no tokens, whatever type it is held in.
 __device__ __forceinline__ float load_number(const NumberArray& numbers, std::int64_t token,
                                              int e) {
   return load_element(numbers.data, numbers.index(token, e), numbers.type);
-}
-__device__ __forceinline__ std::uint32_t load_number_bits(const NumberArray& numbers,
-                                                          std::int64_t token, int e) {
-  return load_bits(numbers.data, numbers.index(token, e), numbers.type);
 }
 
 __device__ __forceinline__ void store_element(void* array, std::int64_t index, DType dtype,
