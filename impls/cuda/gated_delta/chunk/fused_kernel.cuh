@@ -28,6 +28,7 @@ namespace gdn::GDN_CUDA_TARGET {
 /// What a block does.
 struct alignas(16) FusedWork {
   SequenceSpan span;
+  int sequence;
   int num_chunks;
   int head;
   int key_head;
@@ -308,7 +309,8 @@ __device__ __forceinline__ FusedWork fused_work(const GatedDeltaParams& p,
   const int columns = 16 * split.value_warps;
   const int tiles = (p.value_head_dim + columns - 1) / columns;
   FusedWork work;
-  work.span = sequence_span(p, static_cast<int>(blockIdx.x / tiles / p.num_value_heads));
+  work.sequence = static_cast<int>(blockIdx.x / tiles / p.num_value_heads);
+  work.span = sequence_span(p, work.sequence);
   work.num_chunks = static_cast<int>((work.span.length + C - 1) / C);
   work.head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
   work.key_head = work.head / p.value_heads_per_key_head;
@@ -453,8 +455,7 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
     }
   }
   __syncthreads();
-  const int sequence = static_cast<int>(blockIdx.x / tiles / p.num_value_heads);
-  store_state_tile(p.pool, output_row(p, sequence, work.span.row), work.head, work.v_begin,
+  store_state_tile(p.pool, output_row(p, work.sequence, work.span.row), work.head, work.v_begin,
                    work.v_end, thread, num_threads,
                    [&](int k, int v) { return exchange[(v - work.v_begin) * kStride + k]; });
 }
