@@ -55,7 +55,7 @@ struct GatedDeltaParams {
   std::int32_t packets;
   float decay_bound;  ///< with GateEncoding::bounded
 };
-static_assert(sizeof(GatedDeltaParams) == 14 * 8 + 4 * 8 + 20 * 4);
+static_assert(sizeof(GatedDeltaParams) == 16 * 8 + 4 * 8 + 20 * 4);
 
 /// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
 /// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of
