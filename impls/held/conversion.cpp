@@ -11,6 +11,10 @@ bool is_by_tokens(const LaidTensor& laid, const Problem& problem) {
   return cut_of(*laid.operand, problem) == Cut::tokens;
 }
 
+bool is_pool(const LaidTensor& laid, const Problem& problem) {
+  return cut_of(*laid.operand, problem) == Cut::pool_rows;
+}
+
 void require_no_loss(const LaidTensor& laid, const Problem& problem) {
   const std::string name = laid.operand->name + ": " + short_name(laid.type);
   if (is_integer(laid.type) != is_integer(laid.own)) {
@@ -29,10 +33,10 @@ enum class Direction { to_own, to_tensor };
 
 /// Only of the sequences' rows of a pool, and only into the tokens that the batch has.
 void restrict_to_batch(StridedCopy& copy, const LaidTensor& laid, const Problem& problem,
-                       const BatchIndices& indices, Direction direction) {
-  if (cut_of(*laid.operand, problem) == Cut::pool_rows) {
+                       const BatchIndices& indices, const IndexArray& rows, Direction direction) {
+  if (is_pool(laid, problem)) {
     copy.extents[0] = problem.num_sequences();
-    copy.rows = indices.rows;
+    copy.rows = rows;
   }
   if (!is_by_tokens(laid, problem) || direction == Direction::to_own) return;
   const auto dimensions = laid.operand->shape(problem);
@@ -47,13 +51,12 @@ void restrict_to_batch(StridedCopy& copy, const LaidTensor& laid, const Problem&
 }
 
 StridedCopy copy_of(const LaidTensor& laid, const Problem& problem, const BatchIndices& indices,
-                    const void* from, void* to, Direction direction) {
+                    const IndexArray& rows, const void* from, void* to, Direction direction) {
   const HeldShape& shape = laid.shape;
   const bool to_own = direction == Direction::to_own;
   // The dense array's strides, by the tensor's dimensions.
   auto own = dense_strides(shape.extents);
-  if (cut_of(*laid.operand, problem) == Cut::pool_rows)
-    own.front() = row_stride(*laid.operand, problem);
+  if (is_pool(laid, problem)) own.front() = row_stride(*laid.operand, problem);
   StridedCopy copy;
   copy.from = from;
   copy.to = to;
@@ -65,7 +68,7 @@ StridedCopy copy_of(const LaidTensor& laid, const Problem& problem, const BatchI
     copy.from_strides[d] = to_own ? shape.strides[d] : own[d];
     copy.to_strides[d] = to_own ? own[d] : shape.strides[d];
   }
-  restrict_to_batch(copy, laid, problem, indices, direction);
+  restrict_to_batch(copy, laid, problem, indices, rows, direction);
   return copy;
 }
 
@@ -78,24 +81,27 @@ Conversion::Conversion(const LaidTensor& laid, const Problem& problem, const Bat
   const HeldTensor& tensor = *laid.tensor;
   const std::int64_t bytes =
       static_cast<std::int64_t>(element_count(*laid.operand, problem)) * size_of(laid.own);
-  const auto copy = [&](const void* from, void* to, Direction direction) {
-    return copy_of(laid, problem, indices, from, to, direction);
+  const IndexArray& written_rows = indices.output_rows ? indices.output_rows : indices.rows;
+  const auto copy_in = [&](const IndexArray& rows, const void* from, void* to) {
+    in_.push_back(copy_of(laid, problem, indices, rows, from, to, Direction::to_own));
   };
   if (tensor.read != nullptr) {
     read_ = device.allocate(bytes);
     pointer_.read = read_.data();
-    in_.push_back(copy(tensor.read, read_.data(), Direction::to_own));
+    copy_in(indices.rows, tensor.read, read_.data());
   }
   if (tensor.written == nullptr) return;
   pointer_.written = read_.data();
-  if (tensor.written != tensor.read) {
+  const bool apart = tensor.written != tensor.read;
+  if (apart) {
     written_ = device.allocate(bytes);
     pointer_.written = written_.data();
-    // What the call leaves as it was has to come back as it was.
-    if (!is_by_tokens(laid, problem))
-      in_.push_back(copy(tensor.written, written_.data(), Direction::to_own));
   }
-  out_.push_back(copy(pointer_.written, tensor.written, Direction::to_tensor));
+  // What the call leaves as it was has to come back as it was.
+  if (!is_by_tokens(laid, problem) && (apart || (is_pool(laid, problem) && indices.output_rows)))
+    copy_in(written_rows, tensor.written, pointer_.written);
+  out_.push_back(copy_of(laid, problem, indices, written_rows, pointer_.written, tensor.written,
+                         Direction::to_tensor));
 }
 
 }  // namespace gdn

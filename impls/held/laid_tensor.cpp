@@ -4,6 +4,7 @@
 #include <span>
 
 #include "interface/error.h"
+#include "interface/operations/batch_operands.h"
 
 namespace gdn {
 namespace {
@@ -162,6 +163,8 @@ BatchIndices batch_indices(const std::vector<LaidTensor>& all, const Problem& pr
     const std::int64_t stride = strides->front();
     if (name == "slot_index") {
       result.rows = index_array(laid.tensor->read, laid.type, stride);
+    } else if (name == kOutputSlotIndex) {
+      result.output_rows = index_array(laid.tensor->read, laid.type, stride);
     } else if (name == "sequence_offsets" && laid.tensor->read != nullptr) {
       const auto* first = static_cast<const char*>(laid.tensor->read);
       result.tokens =

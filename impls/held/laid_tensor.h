@@ -41,8 +41,9 @@ std::string words_of(const LaidTensor& laid);
 
 /// What is read of the indices of a batch while its tensors are copied.
 struct BatchIndices {
-  IndexArray tokens;  ///< one entry: the tokens of all sequences
-  IndexArray rows;    ///< of pools; none: sequence n has row n
+  IndexArray tokens;       ///< one entry: the tokens of all sequences
+  IndexArray rows;         ///< of pools; none: sequence n has row n
+  IndexArray output_rows;  ///< that are written; none: those that are read
 };
 /// Throws Error(bad_input) where the entries of an index tensor are not equally far apart.
 BatchIndices batch_indices(const std::vector<LaidTensor>& tensors, const Problem& problem);
