@@ -166,7 +166,8 @@ class HeldTensors : public ImplementationTest {
       in_slots.slots = SlotMap::padding;
       if (implementation().supports(in_slots)) result.push_back(in_slots);
     }
-    if (in_slots.operation->has_field("output_slots")) {  // a fork, rows of one's own, none, no tokens
+    if (in_slots.operation->has_field(
+            "output_slots")) {  // a fork, rows of one's own, none, no tokens
       in_slots.slots = SlotMap::permuted;
       in_slots.output_slots = OutputSlots::other;
       in_slots.sequences.lengths = {9, 3, 4, 0, 5, 2};

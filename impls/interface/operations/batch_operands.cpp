@@ -24,10 +24,8 @@ Operand output_slot_index_operand() {
                           [](Problem& p, bool present) {
                             p.output_slots = present ? OutputSlots::other : OutputSlots::same;
                           }},
-          .index_rule = {[](const Case& c, std::int64_t n, std::int64_t slot) {
-                           const bool padding = c.slot(n) < 0;
-                           return padding || slot == -1 ||
-                                  (slot >= 0 && slot < c.problem.num_pool_rows());
+          .index_rule = {[](const Case& c, std::int64_t, std::int64_t slot) {
+                           return slot >= -1 && slot < c.problem.num_pool_rows();
                          },
                          "-1 or a row of the pool"}};
 }
