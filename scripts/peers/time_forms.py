@@ -82,8 +82,11 @@ def changed(names, change):
 
 
 def in_rows(tensors):
-    """[T, channels] whose memory is [channels, T]."""
-    return {**tensors, "qkv": tensors["qkv"].t().contiguous().t()}
+    """[channels, T] as [B, channels, L] has it, the output too."""
+    channels, tokens = tensors["qkv"].shape
+    rows = len(tensors["sequence_offsets"]) - 1
+    of_rows = tensors["qkv"].view(channels, rows, tokens // rows).transpose(0, 1).contiguous()
+    return {**tensors, "qkv": of_rows.transpose(0, 1), "conv_output": torch.empty_like(of_rows).transpose(0, 1)}
 
 
 FORMS = {
@@ -97,7 +100,7 @@ ROWS = [(problem, name, form) for problem in (PREFILL, DECODE.format(128, "f32")
                                               DECODE.format(1, "f32"), LAYER.format("4x8192"), LAYER.format("64x1"),
                                               CONVOLUTION.format("4x8192"), CONVOLUTION.format("128x1"))
         for name, form in FORMS.items()]
-ROWS += [(CONVOLUTION.format("1x8192"), "tokens in rows", in_rows)]
+ROWS += [(CONVOLUTION.format("8x4096") + ",conv_layout=time", "tokens in rows", in_rows)]
 
 
 class Call:

@@ -1,6 +1,7 @@
 // What the gates and betas of a call are known to be where the kernels that read them are compiled.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 #include "cuda/element.cuh"
@@ -14,9 +15,14 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 enum class GateForm {
   as_they_are,     ///< log decays and betas, float32
   float32_logits,  ///< logits of both, with rates and biases, float32
-  token_logits,    ///< the same in the tokens' type, with rates and biases in float32
+  token_logits,    ///< the same in the tokens' type, in pairs, with rates and biases in float32
   any,
 };
+/// Whether value heads 2 i and 2 i + 1 of a token share an aligned word of four bytes.
+inline bool lies_in_pairs(const NumberArray& numbers, std::int64_t heads) {
+  return numbers.inner_stride == 1 && numbers.stride % 2 == 0 && heads % 2 == 0 &&
+         reinterpret_cast<std::uintptr_t>(numbers.data) % 4 == 0;
+}
 inline GateForm gate_form(const GateParams& p, DType token_dtype) {
   const auto both_are = [&](DType type) { return p.gate.type == type && p.beta.type == type; };
   if (p.gate_encoding == GateEncoding::log_decay && p.beta_encoding == BetaEncoding::beta &&
@@ -26,7 +32,9 @@ inline GateForm gate_form(const GateParams& p, DType token_dtype) {
       p.A_log.type != DType::float32 || p.dt_bias.type != DType::float32)
     return GateForm::any;
   if (both_are(DType::float32)) return GateForm::float32_logits;
-  return both_are(token_dtype) ? GateForm::token_logits : GateForm::any;
+  const bool in_pairs =
+      lies_in_pairs(p.gate, p.num_value_heads) && lies_in_pairs(p.beta, p.num_value_heads);
+  return both_are(token_dtype) && in_pairs ? GateForm::token_logits : GateForm::any;
 }
 /// visit(form) with the form as a constant.
 template <typename Visit>

@@ -183,29 +183,33 @@ struct MathLoads {
 };
 
 /// Which half of an aligned word of four bytes an element of 16 bits is.
+template <GateForm Form>
 __device__ __forceinline__ int half_of_word(const NumberArray& from, int64_t token, int head) {
+  if constexpr (Form == GateForm::token_logits) return head & 1;
   const auto first = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from.data) / 2);
   return static_cast<int>(first + static_cast<uint32_t>(from.index(token, head)) & 1);
 }
 /// A gate or a beta on its way to shared memory. Copies are of four bytes at least: of a 16-bit one the word
 /// that it is half of is copied. Where the other half may lie behind the array it is waited for instead.
+template <GateForm Form>
 __device__ __forceinline__ void fetch_number(uint32_t to, const NumberArray& from, int64_t token,
                                              int head, bool may_be_last) {
   if (from.type == DType::float32)
     return copy_4_async(to, static_cast<const float*>(from.data) + from.index(token, head));
   const auto* const element = static_cast<const uint16_t*>(from.data) + from.index(token, head);
-  const bool is_high = half_of_word(from, token, head) != 0;
-  if (is_high || (from.inner_stride == 1 && !may_be_last)) {
+  const bool is_high = half_of_word<Form>(from, token, head) != 0;
+  if (Form == GateForm::token_logits || is_high || (from.inner_stride == 1 && !may_be_last)) {
     copy_4_async(to, reinterpret_cast<const float*>(element - is_high));
   } else {
     store_shared(to, uint32_t{*element});
   }
 }
 /// Of a word that fetch_number() brought.
+template <GateForm Form>
 __device__ __forceinline__ float fetched_number(float word, const NumberArray& from, int64_t token,
                                                 int head) {
   if (from.type == DType::float32) return word;
-  const int half = half_of_word(from, token, head);
+  const int half = half_of_word<Form>(from, token, head);
   return from.type == DType::bfloat16 ? widen_half_word<__nv_bfloat16>(__float_as_uint(word), half)
                                       : widen_half_word<__half>(__float_as_uint(word), half);
 }
@@ -222,8 +226,8 @@ __device__ __forceinline__ void fetch_gates(uint32_t sm, const OneLaunchParams& 
     if (2 * l + e < place.y) {
       const int64_t token = place.x + 2 * l + e;
       const bool may_be_last = 2 * l + e + 1 == place.y && place.z + 1 == from.num_value_heads;
-      fetch_number(raw + 4 * e, from.gate, token, place.z, may_be_last);
-      fetch_number(raw + 256 + 4 * e, from.beta, token, place.z, may_be_last);
+      fetch_number<Form>(raw + 4 * e, from.gate, token, place.z, may_be_last);
+      fetch_number<Form>(raw + 256 + 4 * e, from.beta, token, place.z, may_be_last);
     }
 }
 /// One warp: the gates of chunk n, which have arrived, scanned. This warp's time is the block's where
@@ -240,10 +244,10 @@ __device__ __forceinline__ void scan_fetched_gates(uint32_t sm, const OneLaunchP
     const GateParams from = known_gates<Form, Token>(a.p.gates);
     const HeadGates of_head = head_gates(from, place.z, place.z);
     const int64_t token = place.x + 2 * l;
-    x = {fetched_number(x.x, from.gate, token, place.z),
-         fetched_number(x.y, from.gate, token + 1, place.z)};
-    beta = {fetched_number(beta.x, from.beta, token, place.z),
-            fetched_number(beta.y, from.beta, token + 1, place.z)};
+    x = {fetched_number<Form>(x.x, from.gate, token, place.z),
+         fetched_number<Form>(x.y, from.gate, token + 1, place.z)};
+    beta = {fetched_number<Form>(beta.x, from.beta, token, place.z),
+            fetched_number<Form>(beta.y, from.beta, token + 1, place.z)};
     x = {decode_log_decay(from, x.x, of_head), decode_log_decay(from, x.y, of_head)};
     beta = {decode_beta(from, beta.x), decode_beta(from, beta.y)};
   }
