@@ -173,6 +173,13 @@ class HeldTensors : public ImplementationTest {
       in_slots.sequences.lengths = {9, 3, 4, 0, 5, 2};
       if (implementation().supports(in_slots)) result.push_back(in_slots);
     }
+    Problem logits = result.front();
+    if (logits.operation->has_field("logits") && logits.token_dtype != DType::float32) {
+      logits.set_gate_encoding(GateEncoding::logits);
+      logits.beta_encoding = BetaEncoding::logit;
+      logits.logit_type = LogitType::token;
+      if (implementation().supports(logits)) result.push_back(logits);
+    }
     Problem by_time = result.front();
     if (by_time.operation->has_field("conv_layout")) {
       by_time.conv_layout = ConvLayout::time;
