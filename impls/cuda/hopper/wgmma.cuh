@@ -88,6 +88,7 @@ __device__ __forceinline__ void made_before_wait(bool never, const Arrays&... ar
   "+f"(D[B]), "+f"(D[B + 1]), "+f"(D[B + 2]), "+f"(D[B + 3]), "+f"(D[B + 4]), "+f"(D[B + 5]), \
       "+f"(D[B + 6]), "+f"(D[B + 7])
 #define GDN_ACC32(D, B) GDN_ACC8(D, B), GDN_ACC8(D, B + 8), GDN_ACC8(D, B + 16), GDN_ACC8(D, B + 24)
+#define GDN_OPS8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define GDN_OPS16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define GDN_OPS32                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
@@ -96,6 +97,27 @@ __device__ __forceinline__ void made_before_wait(bool never, const Arrays&... ar
   GDN_OPS32                                                                                      \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
   "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+/// N = 16, a in registers, b K-major.
+template <typename Element>
+__device__ __forceinline__ void multiply_rs_n16(float (&d)[8], const uint32_t* a, uint64_t b,
+                                                bool accumulate) {
+#define GDN_WGMMA(TYPE)                                                         \
+  asm volatile(                                                                 \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"                              \
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE "." TYPE " {" GDN_OPS8 \
+      "}, "                                                                     \
+      "{%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}\n"                               \
+      : GDN_ACC8(d, 0)                                                          \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
+  if constexpr (std::is_same_v<Element, __half>) {
+    GDN_WGMMA("f16");
+  } else {
+    static_assert(std::is_same_v<Element, __nv_bfloat16>);
+    GDN_WGMMA("bf16");
+  }
+#undef GDN_WGMMA
+}
 
 /// N = 32, a in registers, b K-major.
 template <typename Element>
@@ -183,6 +205,7 @@ __device__ __forceinline__ void multiply_ss_n64(float (&d)[32], uint64_t a, uint
 
 #undef GDN_ACC8
 #undef GDN_ACC32
+#undef GDN_OPS8
 #undef GDN_OPS16
 #undef GDN_OPS32
 #undef GDN_OPS64

@@ -43,7 +43,8 @@ struct Step {
 };
 
 /// Adds the step's part of L (without beta) and P by differences of G: exact at any gate, and slow.
-/// Entries above the diagonal are left with anything finite.
+/// Entries above the diagonal are left with anything finite. No P without queries.
+template <bool kQueries>
 __device__ __forceinline__ void add_exact_step(float (&A)[2][4], float (&P)[2][4], const Step& G,
                                                const Step& key, const Step& query, int lane) {
   const int t = lane & 3;
@@ -64,7 +65,7 @@ __device__ __forceinline__ void add_exact_step(float (&A)[2][4], float (&P)[2][4
           for (int r = half; r < 2; r++) {
             const float decayed = key_j * exp2_flush(fminf(G[low + 2 * r] - G_j, 0.f));
             a[r] = fmaf(key[low + 2 * r], decayed, a[r]);
-            p[r] = fmaf(query[low + 2 * r], decayed, p[r]);
+            if constexpr (kQueries) p[r] = fmaf(query[low + 2 * r], decayed, p[r]);
           }
         }
 #pragma unroll
@@ -72,11 +73,11 @@ __device__ __forceinline__ void add_exact_step(float (&A)[2][4], float (&P)[2][4
 #pragma unroll
           for (int other = 1; other < 4; other *= 2) {
             a[r] += __shfl_xor_sync(~0u, a[r], other);
-            p[r] += __shfl_xor_sync(~0u, p[r], other);
+            if constexpr (kQueries) p[r] += __shfl_xor_sync(~0u, p[r], other);
           }
           if (t == pair) {
             A[half][2 * r + odd] += a[r];
-            P[half][2 * r + odd] += p[r];
+            if constexpr (kQueries) P[half][2 * r + odd] += p[r];
           }
         }
       }
@@ -87,7 +88,7 @@ __device__ __forceinline__ uint32_t to_tf32(float x) { return __float_as_uint(x)
 
 /// Adds the step's part of L (without beta) and P, from e^G K, e^G Q and e^-G K. bfloat16 tokens: in
 /// bfloat16. float16 would not hold e^-G, and tf32 rounds no more than it.
-template <typename Token>
+template <typename Token, bool kQueries>
 __device__ __forceinline__ void add_step(float (&A)[2][4], float (&P)[2][4], const Step& key,
                                          const Step& query, const Step& column) {
   if constexpr (std::is_same_v<Token, __half>) {
@@ -98,13 +99,13 @@ __device__ __forceinline__ void add_step(float (&A)[2][4], float (&P)[2][4], con
       for (int i = 0; i < 4; i++) {
         const int from = 4 * h + 2 * (i & 1) + (i >> 1);
         k[i] = to_tf32(key[from]);
-        q[i] = to_tf32(query[from]);
+        if constexpr (kQueries) q[i] = to_tf32(query[from]);
         c[i] = to_tf32(column[from]);
       }
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         mma_m16n8k8_tf32(A[half], k, c[half], c[half + 2]);
-        mma_m16n8k8_tf32(P[half], q, c[half], c[half + 2]);
+        if constexpr (kQueries) mma_m16n8k8_tf32(P[half], q, c[half], c[half + 2]);
       }
     }
   } else {
@@ -112,13 +113,13 @@ __device__ __forceinline__ void add_step(float (&A)[2][4], float (&P)[2][4], con
 #pragma unroll
     for (int r = 0; r < 4; r++) {
       k[r] = pack<Token>(key[2 * r], key[2 * r + 1]);
-      q[r] = pack<Token>(query[2 * r], query[2 * r + 1]);
+      if constexpr (kQueries) q[r] = pack<Token>(query[2 * r], query[2 * r + 1]);
       c[r] = pack<Token>(column[2 * r], column[2 * r + 1]);
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       mma_m16n8k16<Token>(A[half], k, c[half], c[half + 2]);
-      mma_m16n8k16<Token>(P[half], q, c[half], c[half + 2]);
+      if constexpr (kQueries) mma_m16n8k16<Token>(P[half], q, c[half], c[half + 2]);
     }
   }
 }
@@ -247,8 +248,8 @@ __device__ __forceinline__ void store_inverse(uint32_t slot, int lane) {
 }
 
 /// A warp: everything of one loaded chunk. `decays`: until a channel's decay is stored there, its
-/// bias.
-template <typename Token, bool Normalize, GateForm Form>
+/// bias. Without queries neither Q~ nor P is made.
+template <typename Token, bool Normalize, GateForm Form, bool kQueries>
 __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
                                            const ChunkGates<Token, Form>& gates,
                                            const float (&beta)[2], int lane) {
@@ -260,7 +261,8 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
   float key_factor[2] = {1.f, 1.f}, query_factor[2] = {1.f, 1.f};
   if constexpr (Normalize) {
     inverse_lengths<Token>(key_factor, slot + Layout::kKey, lane_at, lane_unit);
-    inverse_lengths<Token>(query_factor, slot + Layout::kQuery, lane_at, lane_unit);
+    if constexpr (kQueries)
+      inverse_lengths<Token>(query_factor, slot + Layout::kQuery, lane_at, lane_unit);
   }
   float A[2][4] = {}, P[2][4] = {}, diagonal[2] = {};
 #pragma unroll 1
@@ -268,9 +270,10 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
     const uint32_t in = lane_at + ((lane_unit ^ (2 * (k & 3))) << 4),
                    at = slot + (k >> 2) * Layout::kNextPanel + in;
     const Step G = gates.sum(slot, in, decays, ones, k, lane);
-    uint32_t key[4], query[4];
+    uint32_t key[4], query[4] = {};
     load_matrix_x4(at + Layout::kKey, key[0], key[1], key[2], key[3]);
-    load_matrix_x4(at + Layout::kQuery, query[0], query[1], query[2], query[3]);
+    if constexpr (kQueries)
+      load_matrix_x4(at + Layout::kQuery, query[0], query[1], query[2], query[3]);
     float total[4], undo[4];  // of this lane's channels: G of the last token, e^-that
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -302,15 +305,16 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
                     pack<Token>(scaled_key[2], scaled_key[3]),
                     pack<Token>(scaled_key[4], scaled_key[5]),
                     pack<Token>(scaled_key[6], scaled_key[7]));
-    store_matrix_x4(at + Layout::kQuery, pack<Token>(scaled_query[0], scaled_query[1]),
-                    pack<Token>(scaled_query[2], scaled_query[3]),
-                    pack<Token>(scaled_query[4], scaled_query[5]),
-                    pack<Token>(scaled_query[6], scaled_query[7]));
+    if constexpr (kQueries)
+      store_matrix_x4(at + Layout::kQuery, pack<Token>(scaled_query[0], scaled_query[1]),
+                      pack<Token>(scaled_query[2], scaled_query[3]),
+                      pack<Token>(scaled_query[4], scaled_query[5]),
+                      pack<Token>(scaled_query[6], scaled_query[7]));
     // Over gates of this step or of earlier ones, which every lane has read.
     store_matrix_x4(slot + Layout::kKeyToEnd + (k >> 2) * Layout::kPanelBytes + in, key_to_end[0],
                     key_to_end[1], key_to_end[2], key_to_end[3]);
     if (__ballot_sync(~0u, !within) == 0) {
-      add_step<Token>(A, P, scaled_key, scaled_query, column);
+      add_step<Token, kQueries>(A, P, scaled_key, scaled_query, column);
     } else {
       Step plain_key, plain_query;
 #pragma unroll
@@ -319,16 +323,18 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
         plain_key[2 * r] = k2.x, plain_key[2 * r + 1] = k2.y;
         plain_query[2 * r] = q2.x, plain_query[2 * r + 1] = q2.y;
       }
-      add_exact_step(A, P, G, plain_key, plain_query, lane);
+      add_exact_step<kQueries>(A, P, G, plain_key, plain_query, lane);
     }
   }
   __syncwarp();
+  if constexpr (kQueries) {
 #pragma unroll
-  for (int r = 0; r < 2; r++) {  // P_ii of row i = row + 8 r, column 8 r + row
-    diagonal[r] += __shfl_xor_sync(~0u, diagonal[r], 1);
-    diagonal[r] += __shfl_xor_sync(~0u, diagonal[r], 2);
-    if (2 * t == row) P[r][2 * r] = diagonal[r];
-    if (2 * t + 1 == row) P[r][2 * r + 1] = diagonal[r];
+    for (int r = 0; r < 2; r++) {  // P_ii of row i = row + 8 r, column 8 r + row
+      diagonal[r] += __shfl_xor_sync(~0u, diagonal[r], 1);
+      diagonal[r] += __shfl_xor_sync(~0u, diagonal[r], 2);
+      if (2 * t == row) P[r][2 * r] = diagonal[r];
+      if (2 * t + 1 == row) P[r][2 * r + 1] = diagonal[r];
+    }
   }
 #pragma unroll
   for (int half = 0; half < 2; half++)
@@ -339,8 +345,9 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
                    p = {P[half][2 * r], P[half][2 * r + 1]};
       store_shared(slot + Layout::kLower + i * 64 + j * 4,
                    make_float2(j < i ? beta[r] * a.x : 0.f, j + 1 < i ? beta[r] * a.y : 0.f));
-      store_shared(slot + Layout::kP + i * 32 + j * 2,
-                   pack<Token>(j <= i ? p.x : 0.f, j + 1 <= i ? p.y : 0.f));
+      if constexpr (kQueries)
+        store_shared(slot + Layout::kP + i * 32 + j * 2,
+                     pack<Token>(j <= i ? p.x : 0.f, j + 1 <= i ? p.y : 0.f));
     }
   if (t == 0) {
     store_shared(slot + Layout::kBeta + row * 4, beta[0]);
@@ -351,15 +358,16 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
 }
 
 /// A warp: every kAuxiliaryWarps-th chunk of the block.
-template <typename Token, bool Normalize, GateForm Form>
+template <Work kWork, typename Token, bool Normalize, GateForm Form>
 __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams& a, int own,
                                                int lane) {
   RingCursor<Layout::Loads> slot;
   int next = own;  // chunk of the current work item that is this warp's next one
   slot.index = static_cast<uint32_t>(own);
+  const unsigned items = items_of<kWork>(sm, a);
 #pragma unroll 1
-  for (unsigned number = blockIdx.x; number < static_cast<unsigned>(a.items); number += gridDim.x) {
-    const WorkItem item = item_of(sm, a, number);
+  for (unsigned number = blockIdx.x; number < items; number += gridDim.x) {
+    const WorkItem item = item_of<kWork>(sm, a, number);
     float rate = 0;
     if constexpr (decoded_late(Form)) rate = decoding_rate(a.p.gates, item.head);
     const auto valid_of = [&](int chunk) { return min(item.length - chunk * kChunk, kChunk); };
@@ -388,7 +396,8 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
       }
       if (valid < kChunk) clear_past_end(at, valid, lane);
       __syncwarp();
-      make_chunk<Token, Normalize, Form>(at, decays, {a.p.gates, rate, valid}, beta, lane);
+      make_chunk<Token, Normalize, Form, kWork != Work::transitions>(
+          at, decays, {a.p.gates, rate, valid}, beta, lane);
       fence_async_proxy();
       mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);
       slot.index += Layout::kAuxiliaryWarps;

@@ -10,24 +10,26 @@
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
 /// One thread: K, Q and, where the copy engine can bring them, gates of every chunk.
-template <GateForm Form>
+template <Work kWork, GateForm Form>
 __device__ __forceinline__ void loading_role(uint32_t sm, const CUtensorMap* query_map,
                                              const CUtensorMap* key_map,
                                              const CUtensorMap* gate_map, const ChannelParams& a) {
   constexpr uint32_t kGateBytes = Form == GateForm::read     ? 0
                                   : Form == GateForm::halves ? Layout::kGateBytes / 2
                                                              : Layout::kGateBytes;
+  constexpr bool kQueries = kWork != Work::transitions;
   RingCursor<Layout::Loads> slot;
-  for (ChunkCursor at(sm, a); !at.at_end(a); at.advance(sm, a), slot.advance()) {
+  for (ChunkCursor<kWork> at(sm, a); !at.at_end(); at.advance(sm, a), slot.advance()) {
     const int token = at.token(), key_head = at.item.key_head(a.p);
     const uint32_t to = slot.buffer(sm), full = slot.full(sm);
     slot.await_empty(sm);
-    slot.expect(sm, Layout::kGates + kGateBytes);
+    slot.expect(sm, (kQueries ? Layout::kGates : Layout::kGates / 2) + kGateBytes);
 #pragma unroll
     for (int panel = 0; panel < kKeyDim / kPanel; panel++) {
       const uint32_t panel_to = to + panel * Layout::kNextPanel;
       tensor_load(panel_to + Layout::kKey, key_map, full, 0, token, panel, key_head);
-      tensor_load(panel_to + Layout::kQuery, query_map, full, 0, token, panel, key_head);
+      if constexpr (kQueries)
+        tensor_load(panel_to + Layout::kQuery, query_map, full, 0, token, panel, key_head);
     }
     if constexpr (Form != GateForm::read)
       tensor_load(to + Layout::kGates, gate_map, full, 0, token, 0, at.item.head);
@@ -50,14 +52,15 @@ __device__ __forceinline__ void store_tail(uint32_t outputs, const ChannelParams
 }
 
 /// A warp: V of every chunk, and O, which lies in V's place once the math warps are done with it.
+template <Work kWork>
 __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value_map,
                                            const CUtensorMap* output_map, const ChannelParams& a,
                                            int lane) {
   constexpr int kStoring = 2;  // stores that may still read their buffers
-  ChunkCursor load(sm, a);
+  ChunkCursor<kWork> load(sm, a);
   RingCursor<Layout::Values> to, from;
   const auto load_next = [&] {
-    if (load.at_end(a)) return;
+    if (load.at_end()) return;
     if (lane == 0) {
       to.expect(sm, Layout::kValueBytes);
       tensor_load(to.buffer(sm), value_map, to.full(sm), 0, load.token(), 0, load.item.head);
@@ -67,7 +70,7 @@ __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value
   };
   for (int i = 0; i < Layout::kValueSlots; i++) load_next();
   int stored = 0;
-  for (ChunkCursor at(sm, a); !at.at_end(a); at.advance(sm, a), from.advance()) {
+  for (ChunkCursor<kWork> at(sm, a); !at.at_end(); at.advance(sm, a), from.advance()) {
     const int token = at.token(), valid = at.valid(), head = at.item.head;
     mbarrier_wait(from.empty(sm), from.round_parity);  // V has been read, and O is there
     if (valid < kChunk) {
@@ -85,6 +88,19 @@ __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value
     if (++stored > kStoring) load_next();
   }
   if (lane == 0) bulk_wait<0>();
+}
+
+/// One thread, Work::transitions: V of every chunk that has any.
+__device__ __forceinline__ void piece_value_role(uint32_t sm, const CUtensorMap* value_map,
+                                                 const ChannelParams& a) {
+  RingCursor<Layout::Values> to;
+  for (ChunkCursor<Work::transitions> at(sm, a); !at.at_end(); at.advance(sm, a)) {
+    if (at.item.is_transition) continue;
+    to.await_empty(sm);
+    to.expect(sm, Layout::kValueBytes);
+    tensor_load(to.buffer(sm), value_map, to.full(sm), 0, at.token(), 0, at.item.head);
+    to.advance();
+  }
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::channel_sm90

@@ -1,12 +1,17 @@
-// cuda/channel_sm90: gated_delta forward with one decay per key channel, for Hopper (sm_90a). What
-// it supports, and from a problem to a plan of one launch; the kernel: kernel.cu.
+// The forms of channel_sm90: gated_delta forward with one decay per key channel, for Hopper (sm_90a). What
+// it supports, and from a problem to a plan of one launch, or of three where sequences are cut into
+// pieces; the kernel: kernel.cu.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/channel_sm90/channel_sm90.h"
 #include "cuda/gated_delta/channel_sm90/launch.h"
+#include "cuda/gated_delta/channel_sm90/planner.h"
 #include "cuda/hopper/tensor_map.h"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
@@ -14,8 +19,7 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
-namespace gdn::GDN_CUDA_TARGET {
-namespace channel_sm90 {
+namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 namespace {
 
 /// Of an array [tokens, heads, 128] of 16-bit elements, in boxes of a chunk and `panels` panels.
@@ -91,21 +95,50 @@ ChannelLaunch make_launch(const GatedDeltaParams& p, std::int64_t tokens, DType 
   return launch;
 }
 
+/// The launches of sequences in pieces. The grid holds as many pieces as any lengths may have: how
+/// many there are, the kernels find.
+struct PiecesLaunches {
+  ChannelLaunch transitions, pieces;
+
+  PiecesLaunches(const ChannelLaunch& whole, std::int64_t piece_heads, int multiprocessors)
+      : transitions(whole), pieces(whole) {
+    const auto blocks = [&](std::int64_t items) {
+      return static_cast<unsigned int>(std::min<std::int64_t>(items, multiprocessors));
+    };
+    transitions.blocks = blocks(2 * piece_heads);
+    pieces.blocks = blocks(piece_heads);
+  }
+  void enqueue_all(DType token_dtype, cudaStream_t stream) const {
+    enqueue_transitions(transitions, token_dtype, stream);
+    enqueue_chain(transitions.params, stream);
+    enqueue_pieces(pieces, token_dtype, stream);
+  }
+};
+
+Shape shape_of(const Problem& problem) {
+  return {.lengths = problem.sequences.lengths, .value_heads = problem.num_value_heads};
+}
+
 class ChannelSm90 final : public Implementation {
  public:
-  ChannelSm90() {
-    description_.name = "cuda/channel_sm90";
+  /// `chunks_per_piece`: none for the planner's choice, 0 for sequences whole.
+  ChannelSm90(const std::string& name, std::optional<int> chunks_per_piece)
+      : chunks_per_piece_(chunks_per_piece) {
+    description_.name = name;
     description_.operation = gated_delta_operation();
     description_.honours = recurrence_options() + HonouredFields{"decay", "output_slots"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
     description_.summary =
-        "one decay per key channel by wgmma and TMA in one persistent launch, chunks of 16 tokens";
+        is_planned()
+            ? "one decay per key channel by wgmma and TMA, chunks of 16 tokens, in one "
+              "persistent launch; long sequences in pieces where there are few heads"
+            : "as cuda/channel_sm90, sequences never split: same bits alone and in a batch";
     description_.resources = "sm_90a, 225 KB shared memory";
     description_.min_compute_capability = 90;
     description_.exact_compute_capability = 90;
-    description_.rank = 60;
+    description_.rank = is_planned() ? 60 : 50;
     description_.aligned = token_alignment();
     description_.examples = {
         "gated_delta:heads=1/2,dim=128,seq=20+3,decay=channel,h0=normal,dtype=bf16",
@@ -114,6 +147,8 @@ class ChannelSm90 final : public Implementation {
         "slots=padding,norm=1,keys=unnormalised,gates=reset,gate=decay,beta=logit",
         "gated_delta:heads=1/2,dim=128,seq=37+3+9+0+1,decay=channel,dtype=bf16,h0=normal,"
         "slots=permuted,output_slots=other"};
+    // where sequences are split depends on how many there are beside
+    description_.batch_invariant = !is_planned();
   }
 
   const Description& description() const override { return description_; }
@@ -121,6 +156,7 @@ class ChannelSm90 final : public Implementation {
   /// Above cuda/decode, even where that one is above others (kernel.cu): float32 states in kv from 3
   /// tokens on, as chunks take as long whether they are full or not.
   int rank(const Problem& problem) const override {
+    if (!is_planned()) return description_.rank;
     constexpr int kAboveDecode = 75;
     return problem.state_layout == StateLayout::kv && problem.state_dtype == DType::float32 &&
                    problem.sequences.longest() >= 3
@@ -144,7 +180,12 @@ class ChannelSm90 final : public Implementation {
     return Support::yes();
   }
 
-  std::int64_t workspace_bytes(const Problem&) const override { return 0; }
+  std::int64_t workspace_bytes(const Problem& problem) const override {
+    if (problem.total_tokens() == 0) return 0;
+    const Shape shape = shape_of(problem);
+    if (is_planned()) return most_workspace_bytes(shape);
+    return cuts(shape, *chunks_per_piece_) ? 2 * state_bytes(shape, *chunks_per_piece_) : 0;
+  }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
@@ -159,11 +200,34 @@ class ChannelSm90 final : public Implementation {
                                           [](cudaStream_t) {});
     }
     require_pointer(params.output, 16, "output");
-    const ChannelLaunch launch = make_launch(params, problem.total_tokens(), problem.token_dtype,
-                                             device.info().multiprocessors, description_.name);
+    const int multiprocessors = device.info().multiprocessors;
+    ChannelLaunch launch = make_launch(params, problem.total_tokens(), problem.token_dtype,
+                                       multiprocessors, description_.name);
+    const Shape shape = shape_of(problem);
+    const int chunks =
+        is_planned() ? choose(shape, costs_h200, multiprocessors) : *chunks_per_piece_;
+    const std::string gates = std::string(" gates=") + name_of(launch.params.gate_form);
+    if (cuts(shape, chunks)) {
+      DeviceBuffer states = device.allocate(state_bytes(shape, chunks)),
+                   transitions = device.allocate(state_bytes(shape, chunks));
+      launch.params.chunks_per_piece = chunks;
+      launch.params.states = static_cast<float*>(states.data());
+      launch.params.transitions = static_cast<float*>(transitions.data());
+      const PiecesLaunches launches(launch, piece_heads(shape, chunks), multiprocessors);
+      info.launches = 3;
+      info.choice = "piece_chunks=" + std::to_string(chunks) +
+                    " blocks=" + std::to_string(launches.pieces.blocks) + gates;
+      std::vector<DeviceBuffer> workspaces;
+      workspaces.push_back(std::move(states));
+      workspaces.push_back(std::move(transitions));
+      return std::make_unique<LaunchPlan>(
+          device, info, std::move(workspaces),
+          [launches, dtype = problem.token_dtype](cudaStream_t stream) {
+            launches.enqueue_all(dtype, stream);
+          });
+    }
     info.launches = 1;
-    info.choice =
-        "blocks=" + std::to_string(launch.blocks) + " gates=" + name_of(launch.params.gate_form);
+    info.choice = "piece_chunks=0 blocks=" + std::to_string(launch.blocks) + gates;
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         [launch, dtype = problem.token_dtype](cudaStream_t stream) {
                                           enqueue(launch, dtype, stream);
@@ -171,15 +235,28 @@ class ChannelSm90 final : public Implementation {
   }
 
  private:
+  bool is_planned() const { return !chunks_per_piece_.has_value(); }
+  static bool cuts(const Shape& shape, int chunks) { return chunks > 0 && can_cut(shape, chunks); }
+
+  std::optional<int> chunks_per_piece_;
   Description description_;
 };
 
 }  // namespace
-}  // namespace channel_sm90
 
-const Implementation& gated_delta_channel_sm90_implementation() {
-  static const channel_sm90::ChannelSm90 implementation;
+const Implementation& planned() {
+  static const ChannelSm90 implementation("cuda/channel_sm90", std::nullopt);
   return implementation;
 }
 
-}  // namespace gdn::GDN_CUDA_TARGET
+const Implementation& invariant() {
+  static const ChannelSm90 implementation("cuda/channel_sm90_invariant", 0);
+  return implementation;
+}
+
+std::unique_ptr<Implementation> in_pieces(int chunks) {
+  return std::make_unique<ChannelSm90>("cuda/channel_sm90_pieces_of_" + std::to_string(chunks),
+                                       chunks);
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET::channel_sm90

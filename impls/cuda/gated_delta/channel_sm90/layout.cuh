@@ -51,7 +51,12 @@ struct Layout {
   static constexpr uint32_t kValueFull = kEmpty + 8 * kSlots;
   static constexpr uint32_t kOutputFull = kValueFull + 8 * kValueSlots;
   static constexpr uint32_t kOrder = kOutputFull + 8 * kValueSlots;  // sequences, 16 bits each
-  static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
+  // Of sequences in pieces, instead: the numbers of each one's first piece and of its first item of
+  // Work::transitions, and behind the last sequence how many there are; 16 bits each.
+  static constexpr uint32_t kFirstPiece = kOrder;
+  static constexpr uint32_t kFirstItem = kFirstPiece + 2 * (kMostOrderedSequences + 2);
+  static constexpr uint32_t kBytes =
+      kFirstItem + 2 * (kMostOrderedSequences + 2) + 1024;  // to align tiles
   static_assert(kBytes <= 232448 && kLoaded % 8 == 0);
 
   using Loads = Ring<kSlots, 0, kSlotBytes, kLoaded, kEmpty>;  // filled by copies

@@ -12,6 +12,7 @@
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
 #include "cuda/gated_delta/channel_sm90/work_item.cuh"
 #include "cuda/gated_delta/chunk_sm90/pool_state.cuh"
+#include "cuda/gated_delta/chunk_sm90/workspace_state.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/hopper/wgmma.cuh"
 #include "cuda/target.h"
@@ -117,28 +118,40 @@ __device__ __forceinline__ void math_chunk(float (&S)[64], uint32_t sm,
   chunk.release(sm);
 }
 
+/// A warpgroup: S as the work item starts from it.
+template <Work kWork>
+__device__ __forceinline__ void load_start_state(float (&S)[64], const ChannelParams& a,
+                                                 const WorkItem& item, int panel, int warp,
+                                                 int lane) {
+  const bool is_handed_on = kWork == Work::pieces && !item.is_whole;
+  if (item.is_first && !a.p.pool.read) {
+#pragma unroll
+    for (int i = 0; i < 64; i++) S[i] = 0.f;
+  } else if (is_handed_on) {
+    chunk_sm90::load_piece_state(S, a.states + matrix_offset(a, item.slot, item.head),
+                                 panel * kPanel, warp, lane);
+  } else {
+    chunk_sm90::load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, warp, lane);
+  }
+}
+
 /// A warpgroup: columns 64 panel .. 64 panel + 63 of V, in every work item.
-template <typename Token>
+template <typename Token, Work kWork>
 __device__ __forceinline__ void math_role(uint32_t sm, const ChannelParams& a, int panel, int t) {
   const int warp = __shfl_sync(~0u, t >> 5, 0), lane = t & 31;
   RingCursor<Layout::Chunks> chunk;
   RingCursor<Layout::Values> value;
+  const unsigned items = items_of<kWork>(sm, a);
 #pragma unroll 1
-  for (unsigned number = blockIdx.x; number < static_cast<unsigned>(a.items); number += gridDim.x) {
-    const WorkItem item = item_of(sm, a, number);
+  for (unsigned number = blockIdx.x; number < items; number += gridDim.x) {
+    const WorkItem item = item_of<kWork>(sm, a, number);
     if (item.length == 0) continue;  // its pool row stays as it is
     if (item.pool_row < 0) {
       store_zero_panel(a, item, panel, t);
       continue;
     }
     float S[64];
-    if (a.p.pool.read) {
-      chunk_sm90::load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, warp,
-                                  lane);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 64; i++) S[i] = 0.f;
-    }
+    load_start_state<kWork>(S, a, item, panel, warp, lane);
 #pragma unroll 1
     for (int left = item.length; left > 0; left -= kChunk) {
       math_chunk<Token>(S, sm, chunk, value, left, a.p.scale, panel, warp, lane);
@@ -146,7 +159,7 @@ __device__ __forceinline__ void math_role(uint32_t sm, const ChannelParams& a, i
       value.advance();
     }
     if (const int64_t row = output_row(a.p, item.sequence, item.pool_row);
-        a.p.pool.write && row >= 0)
+        item.is_last && a.p.pool.write && row >= 0)
       chunk_sm90::store_pool_state(S, a.p.pool, row, item.head, panel * kPanel, warp, lane);
   }
 }

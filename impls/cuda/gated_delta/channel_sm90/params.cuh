@@ -3,18 +3,15 @@
 
 #include <cstdint>
 
+#include "cuda/gated_delta/channel_sm90/geometry.h"
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
-inline constexpr int kChunk = 16;                     ///< C: what one warp holds in registers
-inline constexpr int kKeyDim = 128, kValueDim = 128;  ///< Dk, Dv
 /// Columns of K, Q, V or O that lie side by side in shared memory: 128 bytes, the widest swizzle.
 /// Of V, those that one math warpgroup owns.
 inline constexpr int kPanel = 64;
-/// Most sequences that a block orders by their length, in shared memory. More are taken as they lie.
-inline constexpr int kMostOrderedSequences = 512;
 
 /// How gates reach the warps that sum them.
 enum class GateForm {
@@ -25,10 +22,26 @@ enum class GateForm {
 };
 constexpr bool decoded_late(GateForm form) { return form != GateForm::log_decays; }
 
+/// What a launch of the kernel does.
+enum class Work {
+  sequences,    ///< all there is, a work item a value head of a sequence
+  transitions,  ///< what pieces need of those before them: states after pieces, and transitions
+  pieces        ///< all there is, a work item a value head of a piece, whose start state is there
+};
+
 struct ChannelParams {
   GatedDeltaParams p;
-  std::int32_t items = 0;  ///< work items: sequences times value heads
+  std::int32_t items = 0;  ///< work items of Work::sequences: sequences times value heads
   GateForm gate_form = GateForm::read;
+  // ---- of sequences in pieces (work_item.cuh)
+  std::int32_t chunks_per_piece = 0;
+  float* states = nullptr;       ///< [piece slots, Hv, Dv, Dk]: at a piece's start
+  float* transitions = nullptr;  ///< [piece slots, Hv, Dk, Dk]: rows and columns as S = S M
 };
+
+/// Offset of a state or a transition in an array of them.
+__host__ __device__ inline std::int64_t matrix_offset(const ChannelParams& a, int slot, int head) {
+  return (static_cast<std::int64_t>(slot) * a.p.num_value_heads + head) * (kKeyDim * kValueDim);
+}
 
 }  // namespace gdn::GDN_CUDA_TARGET::channel_sm90

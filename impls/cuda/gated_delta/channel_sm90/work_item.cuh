@@ -1,6 +1,16 @@
 // Work items of channel_sm90: the value heads of the sequences. Block b takes the items b,
 // b + blocks, b + 2 blocks, .. of the sequences in order of their length, longest first. Every role
 // of a block finds them by itself, from the offsets, so that none has to hand them on.
+//
+// Or the value heads of pieces, where long sequences are cut into pieces of equally many chunks, in
+// the order of their tokens. A piece needs the state at its start. For any gates and exactly that is
+// S_p = S_(p-1) M_(p-1) + Z_(p-1), with Z the state that a piece leaves where it starts from zeros,
+// and M its transition, which is what it leaves of the identity where V = 0. Three launches:
+// Work::transitions makes the Z and M of all pieces side by side, a work item each (of the first
+// piece, which starts from the initial state, the state after it; of the last nothing), chain.cu
+// the states at their starts, and Work::pieces all outputs and final states. The first of them
+// saves the initial state, too: the last piece may have stored the final one in its place before
+// the first piece starts.
 #pragma once
 
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
@@ -16,13 +26,19 @@ struct WorkItem {
   int head;    ///< value head
   int sequence;
   int pool_row;  ///< that is read; negative: padding
+  // ---- of sequences in pieces
+  int slot;            ///< of the piece
+  bool is_whole;       ///< the piece is the sequence
+  bool is_first;       ///< it starts from the initial state
+  bool is_last;        ///< it ends in the final state
+  bool is_transition;  ///< Work::transitions: M is made, not Z
   __device__ __forceinline__ int key_head(const GatedDeltaParams& p) const {
     return head / p.value_heads_per_key_head;
   }
 };
 
-/// Every thread of the block, before any looks for items. Ties keep their order; a thread's
-/// sequence has as rank the number of those before it. Ends with a barrier.
+/// Every thread of the block, before any looks for items of Work::sequences. Ties keep their order;
+/// a thread's sequence has as rank the number of those before it. Ends with a barrier.
 __device__ __forceinline__ void order_sequences(uint32_t sm, const ChannelParams& a) {
   static_assert(kMostOrderedSequences <= Layout::kThreads &&
                 4 * kMostOrderedSequences <= Layout::kSlots * Layout::kDecayBytes);
@@ -46,38 +62,127 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const ChannelParams
   __syncthreads();
 }
 
-/// Whole warps, or one thread. `number`: less than a.items.
-__device__ __forceinline__ WorkItem item_of(uint32_t sm, const ChannelParams& a, unsigned number) {
+/// The same for pieces: numbers those of a.p.num_sequences sequences, at most kMostOrderedSequences,
+/// and what Work::transitions makes of them.
+__device__ __forceinline__ void number_pieces(uint32_t sm, const ChannelParams& a) {
+  const int n = static_cast<int>(threadIdx.x), sequences = a.p.num_sequences;
+  const uint32_t counts = sm + Layout::kDecay;  // not yet in use otherwise
+  int pieces = 0, items = 0;
+  if (n < sequences) {
+    const auto length = static_cast<int>(a.p.sequence_offsets[n + 1] - a.p.sequence_offsets[n]);
+    pieces = pieces_of(length, a.chunks_per_piece);
+    if (!a.p.slot_index || a.p.slot_index[n] >= 0) items = transition_items(pieces);
+    store_shared(counts + 4 * n, static_cast<uint32_t>(pieces | items << 16));
+  }
+  __syncthreads();
+  if (n < sequences) {
+    int first_piece = 0, first_item = 0;
+    for (int m = 0; m < n; m++) {
+      const uint32_t other = load_shared<uint32_t>(counts + 4 * m);
+      first_piece += static_cast<int>(other & 0xffff);
+      first_item += static_cast<int>(other >> 16);
+    }
+    store_shared(sm + Layout::kFirstPiece + 2 * n, static_cast<uint16_t>(first_piece));
+    store_shared(sm + Layout::kFirstItem + 2 * n, static_cast<uint16_t>(first_item));
+    if (n + 1 == sequences) {
+      store_shared(sm + Layout::kFirstPiece + 2 * n + 2,
+                   static_cast<uint16_t>(first_piece + pieces));
+      store_shared(sm + Layout::kFirstItem + 2 * n + 2, static_cast<uint16_t>(first_item + items));
+    }
+  }
+  __syncthreads();
+}
+
+/// Work items of the launch.
+template <Work kWork>
+__device__ __forceinline__ unsigned items_of(uint32_t sm, const ChannelParams& a) {
+  if constexpr (kWork == Work::sequences) {
+    return static_cast<unsigned>(a.items);
+  } else {
+    const uint32_t firsts =
+        sm + (kWork == Work::transitions ? Layout::kFirstItem : Layout::kFirstPiece);
+    return load_shared<uint16_t>(firsts + 2 * a.p.num_sequences) *
+           static_cast<unsigned>(a.p.num_value_heads);
+  }
+}
+
+/// item_of for pieces.
+template <Work kWork>
+__device__ __forceinline__ WorkItem piece_item_of(uint32_t sm, const ChannelParams& a,
+                                                  unsigned number) {
   const auto heads = static_cast<unsigned>(a.p.num_value_heads);
-  int sequence = static_cast<int>(number / heads);
-  if (a.p.num_sequences <= kMostOrderedSequences)
-    sequence = load_shared<uint16_t>(sm + Layout::kOrder + 2 * sequence);
+  const auto of_all = static_cast<int>(number / heads);
+  const uint32_t firsts =
+      sm + (kWork == Work::transitions ? Layout::kFirstItem : Layout::kFirstPiece);
+  int sequence = 0;  // the last one whose first number is not greater
+  for (int end = a.p.num_sequences; end - sequence > 1;) {
+    const int middle = (sequence + end) / 2;
+    if (load_shared<uint16_t>(firsts + 2 * middle) <= of_all) {
+      sequence = middle;
+    } else {
+      end = middle;
+    }
+  }
+  const int own = of_all - load_shared<uint16_t>(firsts + 2 * sequence);
+  const int first_slot = load_shared<uint16_t>(sm + Layout::kFirstPiece + 2 * sequence),
+            pieces =
+                load_shared<uint16_t>(sm + Layout::kFirstPiece + 2 * sequence + 2) - first_slot;
+  const int piece = kWork == Work::transitions ? (own + 1) / 2 : own,
+            begin = piece * a.chunks_per_piece * kChunk;
   WorkItem item;
-  item.token0 = static_cast<int>(a.p.sequence_offsets[sequence]);
-  item.length = static_cast<int>(a.p.sequence_offsets[sequence + 1]) - item.token0;
+  item.token0 = static_cast<int>(a.p.sequence_offsets[sequence]) + begin;
+  item.length = min(static_cast<int>(a.p.sequence_offsets[sequence + 1]) - item.token0,
+                    a.chunks_per_piece * kChunk);
   item.head = static_cast<int>(number % heads);
   item.sequence = sequence;
   item.pool_row = a.p.slot_index ? static_cast<int>(a.p.slot_index[sequence]) : sequence;
   item.chunks = item.pool_row < 0 ? 0 : (item.length + kChunk - 1) / kChunk;
+  item.slot = first_slot + piece;
+  item.is_whole = pieces == 1;
+  item.is_first = piece == 0;
+  item.is_last = piece == pieces - 1;
+  item.is_transition = kWork == Work::transitions && own > 0 && own % 2 == 0;
   return item;
 }
 
+/// Whole warps, or one thread. `number`: less than items_of().
+template <Work kWork>
+__device__ __forceinline__ WorkItem item_of(uint32_t sm, const ChannelParams& a, unsigned number) {
+  if constexpr (kWork == Work::sequences) {
+    const auto heads = static_cast<unsigned>(a.p.num_value_heads);
+    int sequence = static_cast<int>(number / heads);
+    if (a.p.num_sequences <= kMostOrderedSequences)
+      sequence = load_shared<uint16_t>(sm + Layout::kOrder + 2 * sequence);
+    WorkItem item{};
+    item.token0 = static_cast<int>(a.p.sequence_offsets[sequence]);
+    item.length = static_cast<int>(a.p.sequence_offsets[sequence + 1]) - item.token0;
+    item.head = static_cast<int>(number % heads);
+    item.sequence = sequence;
+    item.pool_row = a.p.slot_index ? static_cast<int>(a.p.slot_index[sequence]) : sequence;
+    item.chunks = item.pool_row < 0 ? 0 : (item.length + kChunk - 1) / kChunk;
+    item.is_whole = item.is_first = item.is_last = true;
+    return item;
+  } else {
+    return piece_item_of<kWork>(sm, a, number);
+  }
+}
+
 /// Goes through the chunks of a block's work items.
+template <Work kWork>
 struct ChunkCursor {
   unsigned number;  ///< of the work item
+  unsigned items;   ///< of the launch
   WorkItem item;
   int chunk;  ///< of the work item's
 
   __device__ __forceinline__ ChunkCursor(uint32_t sm, const ChannelParams& a)
-      : number(blockIdx.x), item{}, chunk(0) {
-    if (!at_end(a)) {
-      item = item_of(sm, a, number);
+      : number(blockIdx.x), items(items_of<kWork>(sm, a)), item{}, chunk(0) {
+    if (!at_end()) {
+      item = item_of<kWork>(sm, a, number);
       skip_empty(sm, a);
     }
   }
-  __device__ __forceinline__ bool at_end(const ChannelParams& a) const {
-    return number >= static_cast<unsigned>(a.items);
-  }
+  __device__ __forceinline__ bool at_end() const { return number >= items; }
   __device__ __forceinline__ void advance(uint32_t sm, const ChannelParams& a) {
     chunk++;
     skip_empty(sm, a);
@@ -91,8 +196,8 @@ struct ChunkCursor {
     while (chunk == item.chunks) {
       number += gridDim.x;
       chunk = 0;
-      if (at_end(a)) return;
-      item = item_of(sm, a, number);
+      if (at_end()) return;
+      item = item_of<kWork>(sm, a, number);
     }
   }
 };

@@ -1,10 +1,11 @@
 // A math warpgroup's part of the state in registers: S [Dv, Dk] is the transpose of the contract's
 // state, and a warpgroup has 64 of its rows (columns of V) by all 128 columns, as the wgmma
 // accumulator of shape 64 x 128. To and from the pool (chunk_sm90/pool_state.cuh), and to and from
-// the workspace of pieces, which is float32.
+// the workspace of pieces, which is float32 (chunk_sm90/workspace_state.cuh).
 #pragma once
 
 #include "cuda/gated_delta/chunk_sm90/pool_state.cuh"
+#include "cuda/gated_delta/chunk_sm90/workspace_state.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/matrix.cuh"
 #include "cuda/target.h"
@@ -17,29 +18,6 @@ using namespace hopper;
 static_assert(kPanel * kKeyDim == 64 * 128 && kPanel == 64 && kKeyDim == kStateKeys &&
               kValueDim == kStateValues);
 
-/// A state [Dv, Dk] of the workspace.
-__device__ __forceinline__ void load_piece_state(float (&S)[64], const float* state, int v0,
-                                                 int warp, int lane) {
-  const float* row = state + (v0 + 16 * warp + lane / 4) * kKeyDim + 2 * (lane % 4);
-#pragma unroll
-  for (int j = 0; j < 16; j++) {
-    const float2 x = *reinterpret_cast<const float2*>(row + 8 * j),
-                 y = *reinterpret_cast<const float2*>(row + 8 * kKeyDim + 8 * j);
-    S[4 * j] = x.x;
-    S[4 * j + 1] = x.y;
-    S[4 * j + 2] = y.x;
-    S[4 * j + 3] = y.y;
-  }
-}
-__device__ __forceinline__ void store_piece_state(const float (&S)[64], float* state, int v0,
-                                                  int warp, int lane) {
-  float* row = state + (v0 + 16 * warp + lane / 4) * kKeyDim + 2 * (lane % 4);
-#pragma unroll
-  for (int j = 0; j < 16; j++) {
-    *reinterpret_cast<float2*>(row + 8 * j) = make_float2(S[4 * j], S[4 * j + 1]);
-    *reinterpret_cast<float2*>(row + 8 * kKeyDim + 8 * j) = make_float2(S[4 * j + 2], S[4 * j + 3]);
-  }
-}
 /// Whether the state that a first piece hands on is there, of one panel of V.
 template <typename Params>
 __device__ __forceinline__ int* first_state_ready(const Params& a, int sequence, int head,

@@ -1,16 +1,33 @@
 // cuda/channel_sm90 over its own shapes (one decay per key channel, 128x128 heads, 16-bit tokens),
 // of which the tests of every implementation have few; and what only a kernel with exponentials of
-// sums and boxes of tokens can get wrong. On a device of compute capability 9.0 or emulated.
+// sums and boxes of tokens can get wrong. Whole and in pieces of one and three chunks, which cut
+// even short sequences. On a device of compute capability 9.0 or emulated.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
+#include "cuda/emulated/emulated_device.h"
 #include "harness/inputs/draw.h"
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
+#include "reference/errors.h"
+#include "reference/reference.h"
 #include "tests/implementation_fixture.h"
+
+// What channel_sm90.h declares, of each build of it that there is.
+#ifdef GDN_WITH_CUDA
+namespace gdn::cuda::channel_sm90 {
+std::unique_ptr<Implementation> in_pieces(int chunks);
+}
+#endif
+#ifdef GDN_CUDA_EMULATED
+namespace gdn::cuda_emulated::channel_sm90 {
+std::unique_ptr<Implementation> in_pieces(int chunks);
+}
+#endif
 
 namespace gdn {
 namespace {
@@ -18,8 +35,52 @@ namespace {
 constexpr std::int64_t kDim = 128;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+const Implementation& in_pieces(int chunks) {
+#if defined(GDN_WITH_CUDA) && defined(GDN_CUDA_EMULATED)
+  static std::vector<std::unique_ptr<Implementation>> all;
+  all.push_back(cuda::channel_sm90::in_pieces(chunks));
+  const Implementation& gpu = *all.back();
+  all.push_back(cuda_emulated::channel_sm90::in_pieces(chunks));
+  const Implementation& emulated = *all.back();
+  all.push_back(std::make_unique<cuda_emulated::Twin>(gpu, emulated));
+#else
+  static std::vector<std::unique_ptr<Implementation>> all;
+#ifdef GDN_WITH_CUDA
+  all.push_back(cuda::channel_sm90::in_pieces(chunks));
+#else
+  all.push_back(cuda_emulated::channel_sm90::in_pieces(chunks));
+#endif
+#endif
+  return *all.back();
+}
+
 class ChannelSm90 : public ImplementationTest {
  protected:
+  using ImplementationTest::expect_agrees;
+  /// Emulated, cuda/channel_sm90 is run only where it cuts sequences: else it launches what
+  /// cuda/channel_sm90_invariant does, and is its test. On a card all are run.
+  void expect_agrees(const Case& inputs) override {
+    if (emulated() && is_planned() && choice_of(inputs).find("piece_chunks=0 ") == 0) {
+      ++num_anothers_;
+      return;
+    }
+    ++num_run_;
+    ImplementationTest::expect_agrees(inputs);
+  }
+  void TearDown() override {
+    if (num_anothers_ > 0 && num_run_ == 0) GTEST_SKIP() << "every plan is another's, tested there";
+  }
+  bool is_planned() const { return implementation().description().name == "cuda/channel_sm90"; }
+  /// 0 of those that cut nothing or choose for themselves.
+  int chunks_per_piece() const {
+    const std::string& name = implementation().description().name;
+    const std::size_t at = name.find("pieces_of_");
+    return at == std::string::npos ? 0 : std::stoi(name.substr(at + 10));
+  }
+  std::string choice_of(const Case& inputs) {
+    DeviceCase on_device(inputs, device());
+    return implementation().plan(inputs.problem, on_device.arguments(), device())->info().choice;
+  }
   static std::vector<std::string> with(const std::string& options,
                                        const std::vector<std::string>& each) {
     std::vector<std::string> problems;
@@ -32,6 +93,9 @@ class ChannelSm90 : public ImplementationTest {
   static Case case_of(const std::string& options) {
     return generate_case(Problem::parse("gated_delta:dim=128,decay=channel," + options));
   }
+
+ private:
+  int num_run_ = 0, num_anothers_ = 0;
 };
 
 TEST_P(ChannelSm90, EveryLengthModulo16) {
@@ -131,6 +195,8 @@ TEST_P(ChannelSm90, StatesSlotsAndLayouts) {
                             {"slots=permuted", "slots=padding"}));
   expect_all_agree(with("heads=1/2,seq=70,gates=mid",
                         {"h0=large", "h0=absent,ht=0", "h0=normal,ht=0", "scale=-0.5"}));
+  expect_all_agree(with("heads=1/2,seq=100+40+0+113,h0=normal,gates=mid,output_slots=other",
+                        {"slots=permuted", "slots=padding,state=bf16"}));
 }
 
 TEST_P(ChannelSm90, GateAndBetaEncodings) {
@@ -239,8 +305,82 @@ TEST_P(ChannelSm90, SmallSoftplusesAddUp) {
   }
 }
 
+// Lengths are read on the device at each run, as are the slots: other sequences have the pieces, and
+// what a run before has left in the workspace is not taken for anything.
+TEST_P(ChannelSm90, APlanServesOtherLengths) {
+  for (const char* options :
+       {"seq=300+0+65+35,slots=permuted,h0=normal", "seq=100+100+100+100,h0=absent",
+        "seq=380+20+0+0,slots=padding,h0=normal"}) {
+    SCOPED_TRACE(options);
+    Case inputs = case_of(std::string("heads=1/2,gates=near_one,dtype=bf16,") + options);
+    DeviceCase on_device(inputs, device());
+    const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
+    const std::vector<std::int64_t>& planned = inputs.problem.sequences.lengths;
+    for (const std::vector<std::int64_t>& lengths :
+         {planned, {1, 269, 130, 0}, {0, 0, 0, 400}, {17, 3, 48, 49}, {0, 0, 0, 0}, planned}) {
+      Case other = inputs;
+      other.problem.sequences.lengths = lengths;
+      other.sequence_offsets = other.problem.sequences.offsets();
+      const auto tokens = static_cast<std::size_t>(other.problem.total_tokens());
+      const auto keep = [&](std::vector<float>& values) {
+        values.resize(values.size() / 400 * tokens);
+      };
+      for (const char* name : {"q", "k", "v", "log_decay", "beta"}) keep(other[name]);
+      SCOPED_TRACE(other.problem.to_string());
+      device().upload(const_cast<void*>(on_device.arguments().input("sequence_offsets")),
+                      other.sequence_offsets.data(), 5 * 8);
+      on_device.reset_async();
+      plan->run();
+      Outputs outputs = on_device.download();
+      if (tokens == 0) continue;
+      keep(outputs["output"]);
+      const auto report = reference::compare(other, reference::evaluate<double>(other), outputs);
+      EXPECT_EQ(reference::violation(report, report.limits), "");
+    }
+  }
+}
+
+// Where sequences are cut. One in two pieces has the bits that it has whole, since the second piece
+// starts from the state after the first; in more, its start is a product and a sum.
+TEST_P(ChannelSm90, CutsWhatIsLongerThanTwoPieces) {
+  const Case inputs = case_of("heads=1/1,seq=32+160+48+96+5,h0=normal,gates=mid,dtype=bf16");
+  const Implementation& whole =
+      find_implementation(gated_delta_operation(), "cuda/channel_sm90_invariant");
+  const Outputs expected = execute(whole, inputs, device()),
+                got = execute(implementation(), inputs, device());
+  const int chunks = chunks_per_piece();
+  std::int64_t first = 0;
+  for (const std::int64_t length : inputs.problem.sequences.lengths) {
+    EXPECT_EQ(same_bits(token_range(got["output"], kDim, first, first + length),
+                        token_range(expected["output"], kDim, first, first + length)),
+              chunks == 0 || length <= 2 * chunks * 16)
+        << length;
+    first += length;
+  }
+}
+
+TEST_P(ChannelSm90, PlansPiecesOfALongSequence) {
+  const Case inputs = case_of("heads=1/2,seq=3000,h0=normal,gates=near_one,dtype=bf16");
+  const std::string choice = choice_of(inputs);
+  const bool is_invariant = implementation().description().name == "cuda/channel_sm90_invariant";
+  EXPECT_EQ(choice.find("piece_chunks=0 ") == 0, is_invariant) << choice;
+  if (chunks_per_piece() > 0) {
+    EXPECT_EQ(choice.find("piece_chunks=" + std::to_string(chunks_per_piece()) + " "), 0U);
+  }
+  EXPECT_EQ(implementation().description().batch_invariant, !is_planned());
+  expect_agrees(inputs);
+}
+
+// States that do not decay, or grow, pass all transitions of a sequence.
+TEST_P(ChannelSm90, NothingIsForgotten) {
+  expect_all_agree(with("heads=1/2,h0=large,gates=none",
+                        {"seq=700", "seq=330,betas=two", "seq=330,betas=wide,state=f32"}));
+  expect_all_agree(with("heads=1/1,gates=none,seq=330+90", {"", "betas=zero,h0=normal"}));
+}
+
 // Short sequences are cuda/decode's up to where the two were measured to cross.
 TEST_P(ChannelSm90, ShortSequencesAreLeftToDecode) {
+  if (!is_planned()) GTEST_SKIP() << "cuda/channel_sm90 comes before it where either may be taken";
   const Implementation& decode = find_implementation(gated_delta_operation(), "cuda/decode");
   const auto is_left = [&](const std::string& options) {
     const Problem problem = Problem::parse(
@@ -265,7 +405,9 @@ TEST_P(ChannelSm90, ErrorsDoNotGrowOverALongSequence) {
 std::vector<const Implementation*> channel_sm90() {
   std::vector<const Implementation*> found;
   for (const Implementation* one : implementations_of(gated_delta_operation()))
-    if (one->description().name == "cuda/channel_sm90") found.push_back(one);
+    if (one->description().name.find("cuda/channel_sm90") == 0) found.push_back(one);
+  if (!found.empty())
+    for (const int chunks : {1, 3}) found.push_back(&in_pieces(chunks));
   return found;
 }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ChannelSm90);

@@ -140,6 +140,11 @@ void add_product(const char* name, float (&d)[N], const Given& given, bool accum
 }  // namespace detail
 
 template <typename Element>
+void multiply_rs_n16(float (&d)[8], const std::uint32_t* a, std::uint64_t b, bool accumulate) {
+  detail::add_product("wgmma.m64n16k16", d, {{a[0], a[1], a[2], a[3]}, 0, b}, accumulate,
+                      detail::multiply<Element, 16, false, false>);
+}
+template <typename Element>
 void multiply_rs_n32(float (&d)[16], const std::uint32_t* a, std::uint64_t b, bool accumulate) {
   detail::add_product("wgmma.m64n32k16", d, {{a[0], a[1], a[2], a[3]}, 0, b}, accumulate,
                       detail::multiply<Element, 32, false, false>);
