@@ -144,10 +144,17 @@ run_sanitizer() {
   local pieces=(--impl cuda/fused_sm90 --errors-only --problem "$piece,gates=none,heads=1/2,seq=2500")
   pieces+=(--problem "$piece,gates=none,heads=8/32,seq=4000+0+70+26")
   pieces+=(--problem "$piece,gates=weak,heads=8/32,seq=4000+0+70+26")
-  local with_pieces=no
+  # cuda/channel_sm90 cuts this one.
+  local channel=(--impl cuda/channel_sm90 --errors-only)
+  channel+=(--problem "$piece,decay=channel,gates=none,heads=1/2,seq=2500")
+  local with_pieces=no with_channel=no
   if [[ ,${only:-cuda/fused_sm90}, == *,cuda/fused_sm90,* ]] &&
       [[ $("$programs/gdnbench" info --json) =~ '"backend": "cuda",'[^}]*'compute capability 9.0' ]]; then
     with_pieces=yes
+  fi
+  if [[ ,${only:-cuda/channel_sm90}, == *,cuda/channel_sm90,* ]] &&
+      [[ $("$programs/gdnbench" info --json) =~ '"backend": "cuda",'[^}]*'compute capability 9.0' ]]; then
+    with_channel=yes
   fi
   if [ -x "$programs/bin/gdnbench" ]; then
     binary=$programs/bin/gdnbench
@@ -164,7 +171,8 @@ run_sanitizer() {
           --exact-buffers --jobs 1 "$@" >>"$out/$tool.log" 2>&1
       }
       : >"$out/$tool.log"
-      if check --suite sanitizer "${kernels[@]}" && { [ $with_pieces = no ] || check "${pieces[@]}"; }; then
+      if check --suite sanitizer "${kernels[@]}" && { [ $with_pieces = no ] || check "${pieces[@]}"; } &&
+          { [ $with_channel = no ] || check "${channel[@]}"; }; then
         echo "clean$of" >"$out/$tool"
       else
         echo "failed, see $tool.log" >"$out/$tool"

@@ -182,15 +182,18 @@ class GpuCheck(unittest.TestCase):
                                                        "synccheck": "clean"})
 
     def test_sequences_in_pieces_count_where_the_card_runs_the_form_that_splits(self):
-        dirty = {"DIRTY": "memcheck", "OF": "--impl cuda/fused_sm90 --errors-only"}
-        for capability, only, expected in (
-            ("x, compute capability 9.0", (), "failed, see memcheck.log"),
-            ("x, compute capability 9.0", ("--only", "cuda/naive"), "clean (cuda/naive)"),
-            ("x, compute capability 8.0", (), "clean"),
-        ):
-            with self.subTest(capability=capability, only=only):
-                self.check(*only, "sanitizer", CAPABILITY=capability, **dirty)
-                self.assertEqual((self.out / "memcheck").read_text().strip(), expected)
+        hopper = "x, compute capability 9.0"
+        for splits in ("cuda/fused_sm90", "cuda/channel_sm90"):
+            dirty = {"DIRTY": "memcheck", "OF": f"--impl {splits} --errors-only"}
+            for capability, only, expected in (
+                (hopper, (), "failed, see memcheck.log"),
+                (hopper, ("--only", f"cuda/naive,{splits}"), "failed, see memcheck.log"),
+                (hopper, ("--only", "cuda/naive"), "clean (cuda/naive)"),
+                ("x, compute capability 8.0", (), "clean"),
+            ):
+                with self.subTest(splits=splits, capability=capability, only=only):
+                    self.check(*only, "sanitizer", CAPABILITY=capability, **dirty)
+                    self.assertEqual((self.out / "memcheck").read_text().strip(), expected)
 
     def test_results_that_a_cut_shard_did_not_reach_are_counted(self):
         _, _, record = self.check(CUT="1")

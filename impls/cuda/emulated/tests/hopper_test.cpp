@@ -200,13 +200,13 @@ TEST(EmulatedHopper, ABufferReusedBeforeItsStoreHasReadItShows) {
   EXPECT_EQ(out, (std::vector<std::uint32_t>{1, 1, 1, 1, 1, 1, 1, 1}));
 }
 
-enum class Form { rs_n64, ss_n64, rs_n128_trans };
+enum class Form { rs_n16, rs_n64, ss_n64, rs_n128_trans };
 
 // d [64 x N] = a [64 x 16] b [16 x N] of small integers: a [m][k], b [k][n] from global memory,
 // operands placed in shared memory as the descriptors' layouts say.
 template <Form form>
 __global__ void product_kernel(const float* a, const float* b, float* d) {
-  constexpr int N = form == Form::rs_n128_trans ? 128 : 64;
+  constexpr int N = form == Form::rs_n128_trans ? 128 : form == Form::rs_n16 ? 16 : 64;
   GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
   const std::uint32_t B = shared_address(shared), A = B + 32768;
   const int t = static_cast<int>(threadIdx.x), w = t / 32, l = t % 32;
@@ -234,6 +234,8 @@ __global__ void product_kernel(const float* a, const float* b, float* d) {
   wgmma::registers_ready();
   if constexpr (form == Form::rs_n128_trans) {
     wgmma::multiply_rs_n128_trans<__half>(sums, registers, wgmma::mn_major_128(B, 8192));
+  } else if constexpr (form == Form::rs_n16) {
+    wgmma::multiply_rs_n16<__half>(sums, registers, wgmma::k_major_128(B), true);
   } else if constexpr (form == Form::rs_n64) {
     wgmma::multiply_rs_n64<__half>(sums, registers, wgmma::k_major_128(B), true);
   } else {
@@ -272,6 +274,7 @@ void expect_product(int N) {
 }
 
 TEST(EmulatedHopper, WarpgroupProductsReadTheLayoutsOfTheirDescriptors) {
+  expect_product<Form::rs_n16>(16);
   expect_product<Form::rs_n64>(64);
   expect_product<Form::ss_n64>(64);
   expect_product<Form::rs_n128_trans>(128);

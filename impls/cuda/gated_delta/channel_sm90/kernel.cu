@@ -1,6 +1,6 @@
 // The kernel of cuda/channel_sm90: gated_delta with one decay per key channel in one launch, for
 // Hopper, Dk = Dv = 128, bfloat16 or float16 tokens. A block takes whole (sequence, value head) work
-// items, longest first, in chunks of 16 tokens, and has 16 warps:
+// items, longest first, in chunks of 16 tokens, and has 16 warps (channel_kernel.cuh):
 //
 //   two warpgroups of math (math.cuh), 64 columns of V each, the state in registers;
 //   six auxiliary warps (auxiliary.cuh), each with a chunk of its own: scaled keys and queries, the
@@ -10,6 +10,11 @@
 //
 // Chunks are of 16 tokens since one warp makes all of such a chunk from registers: there are no
 // blocks off the diagonal, no anchors between blocks, and no barrier between warps.
+//
+// One item takes some 1.05 us a chunk, so that with few heads most multiprocessors stand idle. Long
+// sequences are then cut into pieces (work_item.cuh): the same kernel in two other forms, with
+// chain.cu between them, where planner.cpp expects these three launches to take less time than one.
+// What is said here of times is of the one launch; in pieces nothing has been timed yet.
 //
 // Bound by: the math warps, whose steps of 16 tokens are a chain of two wgmma and what stands
 // between them, and by what the auxiliary warps take from them of the issue slots; memory comes
