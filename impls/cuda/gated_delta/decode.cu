@@ -54,7 +54,9 @@ __global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
   typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, options.evict_last);
   Recurrence(p, options.token_dtype, place, shared, tile).run_directly(span.first, span.length);
-  tile.store(p.pool, output_row(p, place.sequence, span.row), place.head);
+  const int sequence = options.grid.sequence_again();
+  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
+  tile.store(p.pool, output_row(p, sequence, row), place.head);
 }
 
 // ---- host

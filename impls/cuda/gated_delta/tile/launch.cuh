@@ -40,6 +40,13 @@ struct TileGrid {
             static_cast<int>(value_heads_per_key_head.divide(head)),
             static_cast<int>(tiles.remainder(blockIdx.x)) * block_values};
   }
+  /// The place's sequence, made anew from the block's number: no register holds it, or the row that was
+  /// read, until the state is stored.
+  __device__ __forceinline__ int sequence_again() const {
+    auto block = static_cast<std::uint32_t>(blockIdx.x);
+    asm volatile("" : "+r"(block));
+    return static_cast<int>(value_heads.divide(tiles.divide(block)));
+  }
 #endif  // __CUDACC__
 };
 
