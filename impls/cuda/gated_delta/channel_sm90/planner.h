@@ -22,15 +22,13 @@ struct Costs {
   double chain_step_us;        ///< a transition applied
   double worthwhile;           ///< pieces are taken below this part of one launch's time
 };
-/// One NVIDIA H200. chunk_us of 2026-11-26 (log.md); all else is assumed, from the like of it in
-/// fused_sm90/costs.h and from what such a chunk leaves out. So pieces must be expected to win by
-/// more than those may be wrong.
-inline constexpr Costs costs_h200{.chunk_us = 1.05,
-                                  .transition_chunk_us = 0.8,
-                                  .item_us = 4.0,
+/// One NVIDIA H200, of 2026-11-26: the kernels' own times by ncu over six shapes (log.md).
+inline constexpr Costs costs_h200{.chunk_us = 1.085,
+                                  .transition_chunk_us = 0.905,
+                                  .item_us = 6.0,
                                   .chain_us = 8.0,
-                                  .chain_step_us = 1.5,
-                                  .worthwhile = 0.85};
+                                  .chain_step_us = 2.4,
+                                  .worthwhile = 0.95};
 
 struct Shape {
   std::vector<std::int64_t> lengths;  ///< tokens of each sequence

@@ -72,9 +72,11 @@ class TileRecurrence {
     int number = 0;  // of the token's step
     int buffer = 0;
     RawStep raw = load(token, number);
+    HeadGates of_head;  // asked for beside the first step, not behind the state
+    if (!p_.channel_decay) of_head = head_gates(p_.gates, place_.head, place_.head);
     tile_.unpack();
     while (true) {
-      if (number == 0) decay_state(raw, token, shared_.channel_decay[buffer]);
+      if (number == 0) decay_state(raw, of_head, token, shared_.channel_decay[buffer]);
       Step step;
       raw.key.unpack(token_dtype_, step.key);
       raw.query.unpack(token_dtype_, step.query);
@@ -204,11 +206,11 @@ class TileRecurrence {
     return raw;
   }
 
-  __device__ __forceinline__ void decay_state(const RawStep& raw, std::int64_t token,
-                                              float (&channel_decay)[kKeyDim]) {
+  __device__ __forceinline__ void decay_state(const RawStep& raw, const HeadGates& of_head,
+                                              std::int64_t token, float (&channel_decay)[kKeyDim]) {
     if (!p_.channel_decay) {
       const float gate = widen_bits(raw.gate, p_.gates.gate.type);
-      return tile_.decay(nullptr, decode_decay(p_.gates, gate, place_.head));
+      return tile_.decay(nullptr, decode_decay(p_.gates, gate, of_head));
     }
     Staged::stage_channels(p_, place_.head, token, channel_decay, thread_, Shape::kThreads);
     __syncthreads();
