@@ -34,6 +34,7 @@ constexpr Holding kHoldings[] = {
     {.name = "transposed", .reversed = true},
     {.name = "in narrower types", .narrower = true},
     {.name = "betas alone in narrower types", .narrower = true, .alone = "beta"},
+    {.name = "biases alone in narrower types", .narrower = true, .alone = "dt_bias"},
     {.name = "in two dimensions, transposed, with gaps, in narrower types",
      .reversed = true,
      .gap = 1,

@@ -85,6 +85,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"h0", "normal"},
                                                           {"ht", "0"},
                                                           {"slots", "permuted"},
+                                                          {"output_slots", "other"},
                                                           {"pool_pad", "8"},
                                                           {"pool_rows", "40"},
                                                           {"norm", "1"},

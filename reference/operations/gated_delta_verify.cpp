@@ -3,6 +3,7 @@
 // description says it carries (Case::carried_tokens).
 #include "interface/operations/gated_delta_verify.h"
 
+#include "interface/operations/recurrence_operands.h"
 #include "reference/operation.h"
 
 namespace gdn::reference {
@@ -14,6 +15,7 @@ const ReferenceOperation& gated_delta_verify_reference() {
   static const ReferenceOperation operation = [] {
     ReferenceOperation verify = gated_delta_reference();
     verify.operation = gated_delta_verify_operation();
+    verify.honours = recurrence_options() + recurrence_variants() + HonouredFields{"logits"};
     return verify;
   }();
   return operation;

@@ -58,7 +58,6 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.decay_bound = static_cast<float>(problem.decay_bound);
   p.sequence_offsets = given.sequence_offsets;
   p.slot_index = given.slot_index;
-  p.output_slot_index = given.output_slot_index;
   p.state_pool = given.state_pool;
   p.read_state = problem.initial_state != InitialState::absent ? 1 : 0;
   p.write_state = problem.final_state ? 1 : 0;

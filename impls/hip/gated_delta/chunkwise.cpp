@@ -37,7 +37,7 @@ class Chunkwise final : public Implementation {
     static const Description description = {
         .name = "hip/chunkwise",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"output_slots"},
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "chunkwise",
         .summary =

@@ -173,7 +173,7 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params) {
     advance_state(lds.keys, lds.update, lds.gates, count, state);
     __syncthreads();
   }
-  state.store_pool(p, output_row(p, sequence, span), head, first_column);
+  state.store_pool(p, span.row, head, first_column);
 }
 
 template <typename Tile, int D, int C>

@@ -125,13 +125,6 @@ __device__ __forceinline__ Span span_of(const GatedDeltaParams& p, int sequence)
   return {first, p.sequence_offsets[sequence + 1] - first, row};
 }
 
-/// The pool row that the sequence's final state goes to; negative: none. Looked up where the state is
-/// stored, so that no register holds it from the start.
-__device__ __forceinline__ std::int64_t output_row(const GatedDeltaParams& p, int sequence,
-                                                   const Span& span) {
-  return p.output_slot_index ? p.output_slot_index[sequence] : span.row;
-}
-
 __device__ __forceinline__ std::int64_t state_index(const GatedDeltaParams& p, std::int64_t row,
                                                     int head, int k, int v) {
   return row * p.state_row_stride +
@@ -146,7 +139,7 @@ __device__ __forceinline__ float load_state(const GatedDeltaParams& p, std::int6
 }
 __device__ __forceinline__ void store_state(const GatedDeltaParams& p, std::int64_t row, int head,
                                             int k, int v, float x) {
-  if (p.write_state == 0 || row < 0) return;
+  if (p.write_state == 0) return;
   store_element(p.state_pool, p.state_element, state_index(p, row, head, k, v), x);
 }
 

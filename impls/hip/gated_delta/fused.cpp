@@ -14,7 +14,7 @@ class Fused final : public Implementation {
     static const Description description = {
         .name = "hip/fused",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"output_slots"},
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "fused",
         .summary = "one workgroup walks a head's chunks, state in registers; bound by VALU issue",

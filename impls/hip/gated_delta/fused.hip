@@ -92,7 +92,7 @@ __device__ __forceinline__ void fused(const GatedDeltaParams& p) {
     __syncthreads();
   }
 
-  state.store_pool(p, output_row(p, sequence, span), head, first_column);
+  state.store_pool(p, span.row, head, first_column);
 }
 
 }  // namespace

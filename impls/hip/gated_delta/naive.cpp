@@ -13,7 +13,7 @@ class Naive final : public Implementation {
     static const Description description = {
         .name = "hip/naive",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"output_slots"},
+        .honours = recurrence_options(),
         .backend = "hip",
         .form = "naive",
         .summary = "one lane per state column, state in global memory; bound by state traffic",

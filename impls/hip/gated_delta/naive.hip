@@ -66,9 +66,8 @@ __device__ __forceinline__ void naive(const GatedDeltaParams& p) {
     store_element(p.output, p.output_element, output_index(p, token, head, v),
                   output * query_factor);
   }
-  const std::int64_t row = output_row(p, sequence, span);
   for (int k = 0; k < Dk; ++k) {
-    store_state(p, row, head, k, v, state[static_cast<std::int64_t>(k) * Dv]);
+    store_state(p, span.row, head, k, v, state[static_cast<std::int64_t>(k) * Dv]);
   }
 }
 

@@ -11,17 +11,16 @@
 namespace gdn::hip {
 
 struct GatedDeltaParams {
-  const void* query;             ///< [T, Hk, Dk], tokens query_token_stride elements apart
-  const void* key;               ///< [T, Hk, Dk]
-  const void* value;             ///< [T, Hv, Dv]
-  void* output;                  ///< [T, Hv, Dv], dense
-  const float* gate;             ///< [T, Hv], what it holds is gate_encoding
-  const float* A_log;            ///< [Hv], null where the encoding has none
-  const float* dt_bias;          ///< [Hv], likewise
-  const float* beta;             ///< [T, Hv]
-  IndexArray sequence_offsets;   ///< [N + 1]
-  IndexArray slot_index;         ///< [N] or none
-  IndexArray output_slot_index;  ///< [N] or none: a sequence writes the row that it reads
+  const void* query;            ///< [T, Hk, Dk], tokens query_token_stride elements apart
+  const void* key;              ///< [T, Hk, Dk]
+  const void* value;            ///< [T, Hv, Dv]
+  void* output;                 ///< [T, Hv, Dv], dense
+  const float* gate;            ///< [T, Hv], what it holds is gate_encoding
+  const float* A_log;           ///< [Hv], null where the encoding has none
+  const float* dt_bias;         ///< [Hv], likewise
+  const float* beta;            ///< [T, Hv]
+  IndexArray sequence_offsets;  ///< [N + 1]
+  IndexArray slot_index;        ///< [N] or none
   void* state_pool;
   float* workspace;  ///< per kernel, float32
   std::int64_t query_token_stride;
@@ -55,7 +54,7 @@ struct GatedDeltaParams {
   std::int32_t packets;
   float decay_bound;  ///< with GateEncoding::bounded
 };
-static_assert(sizeof(GatedDeltaParams) == 16 * 8 + 4 * 8 + 20 * 4);
+static_assert(sizeof(GatedDeltaParams) == 14 * 8 + 4 * 8 + 20 * 4);
 
 /// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
 /// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of

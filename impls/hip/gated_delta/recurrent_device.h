@@ -169,7 +169,7 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
                     output * query_factor);
     }
   }
-  if (Call::kStoresState) store_column(p, output_row(p, sequence, span), head, column, lane, state);
+  if (Call::kStoresState) store_column(p, span.row, head, column, lane, state);
 }
 
 /// One token as a lane of `columns` holds it.
@@ -286,7 +286,7 @@ __device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, con
       store_columns(p, output_index(p, token, head, column), p.value_head_dim - column, output);
     }
   }
-  if (Call::kStoresState) state.store_pool(p, output_row(p, sequence, span), head, first_column);
+  if (Call::kStoresState) state.store_pool(p, span.row, head, first_column);
 }
 
 }  // namespace gdn::hip

@@ -58,7 +58,7 @@ class Recurrent final : public Implementation {
       : version_(std::move(version)) {
     description_.name = std::move(name);
     description_.operation = gated_delta_operation();
-    description_.honours = recurrence_options() + HonouredFields{"output_slots"};
+    description_.honours = recurrence_options();
     description_.backend = "hip";
     description_.form = "recurrent";
     description_.summary = std::move(summary);

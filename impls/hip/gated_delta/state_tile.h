@@ -82,7 +82,7 @@ struct StateTile {
   }
   __device__ __forceinline__ void store_pool(const GatedDeltaParams& p, std::int64_t row, int head,
                                              int first_column) {
-    if (p.write_state == 0 || row < 0) return;
+    if (p.write_state == 0) return;
     const TileThread thread = counted_tile_thread();
     const std::int64_t first = state_index(p, row, head, 0, first_column);
     if (access == Access::either && p.packets == 0) {

@@ -86,9 +86,6 @@ const std::vector<Option> kGatedDelta = {
      "heads=1/2,dim=40x24,seq=20+0+70+7,gates=mid,h0=normal,slots=padding,pool_pad=5"},
     {"permuted_slots_vk",
      "heads=1/2,dim=40x24,seq=20+0+70+7,gates=mid,h0=normal,slots=permuted,layout=vk"},
-    {"output_slots",
-     "heads=1/"
-     "2,dim=40x24,seq=20+3+70+7+1+0+9,gates=mid,h0=normal,slots=padding,output_slots=other"},
 };
 
 const std::vector<Option> kDrafts = {

@@ -4,6 +4,8 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/emulated/grid.h"
@@ -90,8 +92,12 @@ inline void prefetch_line(const void* source) {
   static_cast<void>(*static_cast<const volatile char*>(source));
 }
 
-// Late as a store may be made, and waited for the same way.
+// Late as a store may be made, and waited for the same way. A card ends a kernel whose address is misaligned.
 inline void copy_4_async(std::uint32_t destination, const void* source) {
+  if (reinterpret_cast<std::uintptr_t>(source) % 4 != 0 || destination % 4 != 0) {
+    std::fputs("emulated cp.async of 4 bytes: a misaligned address\n", stderr);
+    std::abort();
+  }
   cuda_grid::add_store(
       [=] { std::memcpy(cuda_grid::dynamic_shared_memory() + destination, source, 4); });
 }
