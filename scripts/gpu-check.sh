@@ -21,7 +21,8 @@
 # The last two need neither GPU nor programs: --out may have come from another machine. An --out is of one
 # state of the sources and one card, kept in its file `origin`; for others another is asked for. Of stress and
 # full (and verify), results that a cut run did not reach may be made by name (gdnbench verify --device cuda
-# --problem P --impl I --json-lines) and put into --out as stress.ANY.again.
+# --problem P --impl I --json-lines) and put into --out as stress.ANY.again. Likewise a test that failed by no fault of
+# a kernel, and was mended, may be run by name with --gtest_output=json:OUT/PROGRAM.again.json; the record names it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

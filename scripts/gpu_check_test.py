@@ -104,7 +104,8 @@ class GpuCheck(unittest.TestCase):
         for (name, shards), seen in ran.items():
             self.assertEqual(seen, set(range(shards)), name)
         tests = sum(len(seen) for seen in ran.values())
-        self.assertEqual(record["tests"], {"passed": tests, "failed": 0, "skipped": tests, "failures": []})
+        self.assertEqual(record["tests"],
+                         {"passed": tests, "failed": 0, "skipped": tests, "failures": [], "run_again": []})
         results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress
         self.assertGreater(results, 0)
         self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (tests + results, 0, 0))
@@ -180,6 +181,22 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(sum(len(suite["failures"]) for suite in record["suites"].values()), failed)
         self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log",
                                                        "synccheck": "clean"})
+
+    def test_what_failed_and_was_run_again_is_named(self):
+        _, _, record = self.check(FAILS="cuda_backend_tests.1")
+        passed, failed = record["tests"]["passed"], record["tests"]["failures"]
+        self.assertEqual(len(failed), 1)
+        suite, name = failed[0].split(".", 1)
+        again = {"testsuites": [{"name": suite, "testsuite": [{"name": name, "result": "COMPLETED"},
+                                                              {"name": "Another", "result": "COMPLETED"}]}]}
+        (self.out / "cuda_backend_tests.again.json").write_text(json.dumps(again))
+        _, _, record = self.check("record")
+        self.assertEqual((record["tests"]["passed"], record["tests"]["failed"]), (passed + 1, 0))
+        self.assertEqual((record["tests"]["failures"], record["tests"]["run_again"]), ([], failed))
+        again["testsuites"][0]["testsuite"][0]["failures"] = [{"failure": "again"}]
+        (self.out / "cuda_backend_tests.again.json").write_text(json.dumps(again))
+        _, _, record = self.check("record")
+        self.assertEqual((record["tests"]["failed"], record["tests"]["failures"]), (1, failed))
 
     def test_sequences_in_pieces_count_where_the_card_runs_the_form_that_splits(self):
         hopper = "x, compute capability 9.0"

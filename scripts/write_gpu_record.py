@@ -21,19 +21,21 @@ METRICS = ("floor_ratio", "limit_ratio")  # of an output's errors; null where on
 ADDED = (("stress", "stress"), ("full", "full"))  # suites that a record may be without, and their steps
 
 
-def count_tests(paths):
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    failures = []
+def outcomes_of(paths):
+    """(suite.test, "passed", "failed" or "skipped") of GoogleTest's JSON files."""
     for suite in (s for path in paths for s in json.loads(path.read_text())["testsuites"]):
         for test in suite["testsuite"]:
-            if test.get("failures"):
-                counts["failed"] += 1
-                failures.append(f"{suite['name']}.{test['name']}")
-            elif test.get("result") == "SKIPPED":
-                counts["skipped"] += 1
-            else:
-                counts["passed"] += 1
-    return counts, failures
+            outcome = "failed" if test.get("failures") else "skipped" if test.get("result") == "SKIPPED" else "passed"
+            yield f"{suite['name']}.{test['name']}", outcome
+
+
+def count_tests(paths, again):
+    """`again`: of files with tests that were run once more, those count that failed before, and are named."""
+    outcomes, later = list(outcomes_of(paths)), dict(outcomes_of(again))
+    mended = [name for name, outcome in outcomes if outcome == "failed" and name in later]
+    outcomes = [(name, later[name] if name in mended else outcome) for name, outcome in outcomes]
+    counts = {kind: sum(outcome == kind for _, outcome in outcomes) for kind in ("passed", "failed", "skipped")}
+    return {**counts, "failures": [name for name, outcome in outcomes if outcome == "failed"], "run_again": mended}
 
 
 def count_verdicts(path):
@@ -122,11 +124,11 @@ def main(folder, record, *test_results):
     if missing:
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
     kernels, origin = origin_of(folder)
-    tests, failures = count_tests([folder / name for name in test_results])
+    tests = count_tests([folder / name for name in test_results], sorted(folder.glob("*_tests.again.json")))
     suites = suites_of(folder, (("gpu", "verify"), *ADDED), origin)
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in SANITIZERS}
     origin["date"] = date_of(folder, "tests", "sanitizer", "table")
-    write(record, kernels, origin, {**tests, "failures": failures}, suites, sanitizer)
+    write(record, kernels, origin, tests, suites, sanitizer)
 
 
 def add(folder, record):
