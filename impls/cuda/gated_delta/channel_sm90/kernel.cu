@@ -14,7 +14,7 @@
 // One item takes some 1.08 us a chunk, so that with few heads most multiprocessors stand idle. Long
 // sequences are then cut into pieces (work_item.cuh): the same kernel in two other forms, with
 // chain.cu between them, where planner.cpp expects these three launches to take less time than one.
-// 12/12 heads 1x8192 takes .190 ms so, an H200. What is said here of times else is of the one launch.
+// 12/12 heads 1x8192 takes .183 ms so, an H200. What is said here of times else is of the one launch.
 //
 // Bound by: the math warps, whose steps of 16 tokens are a chain of two wgmma and what stands
 // between them, and by what the auxiliary warps take from them of the issue slots; memory comes
@@ -32,7 +32,7 @@
 //   gate=bounded, float32 / bfloat16             .685   4.963    4.98 before
 //                                                .668
 //   1x32768 / 16x2048 / 12/12 heads 1x8192, weak                 2.185 / .600 / .552
-//   the first and the last of these in pieces                    1.369 / .190
+//   the first and the last of these in pieces                    1.369 / .183
 //
 // "Before": logits and bounded gates read one by one and decoded by expf and log1pf.
 // Short sequences, 32/32 heads, H200, 1 / 16 / 128 of them. Float32 states in kv, 1 to 16 tokens:
