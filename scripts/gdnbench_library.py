@@ -81,6 +81,10 @@ class _Details(ctypes.Structure):
                 ("conversions", ctypes.c_char_p), ("conversion_bytes", ctypes.c_int64)]
 
 
+class _GroupDetails(ctypes.Structure):
+    _fields_ = [("launches", ctypes.c_int64), ("workspace_bytes", ctypes.c_int64)]
+
+
 REFUSE_CONVERSIONS = 1
 
 
@@ -117,6 +121,10 @@ class Library:
         c.gdnbench_plan_info.argtypes = [address, ctypes.POINTER(_Details)]
         c.gdnbench_plan_run.argtypes = c.gdnbench_plan_destroy.argtypes = [address]
         c.gdnbench_plan_run_phase.argtypes = [address, ctypes.c_int]
+        c.gdnbench_group_create.argtypes = [ctypes.POINTER(address), number, ctypes.c_int, ctypes.POINTER(address)]
+        c.gdnbench_group_info.argtypes = [address, ctypes.POINTER(_GroupDetails)]
+        c.gdnbench_group_run.argtypes = c.gdnbench_group_destroy.argtypes = [address]
+        c.gdnbench_group_destroy.restype = None
         c.gdnbench_phase_name.argtypes, c.gdnbench_phase_name.restype = [text, ctypes.c_int], text
         c.gdnbench_reference_float64.argtypes = [text, *offsets, text, address, *arrays]
 
@@ -164,6 +172,10 @@ class Library:
     def plan(self, problem, arrays, device, stream=None, sequence_offsets=None, implementation=None, strict=False):
         """`implementation` None: the one select() gives. `strict`: an array that would have to be converted is refused."""
         return Plan(self, problem, arrays, device, stream, sequence_offsets, implementation, strict)
+
+    def group(self, plans, phase):
+        """One phase, by its number, of several plans together."""
+        return Group(self, plans, phase)
 
     def reference_float64(self, problem, inputs, results, device, stream=None, sequence_offsets=None):
         """Writes float64 results. `inputs` as `arrays` of a plan; `results`: what an operand is after the run
@@ -239,6 +251,38 @@ class Plan:
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             self._library._c.gdnbench_plan_destroy(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+class Group:
+    """One phase of several plans of one implementation, device and stream, whose problems are the same but for lengths,
+    inputs and pools; run() enqueues all of them, by one launch where info["launches"] is 1, in turn where it is 0. It
+    keeps its plans; close() frees what it has on the device."""
+
+    def __init__(self, library, plans, phase):
+        self._library, self._plans, self._handle = library, list(plans), ctypes.c_void_p()
+        handles = (ctypes.c_void_p * len(self._plans))(*(plan._handle for plan in self._plans))
+        library.check(library._c.gdnbench_group_create(handles, len(handles), phase, ctypes.byref(self._handle)))
+        details = _GroupDetails()
+        library.check(library._c.gdnbench_group_info(self._handle, ctypes.byref(details)))
+        self.info = {"launches": details.launches, "workspace_bytes": details.workspace_bytes}
+
+    def run(self):
+        self._library.check(self._library._c.gdnbench_group_run(self._handle))
+
+    def close(self):
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:
+            self._library._c.gdnbench_group_destroy(handle)
 
     def __enter__(self):
         return self

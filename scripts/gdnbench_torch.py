@@ -20,6 +20,13 @@ that are not given.
     plan.run()
     print(plan.tensors["conv_output"], gdn.operands(plan.problem))
 
+A call that has phases is made phase by phase, or one phase of several plans together, by one launch where there is a
+kernel for it, as when a model has said how many draft tokens are accepted and all its layers commit:
+
+    for plan in layers: plan.run_phase("verify")
+    commit = gdn.PlanGroup(layers, "commit")              # made once, beside the plans
+    commit.run()
+
 A plan's run() only enqueues, on the stream that was current when the plan was made, so it can be captured in a
 graph on that stream:
 
@@ -143,6 +150,13 @@ def _prepared(problem, tensors, names, make_outputs):
     return problem, tensors, arrays, host_offsets, device
 
 
+def _phase_number(problem, phase):
+    phases = library().phases(problem.split(":")[0])
+    if phase not in phases:
+        _refuse(f"phase: '{phase}', expected {' or '.join(phases) or 'none: this operation has but one'}")
+    return phases.index(phase)
+
+
 class Plan:
     """A plan of any operation. `problem`: its string; lengths come from the tensor sequence_offsets. `tensors`: by
     operand name; outputs that are not there are made, and stand in self.tensors. run() reads the tensors' contents as
@@ -167,15 +181,36 @@ class Plan:
 
     def run_phase(self, phase):
         """One phase of an operation that has several, by its name: plan.run_phase("verify")."""
-        phases = library().phases(self.problem.split(":")[0])
-        if phase not in phases:
-            _refuse(f"phase: '{phase}', expected {' or '.join(phases) or 'none: this operation has but one'}")
         with _current(self._device):
-            self._plan.run_phase(phases.index(phase))
+            self._plan.run_phase(_phase_number(self.problem, phase))
 
     def close(self):
         """Frees the workspace now."""
         self._plan.close()
+
+
+class PlanGroup:
+    """One phase, by its name, of several Plans together. They are of one implementation, device and stream, and their
+    problems the same but for lengths (as many sequences and tokens), inputs, and the rows of pools and what lies
+    between them. run() enqueues all, reading the tensors' contents as they are then: self.info["launches"] kernels, or,
+    where that is 0, each plan's own in turn. No plan writes what another one reads or writes."""
+
+    def __init__(self, plans, phase):
+        plans = list(plans)
+        if not plans:
+            _refuse("plans: are none, expected one or more")
+        self._device = plans[0]._device
+        with _current(self._device):
+            self._group = library().group([plan._plan for plan in plans], _phase_number(plans[0].problem, phase))
+        self.info = self._group.info
+
+    def run(self):
+        with _current(self._device):
+            self._group.run()
+
+    def close(self):
+        """Frees what it has on the device now."""
+        self._group.close()
 
 
 def plan_reference_float64(problem, tensors, *, names=None):

@@ -113,6 +113,37 @@ class Torch(unittest.TestCase):
                     plan.run_phase("draft")
                 self.assertIn("expected verify or commit", str(caught.exception))
 
+    def test_several_plans_commit_together(self):
+        for device in devices():
+            for strided in (False, True):
+                with self.subTest(device=device, strided=strided, seed=SEED):
+                    layers, expected = [], []
+                    for layer in range(3):
+                        x = inputs(device, lengths=(4, 3))
+                        draw = torch.Generator().manual_seed(SEED + layer)
+                        state = torch.randn(2, 2, 64, 64, generator=draw).to(device)
+                        problem = problem_of(x, ",h0=normal").replace("gated_delta:", "gated_delta_verify:")
+                        accepted = torch.tensor([4 - layer, layer], device=device)
+                        whole = gdn.Plan(problem, x | {"initial_state": state.clone(), "accepted": accepted})
+                        whole.run()
+                        expected.append(whole.tensors["initial_state"])
+                        # A pool whose columns lie apart is converted around the commit.
+                        held = torch.zeros(2, 2, 64, 65, device=device)[..., :64] if strided else torch.zeros_like(state)
+                        held.copy_(state)
+                        layers.append(gdn.Plan(problem, x | {"initial_state": held, "accepted": accepted}))
+                    group = gdn.PlanGroup(layers, "commit")
+                    for plan in layers:
+                        plan.run_phase("verify")
+                    group.run()
+                    for plan, state in zip(layers, expected):
+                        self.assertTrue(torch.equal(plan.tensors["initial_state"], state))
+                    with self.assertRaises(GdnbenchError) as caught:
+                        gdn.PlanGroup(layers, "draft")
+                    self.assertIn("expected verify or commit", str(caught.exception))
+                    with self.assertRaises(GdnbenchError) as caught:
+                        gdn.PlanGroup(layers + layers[:1], "commit")
+                    self.assertIn("plan 3 is plan 0", str(caught.exception))
+
     def test_pools_have_the_rows_of_their_tensor(self):
         for device in devices():
             with self.subTest(device=device, seed=SEED):

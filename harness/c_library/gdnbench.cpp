@@ -187,13 +187,13 @@ class Place {
   }
   bool is_cuda() const { return owned_->info().runs == "cuda" && has_own_memory(); }
   bool has_own_memory() const { return owned_->info().has_own_memory; }
-  Device& device() { return is_cuda() ? static_cast<Device&>(on_stream_) : *owned_; }
+  Device& device() const { return is_cuda() ? static_cast<Device&>(on_stream_) : *owned_; }
   /// For what planning enqueued; on devices without a caller's stream, for the runs as well.
   void synchronize() { owned_->synchronize(); }
 
  private:
   std::unique_ptr<Device> owned_;
-  OnCallersStream on_stream_;
+  mutable OnCallersStream on_stream_;  // a handle, as owned_ is
 };
 
 double* doubles(const Arguments& arguments, const Operand& operand) {
@@ -232,9 +232,15 @@ void require_apart(const Problem& problem, const std::vector<HeldTensor>& tensor
 
 struct gdnbench_plan {
   gdn::c_library::Place place;
-  std::string implementation;
+  gdn::Problem problem;
+  const gdn::Implementation* implementation;
   std::string reason;
   std::unique_ptr<gdn::Plan> plan;  // before the device: its workspaces are freed through it
+};
+
+struct gdnbench_group {
+  std::vector<gdnbench_plan*> plans;
+  std::unique_ptr<gdn::PhaseGroup> group;  // its memory is freed through the first plan's device
 };
 
 namespace {
@@ -247,6 +253,33 @@ const Implementation& find(const char* name, const Problem& problem) {
 }
 
 thread_local std::string last_reason;
+
+/// What the interface cannot see of plans that are each on a device of their own: whether these devices and
+/// their streams are the same.
+void require_one_place(const std::vector<gdnbench_plan*>& plans) {
+  const gdnbench_plan& first = *plans.front();
+  const DeviceInfo& expected = first.place.device().info();
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const gdnbench_plan& plan = *plans[i];
+    const DeviceInfo& info = plan.place.device().info();
+    const auto refuse = [&](const std::string& has) {
+      throw Error(ErrorKind::unsupported,
+                  "group: plan " + std::to_string(i) + " " + has + " as plan 0");
+    };
+    if (plan.implementation != first.implementation) {
+      refuse("is of " + plan.implementation->description().name + ", expected " +
+             first.implementation->description().name);
+    }
+    if (info.backend != expected.backend || info.index != expected.index) {
+      refuse("is on " + info.backend + ":" + std::to_string(info.index) + ", expected " +
+             expected.backend + ":" + std::to_string(expected.index));
+    }
+    if (plan.place.is_cuda() &&
+        plan.place.device().native_stream() != first.place.device().native_stream()) {
+      refuse("enqueues on another stream, expected the same");
+    }
+  }
+}
 
 }  // namespace
 
@@ -332,7 +365,8 @@ gdnbench_status gdnbench_plan_create(const char* implementation, const char* pro
     const Problem parsed =
         fitted_to(given, parse_problem(problem, sequence_offsets, num_sequences));
     if (implementation != nullptr) require_supported(find(implementation, parsed), parsed);
-    std::unique_ptr<gdnbench_plan> made(new gdnbench_plan{Place(device, stream), "", "", nullptr});
+    std::unique_ptr<gdnbench_plan> made(
+        new gdnbench_plan{Place(device, stream), parsed, nullptr, "", nullptr});
     const DeviceInfo& info = made->place.device().info();
     const Implementation* chosen = nullptr;
     if (implementation == nullptr) {
@@ -344,7 +378,7 @@ gdnbench_status gdnbench_plan_create(const char* implementation, const char* pro
       const Support here = runs_on(*chosen, info);
       if (!here) throw Error(ErrorKind::unsupported, here.reason);
     }
-    made->implementation = chosen->description().name;
+    made->implementation = chosen;
     made->plan = plan_on_held(*chosen, parsed, given, made->place.device(),
                               flags == 0 ? Conversions::allowed : Conversions::refused);
     made->place.synchronize();
@@ -359,7 +393,7 @@ gdnbench_status gdnbench_plan_info(const gdnbench_plan* plan, gdnbench_plan_deta
                                      info.workspace_bytes,
                                      info.launches,
                                      info.choice.c_str(),
-                                     plan->implementation.c_str(),
+                                     plan->implementation->description().name.c_str(),
                                      plan->reason.c_str(),
                                      info.conversions.c_str(),
                                      info.conversion_bytes};
@@ -381,6 +415,46 @@ gdnbench_status gdnbench_plan_run_phase(gdnbench_plan* plan, int phase) {
 }
 
 void gdnbench_plan_destroy(gdnbench_plan* plan) { delete plan; }
+
+gdnbench_status gdnbench_group_create(gdnbench_plan* const* plans, int64_t num_plans, int phase,
+                                      gdnbench_group** group) {
+  return guarded([&] {
+    *required(group, "group") = nullptr;
+    if (num_plans < 1) {
+      throw_bad_input("num_plans: " + std::to_string(num_plans) + ", expected 1 or more");
+    }
+    required(plans, "plans");
+    std::unique_ptr<gdnbench_group> made(new gdnbench_group{{plans, plans + num_plans}, nullptr});
+    std::vector<PlannedProblem> planned;
+    for (gdnbench_plan* const plan : made->plans) {
+      required(plan, ("plans: number " + std::to_string(planned.size())).c_str());
+      planned.push_back({&plan->problem, plan->plan.get()});
+    }
+    require_one_place(made->plans);
+    gdnbench_plan& first = *made->plans.front();
+    made->group = group_held(*first.implementation, planned, phase, first.place.device());
+    first.place.synchronize();
+    *group = made.release();
+  });
+}
+
+gdnbench_status gdnbench_group_info(const gdnbench_group* group, gdnbench_group_details* details) {
+  return guarded([&] {
+    const PhaseGroup::Info& info = required(group, "group")->group->info();
+    *required(details, "details") = {info.launches, info.workspace_bytes};
+  });
+}
+
+gdnbench_status gdnbench_group_run(gdnbench_group* group) {
+  return guarded([&] {
+    required(group, "group")->group->run();
+    for (gdnbench_plan* const plan : group->plans) {
+      if (!plan->place.is_cuda()) plan->place.synchronize();
+    }
+  });
+}
+
+void gdnbench_group_destroy(gdnbench_group* group) { delete group; }
 
 gdnbench_status gdnbench_reference_float64(const char* problem, const int64_t* sequence_offsets,
                                            int64_t num_sequences, const char* device, void* stream,

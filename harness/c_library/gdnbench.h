@@ -162,6 +162,31 @@ gdnbench_status gdnbench_plan_run_phase(gdnbench_plan* plan, int phase);
 /* Waits for what the plan enqueued on its stream first. NULL is allowed. */
 void gdnbench_plan_destroy(gdnbench_plan* plan);
 
+/* One phase of several plans, enqueued together: of the layers of a model, say. */
+typedef struct gdnbench_group gdnbench_group;
+
+typedef struct gdnbench_group_details {
+  int64_t launches;        /* kernels that serve all plans; 0: each enqueues its own, in turn */
+  int64_t workspace_bytes; /* device memory the group holds, beside its plans' */
+} gdnbench_group_details;
+
+/* The plans are of one implementation, device and stream, and of problems that are the same but for
+ * lengths (as many sequences and tokens), inputs, and the rows of pools and what lies between them:
+ * else GDNBENCH_UNSUPPORTED, naming the first plan, counted from 0, and what it has.
+ * GDNBENCH_BAD_INPUT for no plans, NULL, a plan given twice, or a number that is no phase. No plan
+ * writes what another one reads or writes. They outlive the group, may be run by themselves beside
+ * it, and it counts as one of them for threads and order. */
+gdnbench_status gdnbench_group_create(gdnbench_plan* const* plans, int64_t num_plans, int phase,
+                                      gdnbench_group** group);
+
+gdnbench_status gdnbench_group_info(const gdnbench_group* group, gdnbench_group_details* details);
+
+/* Enqueues the phase of every plan, in any order among them. */
+gdnbench_status gdnbench_group_run(gdnbench_group* group);
+
+/* Before its plans. Waits for what was enqueued on their stream first. NULL is allowed. */
+void gdnbench_group_destroy(gdnbench_group* group);
+
 /* The same problem in float64, straight from the equations: what to judge outputs by. `arrays` as
  * for a plan, but that what is `written` holds doubles (of the operand's shape), never lies where it
  * is `read`, and may be left out. Waits for the stream before and after, and allocates. On the host's

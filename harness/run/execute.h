@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "harness/run/device_case.h"
 #include "harness/run/guarded_device.h"
 #include "harness/run/memory_needed.h"
 #include "interface/implementation.h"
+#include "interface/phase_group.h"
 
 namespace gdn {
 
@@ -35,11 +37,34 @@ class PlannedCase {
   Outputs run(CheckInputs inputs = CheckInputs::now);
 
  private:
-  Operation operation_;
+  friend class PlannedTogether;
+
+  Problem problem_;
   Device& device_;
   GuardedDevice guarded_;
   std::unique_ptr<DeviceCase> on_device_;
   std::unique_ptr<Plan> plan_;
+  std::function<void()> replay_;
+};
+
+/// Several cases of one implementation and device, phase by phase, each phase of all of them together
+/// (group_phase). It outlives none of them.
+class PlannedTogether {
+ public:
+  /// Throws what group_phase() does.
+  PlannedTogether(const Implementation& implementation, std::vector<PlannedCase*> cases);
+
+  const PhaseGroup::Info& info(int phase) const { return groups_.at(phase)->info(); }
+  /// As PlannedCase::capture.
+  bool capture();
+  /// As PlannedCase::run, of every case.
+  std::vector<Outputs> run();
+
+ private:
+  void enqueue_only(std::size_t guards_of);
+
+  std::vector<PlannedCase*> cases_;
+  std::vector<std::unique_ptr<PhaseGroup>> groups_;
   std::function<void()> replay_;
 };
 

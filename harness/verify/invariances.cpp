@@ -203,7 +203,14 @@ std::string phases_wrong(const VerifiedRun& run) {
   std::string difference = wrong(HiddenIndices::below);
   if (!difference.empty()) return difference;
   difference = wrong(HiddenIndices::above);
-  return difference.empty() ? "" : "a second time: " + difference;
+  if (!difference.empty()) return "a second time: " + difference;
+  planned.refill(inputs_of(run));  // nothing is hidden
+  PlannedCase other(run.implementation, inputs_of(run), run.device);
+  for (const Outputs& outputs : PlannedTogether(run.implementation, {&planned, &other}).run()) {
+    difference = first_difference(run.outputs, outputs);
+    if (!difference.empty()) return "of two plans together: " + difference;
+  }
+  return "";
 }
 
 // ---- every_split and token_by_token

@@ -15,7 +15,8 @@
 //                 the limits
 //   phases        the phases of a call one by one give the bits of the whole; none writes what is a
 //                 later one's, or reads what is not its own: for each phase, operands that only
-//                 others read are NaN, and indices legal values that are wrong
+//                 others read are NaN, and indices legal values that are wrong; so do those of two
+//                 plans together
 //   every_split   cut in two calls after 1, 2, .. 64 tokens: within the limits, widened by one more
 //                 rounding of the state
 //   token_by_token  as many calls as tokens: within the limits, widened by a rounding of the state

@@ -1,9 +1,10 @@
 // The Plan of every CUDA implementation: its workspaces and what enqueues its kernels, a function for each
-// phase of the operation.
+// phase of the operation. And the phase of several plans by one launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -13,10 +14,11 @@
 #include "cuda/grid_blocks.h"
 #include "cuda/target.h"
 #include "interface/implementation.h"
+#include "interface/phase_group.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
-class LaunchPlan final : public Plan {
+class LaunchPlan : public Plan {
  public:
   using Enqueue = std::function<void(cudaStream_t)>;
 
@@ -62,6 +64,41 @@ class LaunchPlan final : public Plan {
   std::vector<DeviceBuffer> workspaces_;
   std::vector<Enqueue> phases_;
 };
+
+/// A phase of several plans by one launch.
+class LaunchGroup final : public PhaseGroup {
+ public:
+  /// `calls`: what the kernel reads of each plan, on the device.
+  LaunchGroup(const Device& device, DeviceBuffer calls, LaunchPlan::Enqueue enqueue)
+      : device_index_(device_index(device)),
+        stream_(static_cast<cudaStream_t>(device.native_stream())),
+        calls_(std::move(calls)),
+        enqueue_(std::move(enqueue)),
+        info_{.launches = 1, .workspace_bytes = calls_.bytes()} {}
+
+  const Info& info() const override { return info_; }
+  void run() override {
+    GDN_CUDA_CHECK(cudaSetDevice(device_index_));
+    enqueue_(stream_);
+    GDN_CUDA_CHECK(cudaGetLastError());
+  }
+
+ private:
+  int device_index_;
+  cudaStream_t stream_;
+  DeviceBuffer calls_;
+  LaunchPlan::Enqueue enqueue_;
+  Info info_;
+};
+
+/// These calls in device memory, for a LaunchGroup: written before what is enqueued from then on.
+template <typename Call>
+DeviceBuffer on_device(const std::vector<Call>& calls, Device& device) {
+  const auto bytes = static_cast<std::int64_t>(calls.size() * sizeof(Call));
+  DeviceBuffer buffer = device.allocate(bytes);
+  device.upload(buffer.data(), calls.data(), bytes);
+  return buffer;
+}
 
 /// Throws Error(unsupported) unless the implementation does the problem and runs on the device.
 inline void require_runnable(const Implementation& implementation, const Problem& problem,

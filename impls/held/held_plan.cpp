@@ -43,6 +43,19 @@ Problem with_row_padding(const Problem& problem, const std::vector<HeldTensor>& 
   return padded;
 }
 
+/// Copies around what a plan enqueues.
+struct Copies {
+  std::vector<StridedCopy> in, out;
+
+  template <typename Body>
+  void around(Device& device, const Body& body) const {
+    device.enqueue_copies(in, device.native_stream());
+    body();
+    device.enqueue_copies(out, device.native_stream());
+  }
+  int launches() const { return !in.empty() + !out.empty(); }
+};
+
 class HeldPlan final : public Plan {
  public:
   HeldPlan(std::vector<Conversion> conversions, std::unique_ptr<Plan> inner, std::string words,
@@ -56,7 +69,7 @@ class HeldPlan final : public Plan {
     for (const Conversion& conversion : conversions_) info_.conversion_bytes += conversion.bytes();
     info_.workspace_bytes += info_.conversion_bytes;
     every_ = copies_of([](const Operand&) { return true; }, [](const Operand&) { return true; });
-    info_.launches += !every_.in.empty() + !every_.out.empty();
+    info_.launches += every_.launches();
     for (const Phase& phase : schema_.phases) {
       const auto named = [](const std::vector<std::string>& names) {
         return [&names](const Operand& operand) {
@@ -69,17 +82,19 @@ class HeldPlan final : public Plan {
 
   const PlanInfo& info() const override { return info_; }
   void run() override {
-    around(every_, [&] { inner_->run(); });
+    every_.around(device_, [&] { inner_->run(); });
   }
   void run_phase(int phase) override {
     if (phase < 0 || phase >= static_cast<int>(by_phase_.size())) return inner_->run_phase(phase);
-    around(by_phase_[static_cast<std::size_t>(phase)], [&] { inner_->run_phase(phase); });
+    copies_of_phase(phase).around(device_, [&] { inner_->run_phase(phase); });
+  }
+
+  Plan& inner() const { return *inner_; }
+  const Copies& copies_of_phase(int phase) const {
+    return by_phase_[static_cast<std::size_t>(phase)];
   }
 
  private:
-  struct Copies {
-    std::vector<StridedCopy> in, out;
-  };
   template <typename IsRead, typename IsWritten>
   Copies copies_of(const IsRead& is_read, const IsWritten& is_written) const {
     Copies copies;
@@ -94,12 +109,6 @@ class HeldPlan final : public Plan {
     }
     return copies;
   }
-  template <typename Body>
-  void around(const Copies& copies, const Body& body) {
-    device_.enqueue_copies(copies.in, device_.native_stream());
-    body();
-    device_.enqueue_copies(copies.out, device_.native_stream());
-  }
 
   std::vector<Conversion> conversions_;
   std::unique_ptr<Plan> inner_;
@@ -108,6 +117,27 @@ class HeldPlan final : public Plan {
   PlanInfo info_;
   Copies every_;
   std::vector<Copies> by_phase_;
+};
+
+class HeldGroup final : public PhaseGroup {
+ public:
+  HeldGroup(Copies copies, std::unique_ptr<PhaseGroup> inner, Device& device)
+      : copies_(std::move(copies)),
+        inner_(std::move(inner)),
+        device_(device),
+        info_(inner_->info()) {
+    if (info_.launches != 0) info_.launches += copies_.launches();
+  }
+  const Info& info() const override { return info_; }
+  void run() override {
+    copies_.around(device_, [&] { inner_->run(); });
+  }
+
+ private:
+  Copies copies_;
+  std::unique_ptr<PhaseGroup> inner_;
+  Device& device_;
+  Info info_;
 };
 
 }  // namespace
@@ -166,6 +196,28 @@ std::unique_ptr<Plan> plan_on_held(const Implementation& implementation, const P
   if (conversions.empty()) return inner;
   return std::make_unique<HeldPlan>(std::move(conversions), std::move(inner), std::move(words),
                                     *planned.operation, device);
+}
+
+std::unique_ptr<PhaseGroup> group_held(const Implementation& implementation,
+                                       std::span<const PlannedProblem> plans, int phase,
+                                       Device& device) {
+  std::vector<PlannedProblem> inner(plans.begin(), plans.end());
+  std::vector<const HeldPlan*> held;
+  for (PlannedProblem& planned : inner) {
+    const auto* const converts = dynamic_cast<const HeldPlan*>(planned.plan);
+    if (converts == nullptr) continue;
+    held.push_back(converts);
+    planned.plan = &converts->inner();
+  }
+  std::unique_ptr<PhaseGroup> group = group_phase(implementation, inner, phase, device);
+  Copies copies;
+  for (const HeldPlan* const plan : held) {
+    const Copies& more = plan->copies_of_phase(phase);
+    copies.in.insert(copies.in.end(), more.in.begin(), more.in.end());
+    copies.out.insert(copies.out.end(), more.out.begin(), more.out.end());
+  }
+  if (copies.in.empty() && copies.out.empty()) return group;
+  return std::make_unique<HeldGroup>(std::move(copies), std::move(group), device);
 }
 
 }  // namespace gdn

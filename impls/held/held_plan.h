@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "interface/implementation.h"
+#include "interface/phase_group.h"
 #include "interface/storage_type.h"
 
 namespace gdn {
@@ -46,5 +48,11 @@ Problem fitted_to(const std::vector<HeldTensor>& tensors, const Problem& problem
 std::unique_ptr<Plan> plan_on_held(const Implementation& implementation, const Problem& problem,
                                    const std::vector<HeldTensor>& tensors, Device& device,
                                    Conversions conversions = Conversions::allowed);
+
+/// group_phase() of plans that plan_on_held() made: what the phase reads and writes is converted around it,
+/// of all plans together.
+std::unique_ptr<PhaseGroup> group_held(const Implementation& implementation,
+                                       std::span<const PlannedProblem> plans, int phase,
+                                       Device& device);
 
 }  // namespace gdn

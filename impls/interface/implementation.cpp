@@ -1,11 +1,16 @@
 #include "interface/implementation.h"
 
 #include "interface/error.h"
+#include "interface/phase_group.h"
 
 namespace gdn {
 
 void Plan::run_phase(int) {
   throw Error(ErrorKind::unsupported, "run_phase: the operation has no phases");
+}
+
+std::unique_ptr<PhaseGroup> Plan::group(std::span<Plan* const>, int, Device&) const {
+  return nullptr;
 }
 
 Support runs_on(const Implementation& implementation, const DeviceInfo& device) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct PlanInfo {
   std::int64_t conversion_bytes = 0;  ///< among workspace_bytes
 };
 
+class PhaseGroup;
+
 class Plan {
  public:
   virtual ~Plan() = default;
@@ -50,6 +53,11 @@ class Plan {
   /// earlier one lies in the plan's workspace, in a form that is the plan's own. Throws
   /// Error(unsupported) where the operation has no phases.
   virtual void run_phase(int phase);
+  /// What group_phase() (phase_group.h) gives, which alone calls it, of the first of these plans: the phase
+  /// of all of them in launches that they share. Null where there are none, as it is here: then they come in
+  /// turn.
+  virtual std::unique_ptr<PhaseGroup> group(std::span<Plan* const> plans, int phase,
+                                            Device& device) const;
 };
 
 // ---- implementations

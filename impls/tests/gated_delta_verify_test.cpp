@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/batches.h"
 #include "harness/run/execute.h"
+#include "interface/error.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/phase_group.h"
 #include "tests/implementation_fixture.h"
 
 namespace gdn {
@@ -187,6 +190,100 @@ TEST_P(GatedDeltaVerify, PhasesOneByOneAreTheWholeCallWhateverIsAccepted) {
       EXPECT_EQ(first_difference(at_once, committed), "") << inputs.problem.to_string();
     }
   }
+}
+
+// Layers of a model: a plan each, of lengths, slots and rows of their own, whose phases are enqueued
+// together; and again, in a graph where there are any, when other tokens are accepted.
+TEST_P(GatedDeltaVerify, SeveralPlansTogetherHaveTheBitsOfEachAlone) {
+  const bool one_launch = implementation().description().backend == "cuda";
+  for (const char* options :
+       {"dtype=f32", "dtype=f32,layout=vk,slots=padding", "dtype=bf16,state=bf16,slots=padding",
+        "dtype=bf16,state=bf16,layout=vk,norm=1,gate=logits", "dtype=f16,state=f16,h0=absent",
+        "dtype=f32,layout=vk,steps=2,decay=channel,slots=permuted", "dtype=bf16,ht=0"}) {
+    std::vector<Case> layers;
+    for (const char* own : {"seq=4+9+2+0+6,seed=1", "seq=0+6+9+4+2,seed=2,pool_pad=48",
+                            "seq=5+1+1+13+1,seed=3,pool_pad=16", "seq=2+2+2+2+13,seed=4"}) {
+      const std::string state =
+          std::string(options).find("h0=") == std::string::npos ? ",h0=normal" : "";
+      layers.push_back(draft("heads=2/4," + dims() + "," + options + state + "," + own));
+    }
+    SCOPED_TRACE(layers[0].problem.to_string());
+    if (!supported(layers[0].problem) || !supported(layers[1].problem)) continue;
+    std::vector<std::unique_ptr<PlannedCase>> plans;
+    std::vector<PlannedCase*> all;
+    for (const Case& layer : layers) {
+      plans.push_back(std::make_unique<PlannedCase>(implementation(), layer, device()));
+      all.push_back(plans.back().get());
+    }
+    PlannedTogether together(implementation(), all);
+    const int commit = static_cast<int>(DraftPhase::commit);
+    EXPECT_EQ(together.info(commit).launches, one_launch && layers[0].problem.final_state ? 1 : 0);
+    for (const char* accepting_these : {"as drawn", "all", "none of some"}) {
+      if (accepting_these != std::string("as drawn")) {
+        for (std::size_t i = 0; i < layers.size(); ++i) {
+          const bool none = accepting_these != std::string("all") && i % 2 == 1;
+          layers[i] = accepting(layers[i], none ? none_of(layers[i]) : all_of(layers[i]));
+          all[i]->refill(layers[i]);
+        }
+      }
+      const std::vector<Outputs> outputs = together.run();
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        EXPECT_EQ(first_difference(run(layers[i]), outputs[i]), "")
+            << "layer " << i << ", accepted: " << accepting_these;
+      }
+      together.capture();  // from now on a graph
+    }
+  }
+}
+
+std::string refusal(const Implementation& implementation, const std::vector<PlannedProblem>& plans,
+                    int phase, Device& device) {
+  try {
+    group_phase(implementation, plans, phase, device);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PhaseGroups, RefuseWhatCannotBeEnqueuedTogether) {
+  const auto device = open_device("cpu");
+  const Implementation& records =
+      find_implementation(gated_delta_verify_operation(), "cpu/records");
+  std::vector<Case> cases;
+  for (const char* problem :
+       {"heads=1/2,dim=16x24,seq=4+3,dtype=f32", "heads=2/2,dim=16x24,seq=4+3,dtype=f32",
+        "heads=1/2,dim=16x24,seq=4+3,dtype=f32,layout=vk",
+        "heads=1/2,dim=16x24,seq=4+2+1,dtype=f32", "heads=1/2,dim=16x24,seq=4+4,dtype=f32",
+        "heads=1/2,dim=16x24,seq=2+5,dtype=f32,pool_pad=4,pool_rows=9,seed=3,accepted=all"}) {
+    cases.push_back(generate_case(Problem::parse(std::string("gated_delta_verify:") + problem)));
+  }
+  std::vector<std::unique_ptr<DeviceCase>> there;
+  std::vector<std::unique_ptr<Plan>> plans;
+  std::vector<PlannedProblem> all;
+  for (const Case& inputs : cases) {
+    there.push_back(std::make_unique<DeviceCase>(inputs, *device));
+    plans.push_back(records.plan(inputs.problem, there.back()->arguments(), *device));
+    all.push_back({&inputs.problem, plans.back().get()});
+  }
+  const auto refused = [&](const std::vector<PlannedProblem>& given, int phase) {
+    return refusal(records, given, phase, *device);
+  };
+  EXPECT_EQ(refused({all[0], all[5]}, 1), "");
+  EXPECT_EQ(refused({all[0], all[1]}, 1),
+            "group: plan 1 has heads=2/2, expected heads=1/2 as plan 0");
+  EXPECT_EQ(refused({all[0], all[5], all[2]}, 1),
+            "group: plan 2 has layout=vk, expected layout=kv as plan 0");
+  EXPECT_EQ(refused({all[0], all[3]}, 1), "group: plan 1 has 3 sequences, expected 2 as plan 0");
+  EXPECT_EQ(refused({all[0], all[4]}, 1), "group: plan 1 has 8 tokens, expected 7 as plan 0");
+  EXPECT_EQ(refused({all[5], all[0], all[5]}, 1), "group: plan 2 is plan 0, expected each once");
+  EXPECT_EQ(refused({all[0], {}}, 1), "group: plan 1 is null");
+  EXPECT_EQ(refused({}, 1), "group: no plans, expected one or more");
+  EXPECT_EQ(refused({all[0]}, 2), "group: phase 2, expected 0..1");
+  EXPECT_EQ(refused({all[0]}, -1), "group: phase -1, expected 0..1");
+  EXPECT_EQ(
+      refusal(find_implementation(gated_delta_operation(), "cpu/naive"), {all[0]}, 0, *device),
+      "group: gated_delta has no phases");
 }
 
 // One plan serves other lengths and slots, as a captured graph must: each draft goes on from the pool

@@ -318,6 +318,9 @@ class CLibrary(unittest.TestCase):
         self.refused("bad input", "output", plan(output=None))
         self.assertEqual(library.phases("gated_delta"), [])
         with library.plan(problem, arguments, "cpu", implementation="cpu/naive") as whole:
+            self.refused("unsupported", "group: gated_delta has no phases", lambda: library.group([whole], 0))
+        self.refused("bad input", "num_plans: 0", lambda: library.group([], 0))
+        with library.plan(problem, arguments, "cpu", implementation="cpu/naive") as whole:
             self.refused("unsupported", "has no phases", lambda: whole.run_phase(0))
         address = ctypes.addressof(inputs.query)
         self.refused("bad input", "q: 'f64' is no element type", plan(q=Array(read=address, dtype="f64")))
@@ -330,6 +333,28 @@ class CLibrary(unittest.TestCase):
         self.refused("bad input", "offsets", plan(offsets=[]))
         self.refused("bad input", "slot_index", lambda: library.reference_float64(
             problem + ",slots=permuted", inputs.inputs(), {"output": ctypes.addressof(inputs.output)}, "cpu"))
+
+    def test_plans_commit_together(self):
+        accepted = (ctypes.c_int64 * len(LENGTHS))(*(length // 2 for length in LENGTHS))
+        problem = f"gated_delta_verify:{SHAPE},seq=5+0+9+70"
+        expected, plans, states = [], [], []
+        for seed in (7, 8, 9):
+            alone, together = Inputs(seed), Inputs(seed)
+            extra = {"accepted": ctypes.addressof(accepted)}
+            with library.plan(problem, alone.arguments() | extra, "cpu", implementation="cpu/records") as plan:
+                plan.run()
+            expected.append(list(alone.state))
+            states.append(together)
+            plans.append(library.plan(problem, together.arguments() | extra, "cpu", implementation="cpu/records"))
+        with library.group(plans, library.phases("gated_delta_verify").index("commit")) as commit:
+            self.assertEqual(commit.info, {"launches": 0, "workspace_bytes": 0})
+            for plan in plans:
+                plan.run_phase(0)
+            for inputs, state in zip(states, expected):
+                self.assertNotEqual(list(inputs.state), state)
+            commit.run()
+        for inputs, state in zip(states, expected):
+            self.assertEqual(list(inputs.state), state)
 
 
 if __name__ == "__main__":

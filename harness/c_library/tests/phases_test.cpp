@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "harness/c_library/gdnbench.h"
 #include "harness/operations/generate_case.h"
@@ -75,6 +77,77 @@ TEST_P(PhasesFromC, VerifyThenCommitAreTheCallInCppWhateverWasInAcceptedBefore) 
   apart["output"] = arrays.values["output"];
   apart["final_state"] = arrays.values["initial_state"];
   EXPECT_EQ(first_difference(whole, apart), "");
+}
+
+gdnbench_plan* plan_of(const char* implementation, const Case& inputs,
+                       const CallersArrays& arrays) {
+  gdnbench_plan* plan = nullptr;
+  EXPECT_EQ(gdnbench_plan_create(implementation, inputs.problem.to_string().c_str(), nullptr, 0,
+                                 "cpu", nullptr, arrays.given.data(),
+                                 static_cast<std::int64_t>(arrays.given.size()), 0, &plan),
+            GDNBENCH_OK)
+      << gdnbench_last_error();
+  return plan;
+}
+
+// Two layers, of which the second one's pool is converted around every phase that writes it.
+TEST_P(PhasesFromC, PlansCommitTogetherHoweverTheirPoolsAreHeld) {
+  const std::vector<Case> layers = {
+      generate_case(Problem::parse(kDrafts)),
+      generate_case(Problem::parse(std::string(kDrafts) + ",accepted=all"))};
+  std::vector<Outputs> whole;
+  for (const Case& layer : layers) {
+    whole.push_back(execute(find_implementation(gated_delta_verify_operation(), GetParam()), layer,
+                            *open_device("cpu")));
+  }
+  CallersArrays dense(layers[0]), apart(layers[1]);
+  const std::vector<float>& state = layers[1]["initial_state"];
+  std::vector<float> every_second(2 * state.size(), -1.0f);
+  for (std::size_t i = 0; i < state.size(); ++i) every_second[2 * i] = state[i];
+  const std::int64_t strides[] = {2 * 2 * 16 * 24, 2 * 16 * 24, 2 * 24, 2};
+  for (gdnbench_array& array : apart.given) {
+    if (std::string(array.operand) != "initial_state") continue;
+    array.read = array.written = every_second.data();
+    array.rank = 4;
+    array.strides = strides;
+  }
+  gdnbench_plan* const plans[] = {plan_of(GetParam(), layers[0], dense),
+                                  plan_of(GetParam(), layers[1], apart)};
+  gdnbench_group* group = nullptr;
+  ASSERT_EQ(gdnbench_group_create(plans, 2, 1, &group), GDNBENCH_OK) << gdnbench_last_error();
+  gdnbench_group_details details{};
+  EXPECT_EQ(gdnbench_group_info(group, &details), GDNBENCH_OK);
+  EXPECT_EQ(details.launches, 0) << "on the CPU they come in turn";
+  for (gdnbench_plan* const plan : plans) EXPECT_EQ(gdnbench_plan_run_phase(plan, 0), GDNBENCH_OK);
+  EXPECT_EQ(gdnbench_group_run(group), GDNBENCH_OK) << gdnbench_last_error();
+  gdnbench_group_destroy(group);
+  EXPECT_EQ(dense.values["initial_state"], whole[0]["final_state"]);
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    ASSERT_EQ(every_second[2 * i], whole[1]["final_state"][i]) << i;
+    ASSERT_EQ(every_second[2 * i + 1], -1.0f) << i;
+  }
+
+  const auto refused = [&](std::vector<gdnbench_plan*> given, int phase, gdnbench_status status,
+                           const std::string& words) {
+    EXPECT_EQ(
+        gdnbench_group_create(given.data(), static_cast<std::int64_t>(given.size()), phase, &group),
+        status);
+    EXPECT_EQ(group, nullptr);
+    EXPECT_EQ(gdnbench_last_error(), words);
+  };
+  refused({}, 1, GDNBENCH_BAD_INPUT, "num_plans: 0, expected 1 or more");
+  refused({plans[0], nullptr}, 1, GDNBENCH_BAD_INPUT, "plans: number 1: is null");
+  refused({plans[0], plans[0]}, 1, GDNBENCH_BAD_INPUT,
+          "group: plan 1 is plan 0, expected each once");
+  refused({plans[1]}, 2, GDNBENCH_BAD_INPUT, "group: phase 2, expected 0..1");
+  const bool is_records = GetParam() == std::string("cpu/records");
+  const std::string other = is_records ? "cpu/states" : "cpu/records";
+  gdnbench_plan* const of_other = plan_of(other.c_str(), layers[0], dense);
+  refused({plans[0], of_other}, 1, GDNBENCH_UNSUPPORTED,
+          "group: plan 1 is of " + other + ", expected " + GetParam() + " as plan 0");
+  gdnbench_plan_destroy(of_other);
+  for (gdnbench_plan* const plan : plans) gdnbench_plan_destroy(plan);
+  gdnbench_group_destroy(nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, PhasesFromC, ::testing::Values("cpu/records", "cpu/states"),

@@ -11,6 +11,7 @@
 #include "harness/verify/verify.h"
 #include "interface/error.h"
 #include "interface/operations/gated_delta_verify.h"
+#include "interface/phase_group.h"
 
 namespace gdn::testing {
 namespace {
@@ -25,11 +26,27 @@ enum class DraftFault {
   of_plan,             ///< accepted as it was when the plan was made
   commits_in_verify,   ///< the first phase writes the pool
   accepted_in_verify,  ///< the first phase reads accepted: commits as many as it said then
+  last_of_group_left,  ///< plans that commit together do but for the last one
 };
 
 const Implementation& records() {
   return find_implementation(gated_delta_verify_operation(), "cpu/records");
 }
+
+class AllButLast final : public PhaseGroup {
+ public:
+  AllButLast(std::span<Plan* const> plans, int phase)
+      : plans_(plans.begin(), plans.end() - 1), phase_(phase) {}
+  const Info& info() const override { return info_; }
+  void run() override {
+    for (Plan* const plan : plans_) plan->run_phase(phase_);
+  }
+
+ private:
+  std::vector<Plan*> plans_;
+  int phase_;
+  Info info_;
+};
 
 class FaultyDraftPlan final : public Plan {
  public:
@@ -52,6 +69,11 @@ class FaultyDraftPlan final : public Plan {
     if (fault_ != DraftFault::accepted_in_verify || phase == 0) count();
     plan_->run_phase(phase);
     if (fault_ == DraftFault::commits_in_verify && phase == 0) plan_->run_phase(1);
+  }
+  std::unique_ptr<PhaseGroup> group(std::span<Plan* const> plans, int phase,
+                                    Device&) const override {
+    if (fault_ != DraftFault::last_of_group_left || phase == 0) return nullptr;
+    return std::make_unique<AllButLast>(plans, phase);
   }
 
  private:
@@ -80,6 +102,7 @@ class FaultyDraftPlan final : public Plan {
       case DraftFault::none:
       case DraftFault::commits_in_verify:
       case DraftFault::accepted_in_verify:
+      case DraftFault::last_of_group_left:
         break;
     }
     return right;
@@ -159,7 +182,8 @@ INSTANTIATE_TEST_SUITE_P(Faults, PlantedDraftFault,
                                            PlantedDraft{DraftFault::of_first_sequence, "errors"},
                                            PlantedDraft{DraftFault::of_plan, "refilled"},
                                            PlantedDraft{DraftFault::commits_in_verify, "phases"},
-                                           PlantedDraft{DraftFault::accepted_in_verify, "phases"}),
+                                           PlantedDraft{DraftFault::accepted_in_verify, "phases"},
+                                           PlantedDraft{DraftFault::last_of_group_left, "phases"}),
                          [](const auto& tested) {
                            return "Fault" + std::to_string(static_cast<int>(tested.param.fault)) +
                                   "_" + tested.param.caught_by;

@@ -8,6 +8,52 @@
 #include "interface/operations/recurrence_operands.h"
 
 namespace gdn::GDN_CUDA_TARGET {
+namespace {
+
+CommitCall commit_call(const Draft& draft) {
+  const GatedDeltaParams& p = draft.params;
+  const auto element_bytes = static_cast<std::int64_t>(size_of(p.pool.dtype));
+  return {.sequence_offsets = p.sequence_offsets,
+          .slot_index = p.slot_index,
+          .accepted = draft.accepted,
+          .pool = p.pool.data,
+          .pool_row_bytes = p.pool.row_stride * element_bytes,
+          .kept = draft.kept};
+}
+
+class DraftPlan final : public LaunchPlan {
+ public:
+  DraftPlan(Device& device, PlanInfo info, std::vector<DeviceBuffer> workspaces,
+            std::vector<Enqueue> phases, const DraftForm& form, const Draft& draft)
+      : LaunchPlan(device, std::move(info), std::move(workspaces), std::move(phases)),
+        form_(form),
+        problem_(draft.problem),
+        draft_{problem_, draft.params, draft.accepted, draft.kept} {}
+
+  std::unique_ptr<PhaseGroup> group(std::span<Plan* const> plans, int phase,
+                                    Device& device) const override {
+    const bool commits = phase == static_cast<int>(DraftPhase::commit) && problem_.final_state &&
+                         problem_.num_sequences() > 0;
+    if (!commits) return nullptr;
+    std::vector<CommitCall> calls;
+    for (const Plan* const plan : plans) {
+      const auto* const other = dynamic_cast<const DraftPlan*>(plan);
+      if (other == nullptr || &other->form_ != &form_) return nullptr;
+      calls.push_back(commit_call(other->draft_));
+    }
+    DeviceBuffer there = on_device(calls, device);
+    auto enqueue =
+        form_.commits(draft_, there.as<CommitCall>(), static_cast<std::int64_t>(calls.size()));
+    return std::make_unique<LaunchGroup>(device, std::move(there), std::move(enqueue));
+  }
+
+ private:
+  const DraftForm& form_;  ///< of an implementation, which outlives its plans
+  Problem problem_;
+  Draft draft_;
+};
+
+}  // namespace
 
 // Forms differ in what they keep, not in the problems they are for, so that the examples are the same:
 // every state dtype and layout, pools with padding rows and without, and every variant.
@@ -55,10 +101,10 @@ std::unique_ptr<Plan> DraftImplementation::plan(const Problem& problem, const Ar
   PlanInfo info;
   info.choice = "keeps=" + form_.form;
   std::vector<LaunchPlan::Enqueue> phases(2, [](cudaStream_t) {});
+  const Draft draft = {problem, params, gated_delta_verify_arguments(problem, arguments).accepted,
+                       workspaces[0].as<char>()};
   if (problem.num_sequences() > 0) {
-    DraftLaunches launches =
-        form_.launches({problem, params, gated_delta_verify_arguments(problem, arguments).accepted,
-                        workspaces[0].as<char>()});
+    DraftLaunches launches = form_.launches(draft);
     info.launches = problem.final_state ? 2 : 1;
     info.choice += " values=" + std::to_string(launches.block_values) +
                    " threads=" + std::to_string(launches.threads);
@@ -67,7 +113,8 @@ std::unique_ptr<Plan> DraftImplementation::plan(const Problem& problem, const Ar
       phases[static_cast<int>(DraftPhase::commit)] = std::move(launches.commit);
     }
   }
-  return std::make_unique<LaunchPlan>(device, info, std::move(workspaces), std::move(phases));
+  return std::make_unique<DraftPlan>(device, info, std::move(workspaces), std::move(phases), form_,
+                                     draft);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET

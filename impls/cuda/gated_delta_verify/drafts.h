@@ -1,5 +1,6 @@
 // What the CUDA forms of gated_delta_verify share on the host: any problem that state tiles are for
-// (cuda/gated_delta/tile/), what a form keeps in one workspace, and a kernel for each phase.
+// (cuda/gated_delta/tile/), what a form keeps in one workspace, a kernel for each phase, and one for
+// the commit of several drafts.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,32 @@ struct DraftLaunches {
   int threads;
 };
 
+/// What differs between the commits of a group, whose kernel reads one from device memory for each draft.
+struct CommitCall {
+  IndexArray sequence_offsets;
+  IndexArray slot_index;
+  IndexArray accepted;
+  void* pool = nullptr;
+  std::int64_t pool_row_bytes = 0;
+  char* kept = nullptr;
+};
+
+#ifdef __CUDACC__
+
+/// The parameters of a commit, from those of the group's first one. `State`: the pool's element type.
+template <typename State>
+__device__ __forceinline__ GatedDeltaParams params_of(const GatedDeltaParams& first,
+                                                      const CommitCall& call) {
+  GatedDeltaParams p = first;
+  p.sequence_offsets = call.sequence_offsets;
+  p.slot_index = call.slot_index;
+  p.pool.data = call.pool;
+  p.pool.row_stride = call.pool_row_bytes / static_cast<std::int64_t>(sizeof(State));
+  return p;
+}
+
+#endif  // __CUDACC__
+
 /// What is a form's own.
 struct DraftForm {
   std::string name;  ///< "cuda/records"
@@ -40,6 +67,9 @@ struct DraftForm {
   std::int64_t (*kept_bytes)(const Problem& problem);
   /// Throws Error(unsupported) where a grid does not hold the blocks of a kernel.
   DraftLaunches (*launches)(const Draft& draft);
+  /// The commit of `count` drafts by one launch: `first`, and others of the same problem but for its pool's
+  /// row padding. `calls` lie on the device. Throws as `launches` does.
+  LaunchPlan::Enqueue (*commits)(const Draft& first, const CommitCall* calls, std::int64_t count);
 };
 
 class DraftImplementation final : public Implementation {

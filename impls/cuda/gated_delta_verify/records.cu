@@ -42,6 +42,7 @@
 // (.264) ms.
 #include <cuda_runtime.h>
 
+#include "cuda/divisor.h"
 #include "cuda/gated_delta/tile/launch.cuh"
 #include "cuda/gated_delta/tile/replay.cuh"
 #include "cuda/gated_delta/tile/step_records.cuh"
@@ -62,18 +63,52 @@ struct CommitOptions {
 };
 
 template <typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
-    commit_kernel(const GatedDeltaParams p, const CommitOptions options,
-                  const IndexArray accepted_tokens) {
-  const TilePlace place = options.grid.place(Shape::kBlockValues);
+__device__ __forceinline__ void commit_tile(const GatedDeltaParams& p, const StepRecords& kept,
+                                            const IndexArray& accepted_tokens,
+                                            const TilePlace& place) {
   const SequenceSpan span = sequence_span(p, place.sequence);
   const std::int64_t accepted = accepted_tokens[place.sequence];
   if (accepted == 0 || span.is_padding()) return;  // its row stays as it is
   __shared__ StagedRecords<Shape> staged;
   StateTile<Shape> tile(static_cast<int>(threadIdx.x), place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, false);
-  replay_steps(p, options.kept, place, span.first, accepted, staged, tile);
+  replay_steps(p, kept, place, span.first, accepted, staged, tile);
   tile.store(p.pool, span.row, place.head);
+}
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
+    commit_kernel(const GatedDeltaParams p, const CommitOptions options,
+                  const IndexArray accepted_tokens) {
+  commit_tile<Shape>(p, options.kept, accepted_tokens, options.grid.place(Shape::kBlockValues));
+}
+
+/// Where the arrays of the records of a problem lie: bytes behind the first one.
+struct RecordPlaces {
+  std::int64_t u;
+  std::int64_t decay;
+  DType key_dtype;
+  __host__ __device__ StepRecords of(char* kept) const {
+    return {kept, reinterpret_cast<float*>(kept + u), reinterpret_cast<float*>(kept + decay),
+            key_dtype};
+  }
+};
+
+/// The same of several drafts, each by `blocks` blocks.
+struct CommitsOptions {
+  TileGrid grid;
+  RecordPlaces places;
+  Divisor blocks;
+};
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
+    commits_kernel(const GatedDeltaParams first, const CommitsOptions options,
+                   const CommitCall* const calls) {
+  const CommitCall call = calls[options.blocks.divide(blockIdx.x)];
+  const std::uint32_t block = options.blocks.remainder(blockIdx.x);
+  commit_tile<Shape>(params_of<typename Shape::State>(first, call), options.places.of(call.kept),
+                     call.accepted, options.grid.place(Shape::kBlockValues, block));
 }
 
 // ---- host
@@ -87,6 +122,7 @@ struct TileKernel {
 struct Kernels {
   TileKernel<RecordOptions> verify;
   TileKernel<CommitOptions, IndexArray> commit;
+  TileKernel<CommitsOptions, const CommitCall*> commits;
 };
 
 Kernels kernels_of(const Problem& problem) {
@@ -95,7 +131,8 @@ Kernels kernels_of(const Problem& problem) {
     using Drafts = typename Case::DraftShape;
     using Pass = typename Case::Shape;
     return {{verify_kernel<Drafts, StepRecords>, Drafts::kBlockValues, Drafts::kThreads},
-            {commit_kernel<Pass>, Pass::kBlockValues, Pass::kThreads}};
+            {commit_kernel<Pass>, Pass::kBlockValues, Pass::kThreads},
+            {commits_kernel<Pass>, Pass::kBlockValues, Pass::kThreads}};
   });
 }
 
@@ -114,31 +151,48 @@ struct RecordBytes {
   std::int64_t all() const { return key + u + decay; }
 };
 
+RecordPlaces record_places(const Problem& problem) {
+  const RecordBytes bytes(problem);
+  return {bytes.key, bytes.key + bytes.u, problem.token_dtype};
+}
+
+unsigned int record_blocks(const Problem& problem, int block_values, std::int64_t drafts = 1) {
+  return grid_blocks(drafts * tile_blocks(problem, block_values), "cuda/records");
+}
+
 DraftLaunches launches_keeping_records(const Draft& draft) {
   const Problem& problem = draft.problem;
   const Kernels kernels = kernels_of(problem);
-  const RecordBytes bytes(problem);
-  const StepRecords records = {draft.kept, reinterpret_cast<float*>(draft.kept + bytes.key),
-                               reinterpret_cast<float*>(draft.kept + bytes.key + bytes.u),
-                               problem.token_dtype};
+  const StepRecords records = record_places(problem).of(draft.kept);
   const RecordOptions verify_options = {problem.token_dtype,
                                         tile_grid(problem, kernels.verify.block_values), records};
   const CommitOptions commit_options = {tile_grid(problem, kernels.commit.block_values), records};
-  const auto blocks = [&](int block_values) {
-    return grid_blocks(tile_blocks(problem, block_values), "cuda/records");
-  };
-  const auto verify = [params = draft.params, kernel = kernels.verify, options = verify_options,
-                       blocks = blocks(kernels.verify.block_values)](cudaStream_t stream) {
-    launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
-                  params, options);
-  };
+  const auto verify =
+      [params = draft.params, kernel = kernels.verify, options = verify_options,
+       blocks = record_blocks(problem, kernels.verify.block_values)](cudaStream_t stream) {
+        launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
+                      params, options);
+      };
   const auto commit = [params = draft.params, kernel = kernels.commit, options = commit_options,
-                       blocks = blocks(kernels.commit.block_values),
+                       blocks = record_blocks(problem, kernels.commit.block_values),
                        accepted = draft.accepted](cudaStream_t stream) {
     launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
                   params, options, accepted);
   };
   return {verify, commit, kernels.verify.block_values, kernels.verify.threads};
+}
+
+LaunchPlan::Enqueue commits_of_records(const Draft& first, const CommitCall* calls,
+                                       std::int64_t count) {
+  const auto kernel = kernels_of(first.problem).commits;
+  const CommitsOptions options = {tile_grid(first.problem, kernel.block_values),
+                                  record_places(first.problem),
+                                  Divisor(tile_blocks(first.problem, kernel.block_values))};
+  return [=, params = first.params,
+          blocks = record_blocks(first.problem, kernel.block_values, count)](cudaStream_t stream) {
+    launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
+                  params, options, calls);
+  };
 }
 
 }  // namespace
@@ -151,7 +205,8 @@ const Implementation& gated_delta_verify_records() {
                   "by device memory",
        .rank = 20,
        .kept_bytes = [](const Problem& problem) { return RecordBytes(problem).all(); },
-       .launches = launches_keeping_records});
+       .launches = launches_keeping_records,
+       .commits = commits_of_records});
   return implementation;
 }
 

@@ -43,16 +43,16 @@ struct CommitOptions {
   IndexArray accepted;  ///< [N]
 };
 
-__global__ void __launch_bounds__(kCopyThreads)
-    commit_kernel(const GatedDeltaParams p, const CommitOptions options) {
-  const int sequence = static_cast<int>(options.parts.divide(blockIdx.x));
+__device__ __forceinline__ void commit_part(const GatedDeltaParams& p, const CommitOptions& options,
+                                            std::uint32_t block) {
+  const int sequence = static_cast<int>(options.parts.divide(block));
   const SequenceSpan span = sequence_span(p, sequence);
   const std::int64_t accepted = options.accepted[sequence];
   if (accepted == 0 || span.is_padding()) return;  // its row stays as it is
   const uint4* const from = options.kept + (span.first + accepted - 1) * options.row_words;
   uint4* const to = options.pool + span.row * options.pool_row_words;
   const std::int64_t first =
-      static_cast<std::int64_t>(options.parts.remainder(blockIdx.x)) * kBlockWords + threadIdx.x;
+      static_cast<std::int64_t>(options.parts.remainder(block)) * kBlockWords + threadIdx.x;
   uint4 words[kThreadWords] = {};
 #pragma unroll
   for (int i = 0; i < kThreadWords; ++i) {
@@ -64,6 +64,27 @@ __global__ void __launch_bounds__(kCopyThreads)
     const std::int64_t at = first + i * kCopyThreads;
     if (at < options.row_words) to[at] = words[i];
   }
+}
+
+__global__ void __launch_bounds__(kCopyThreads)
+    commit_kernel(const GatedDeltaParams p, const CommitOptions options) {
+  commit_part(p, options, blockIdx.x);
+}
+
+/// The same of several drafts, each by `blocks` blocks; the first one's parameters and options.
+__global__ void __launch_bounds__(kCopyThreads)
+    commits_kernel(const GatedDeltaParams first, const CommitOptions first_options,
+                   const Divisor blocks, const CommitCall* const calls) {
+  const CommitCall call = calls[blocks.divide(blockIdx.x)];
+  CommitOptions options = first_options;
+  options.kept = reinterpret_cast<const uint4*>(call.kept);
+  options.pool = static_cast<uint4*>(call.pool);
+  options.pool_row_words = call.pool_row_bytes / static_cast<std::int64_t>(sizeof(uint4));
+  options.accepted = call.accepted;
+  GatedDeltaParams p = first;
+  p.sequence_offsets = call.sequence_offsets;
+  p.slot_index = call.slot_index;
+  commit_part(p, options, blocks.remainder(blockIdx.x));
 }
 
 // ---- host
@@ -116,16 +137,22 @@ CommitOptions commit_options(const Draft& draft) {
           draft.accepted};
 }
 
+/// Of a commit.
+std::int64_t copy_blocks(const Problem& problem, const CommitOptions& options) {
+  return problem.num_sequences() * row_parts(options.row_words);
+}
+
+const char* const kStatesName = "cuda/states";
+
 DraftLaunches launches_keeping_states(const Draft& draft) {
   const Problem& problem = draft.problem;
-  const char* const name = "cuda/states";
   const VerifyKernel verifier = verify_kernel_of(problem);
   const StateOptions options = {problem.token_dtype, tile_grid(problem, verifier.block_values),
                                 token_states(draft)};
   const CommitOptions committed = commit_options(draft);
-  const unsigned int verify_blocks = grid_blocks(tile_blocks(problem, verifier.block_values), name);
-  const unsigned int commit_blocks =
-      grid_blocks(problem.num_sequences() * row_parts(committed.row_words), name);
+  const unsigned int verify_blocks =
+      grid_blocks(tile_blocks(problem, verifier.block_values), kStatesName);
+  const unsigned int commit_blocks = grid_blocks(copy_blocks(problem, committed), kStatesName);
   const auto verify = [=, params = draft.params](cudaStream_t stream) {
     launch_kernel(verifier.kernel, verify_blocks, static_cast<unsigned int>(verifier.threads), 0,
                   stream, params, options);
@@ -137,17 +164,29 @@ DraftLaunches launches_keeping_states(const Draft& draft) {
   return {verify, commit, verifier.block_values, verifier.threads};
 }
 
+LaunchPlan::Enqueue commits_of_states(const Draft& first, const CommitCall* calls,
+                                      std::int64_t count) {
+  const CommitOptions options = commit_options(first);
+  const std::int64_t each = copy_blocks(first.problem, options);
+  return [=, params = first.params, blocks = Divisor(each),
+          all_blocks = grid_blocks(count * each, kStatesName)](cudaStream_t stream) {
+    launch_kernel(commits_kernel, all_blocks, static_cast<unsigned int>(kCopyThreads), 0, stream,
+                  params, options, blocks, calls);
+  };
+}
+
 }  // namespace
 
 const Implementation& gated_delta_verify_states() {
   static const DraftImplementation implementation(
-      {.name = "cuda/states",
+      {.name = kStatesName,
        .form = "states",
        .summary = "keeps the state behind each draft token, of which commit copies one; bound by "
                   "writing them to device memory",
        .rank = 10,
        .kept_bytes = state_bytes,
-       .launches = launches_keeping_states});
+       .launches = launches_keeping_states,
+       .commits = commits_of_states});
   return implementation;
 }
 

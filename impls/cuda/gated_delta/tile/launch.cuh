@@ -34,11 +34,14 @@ struct TileGrid {
 
 #ifdef __CUDACC__
   __device__ __forceinline__ TilePlace place(int block_values) const {
-    const std::uint32_t heads = tiles.divide(blockIdx.x);
+    return place(block_values, blockIdx.x);
+  }
+  __device__ __forceinline__ TilePlace place(int block_values, std::uint32_t block) const {
+    const std::uint32_t heads = tiles.divide(block);
     const std::uint32_t head = value_heads.remainder(heads);
     return {static_cast<int>(value_heads.divide(heads)), static_cast<int>(head),
             static_cast<int>(value_heads_per_key_head.divide(head)),
-            static_cast<int>(tiles.remainder(blockIdx.x)) * block_values};
+            static_cast<int>(tiles.remainder(block)) * block_values};
   }
   /// The place's sequence, made anew from the block's number: no register holds it, or the row that was
   /// read, until the state is stored.
