@@ -29,7 +29,7 @@
  *
  * Streams: a run only enqueues, on the stream given with the plan, allocates nothing, waits for
  * nothing, and can be captured in a CUDA graph (not on the default stream: CUDA refuses that).
- * Making and destroying a plan allocates and waits: not during a capture. A plan owns its
+ * Making and destroying a plan or a group allocates and waits: not during a capture. A plan owns its
  * workspace, so its runs must be ordered: its stream does that. On devices other than CUDA's the
  * stream must be NULL, arrays are host arrays (but for "hip"), and a run has ended when it returns.
  * A call with a CUDA device makes that device the calling thread's current one. */

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace gdn {
 namespace {
 
 const char* const kDrafts =
-    "gated_delta_verify:heads=1/2,dim=16x24,seq=5+0+8+3,dtype=f32,gates=mid,h0=normal,"
+    "gated_delta_verify:heads=1/2,dim=64x24,seq=5+0+8+3,dtype=f32,gates=mid,h0=normal,"
     "slots=permuted,seed=5";
 
 /// A case's arrays on the host, each under its name: what a caller from C holds.
@@ -46,26 +47,51 @@ struct CallersArrays {
   std::vector<gdnbench_array> given;
 };
 
-class PhasesFromC : public ::testing::TestWithParam<const char*> {};
+bool is_cuda(const std::string& implementation) { return implementation.starts_with("cuda/"); }
+const char* device_of(const std::string& implementation) {
+  return is_cuda(implementation) ? "cuda-emulated" : "cpu";
+}
+
+class PhasesFromC : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const BackendStatus status = find_backend(device_of(GetParam())).status();
+    if (!status.available) GTEST_SKIP() << status.detail;
+    device_ = open_device(device_of(GetParam()));
+  }
+  /// The call in C++.
+  Outputs whole(const Case& inputs) const {
+    return execute(find_implementation(gated_delta_verify_operation(), GetParam()), inputs,
+                   *device_);
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+gdnbench_plan* plan_of(const char* implementation, const Case& inputs,
+                       const CallersArrays& arrays) {
+  gdnbench_plan* plan = nullptr;
+  EXPECT_EQ(gdnbench_plan_create(implementation, inputs.problem.to_string().c_str(), nullptr, 0,
+                                 device_of(implementation), nullptr, arrays.given.data(),
+                                 static_cast<std::int64_t>(arrays.given.size()), 0, &plan),
+            GDNBENCH_OK)
+      << gdnbench_last_error();
+  return plan;
+}
 
 TEST_P(PhasesFromC, VerifyThenCommitAreTheCallInCppWhateverWasInAcceptedBefore) {
   ASSERT_STREQ(gdnbench_phase_name("gated_delta_verify", 0), "verify");
   ASSERT_STREQ(gdnbench_phase_name("gated_delta_verify", 1), "commit");
   const Case inputs = generate_case(Problem::parse(kDrafts));
-  const std::string problem = inputs.problem.to_string();
-  SCOPED_TRACE(problem);
-  const Outputs whole = execute(find_implementation(gated_delta_verify_operation(), GetParam()),
-                                inputs, *open_device("cpu"));
+  SCOPED_TRACE(inputs.problem.to_string());
+  const Outputs at_once = whole(inputs);
 
   CallersArrays arrays(inputs);
   std::vector<std::int64_t>& accepted = arrays.indices["accepted"];
   const std::vector<std::int64_t> right = accepted;
-  gdnbench_plan* plan = nullptr;
-  ASSERT_EQ(gdnbench_plan_create(GetParam(), problem.c_str(), nullptr, 0, "cpu", nullptr,
-                                 arrays.given.data(),
-                                 static_cast<std::int64_t>(arrays.given.size()), 0, &plan),
-            GDNBENCH_OK)
-      << gdnbench_last_error();
+  gdnbench_plan* const plan = plan_of(GetParam(), inputs, arrays);
+  ASSERT_NE(plan, nullptr);
   // Of another draft: verify has no use for them.
   std::copy_n(std::vector<std::int64_t>{99, -7, 1 << 20, 0}.begin(), 4, accepted.begin());
   EXPECT_EQ(gdnbench_plan_run_phase(plan, 0), GDNBENCH_OK) << gdnbench_last_error();
@@ -76,18 +102,7 @@ TEST_P(PhasesFromC, VerifyThenCommitAreTheCallInCppWhateverWasInAcceptedBefore) 
   Outputs apart;
   apart["output"] = arrays.values["output"];
   apart["final_state"] = arrays.values["initial_state"];
-  EXPECT_EQ(first_difference(whole, apart), "");
-}
-
-gdnbench_plan* plan_of(const char* implementation, const Case& inputs,
-                       const CallersArrays& arrays) {
-  gdnbench_plan* plan = nullptr;
-  EXPECT_EQ(gdnbench_plan_create(implementation, inputs.problem.to_string().c_str(), nullptr, 0,
-                                 "cpu", nullptr, arrays.given.data(),
-                                 static_cast<std::int64_t>(arrays.given.size()), 0, &plan),
-            GDNBENCH_OK)
-      << gdnbench_last_error();
-  return plan;
+  EXPECT_EQ(first_difference(at_once, apart), "");
 }
 
 // Two layers, of which the second one's pool is converted around every phase that writes it.
@@ -95,16 +110,11 @@ TEST_P(PhasesFromC, PlansCommitTogetherHoweverTheirPoolsAreHeld) {
   const std::vector<Case> layers = {
       generate_case(Problem::parse(kDrafts)),
       generate_case(Problem::parse(std::string(kDrafts) + ",accepted=all"))};
-  std::vector<Outputs> whole;
-  for (const Case& layer : layers) {
-    whole.push_back(execute(find_implementation(gated_delta_verify_operation(), GetParam()), layer,
-                            *open_device("cpu")));
-  }
   CallersArrays dense(layers[0]), apart(layers[1]);
   const std::vector<float>& state = layers[1]["initial_state"];
   std::vector<float> every_second(2 * state.size(), -1.0f);
   for (std::size_t i = 0; i < state.size(); ++i) every_second[2 * i] = state[i];
-  const std::int64_t strides[] = {2 * 2 * 16 * 24, 2 * 16 * 24, 2 * 24, 2};
+  const std::int64_t strides[] = {2 * 2 * 64 * 24, 2 * 64 * 24, 2 * 24, 2};
   for (gdnbench_array& array : apart.given) {
     if (std::string(array.operand) != "initial_state") continue;
     array.read = array.written = every_second.data();
@@ -117,13 +127,14 @@ TEST_P(PhasesFromC, PlansCommitTogetherHoweverTheirPoolsAreHeld) {
   ASSERT_EQ(gdnbench_group_create(plans, 2, 1, &group), GDNBENCH_OK) << gdnbench_last_error();
   gdnbench_group_details details{};
   EXPECT_EQ(gdnbench_group_info(group, &details), GDNBENCH_OK);
-  EXPECT_EQ(details.launches, 0) << "on the CPU they come in turn";
+  EXPECT_EQ(details.launches, is_cuda(GetParam()) ? 3 : 0) << "one, and those that convert";
   for (gdnbench_plan* const plan : plans) EXPECT_EQ(gdnbench_plan_run_phase(plan, 0), GDNBENCH_OK);
   EXPECT_EQ(gdnbench_group_run(group), GDNBENCH_OK) << gdnbench_last_error();
   gdnbench_group_destroy(group);
-  EXPECT_EQ(dense.values["initial_state"], whole[0]["final_state"]);
+  EXPECT_EQ(dense.values["initial_state"], whole(layers[0])["final_state"]);
+  const Outputs second = whole(layers[1]);
   for (std::size_t i = 0; i < state.size(); ++i) {
-    ASSERT_EQ(every_second[2 * i], whole[1]["final_state"][i]) << i;
+    ASSERT_EQ(every_second[2 * i], second["final_state"][i]) << i;
     ASSERT_EQ(every_second[2 * i + 1], -1.0f) << i;
   }
 
@@ -140,8 +151,8 @@ TEST_P(PhasesFromC, PlansCommitTogetherHoweverTheirPoolsAreHeld) {
   refused({plans[0], plans[0]}, 1, GDNBENCH_BAD_INPUT,
           "group: plan 1 is plan 0, expected each once");
   refused({plans[1]}, 2, GDNBENCH_BAD_INPUT, "group: phase 2, expected 0..1");
-  const bool is_records = GetParam() == std::string("cpu/records");
-  const std::string other = is_records ? "cpu/states" : "cpu/records";
+  const std::string name = GetParam(), backend = name.substr(0, name.find('/') + 1);
+  const std::string other = backend + (name == backend + "records" ? "states" : "records");
   gdnbench_plan* const of_other = plan_of(other.c_str(), layers[0], dense);
   refused({plans[0], of_other}, 1, GDNBENCH_UNSUPPORTED,
           "group: plan 1 is of " + other + ", expected " + GetParam() + " as plan 0");
@@ -150,8 +161,14 @@ TEST_P(PhasesFromC, PlansCommitTogetherHoweverTheirPoolsAreHeld) {
   gdnbench_group_destroy(nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, PhasesFromC, ::testing::Values("cpu/records", "cpu/states"),
-                         [](const auto& tested) { return std::string(tested.param).substr(4); });
+INSTANTIATE_TEST_SUITE_P(Forms, PhasesFromC,
+                         ::testing::Values("cpu/records", "cpu/states", "cuda/records",
+                                           "cuda/states"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace gdn

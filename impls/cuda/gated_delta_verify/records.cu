@@ -62,10 +62,11 @@ struct CommitOptions {
   StepRecords kept;
 };
 
-template <typename Shape>
+/// `pool_again()`: the pool once more, to be stored to.
+template <typename Shape, typename Pool>
 __device__ __forceinline__ void commit_tile(const GatedDeltaParams& p, const StepRecords& kept,
                                             const IndexArray& accepted_tokens,
-                                            const TilePlace& place) {
+                                            const TilePlace& place, const Pool& pool_again) {
   const SequenceSpan span = sequence_span(p, place.sequence);
   const std::int64_t accepted = accepted_tokens[place.sequence];
   if (accepted == 0 || span.is_padding()) return;  // its row stays as it is
@@ -73,14 +74,15 @@ __device__ __forceinline__ void commit_tile(const GatedDeltaParams& p, const Ste
   StateTile<Shape> tile(static_cast<int>(threadIdx.x), place.first_value, p.value_head_dim);
   tile.load(p.pool, span.row, place.head, false);
   replay_steps(p, kept, place, span.first, accepted, staged, tile);
-  tile.store(p.pool, span.row, place.head);
+  tile.store(pool_again(), span.row, place.head);
 }
 
 template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
     commit_kernel(const GatedDeltaParams p, const CommitOptions options,
                   const IndexArray accepted_tokens) {
-  commit_tile<Shape>(p, options.kept, accepted_tokens, options.grid.place(Shape::kBlockValues));
+  commit_tile<Shape>(p, options.kept, accepted_tokens, options.grid.place(Shape::kBlockValues),
+                     [&]() -> const StatePool& { return p.pool; });
 }
 
 /// Where the arrays of the records of a problem lie: bytes behind the first one.
@@ -105,10 +107,17 @@ template <typename Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
     commits_kernel(const GatedDeltaParams first, const CommitsOptions options,
                    const CommitCall* const calls) {
+  using State = typename Shape::State;
   const CommitCall call = calls[options.blocks.divide(blockIdx.x)];
   const std::uint32_t block = options.blocks.remainder(blockIdx.x);
-  commit_tile<Shape>(params_of<typename Shape::State>(first, call), options.places.of(call.kept),
-                     call.accepted, options.grid.place(Shape::kBlockValues, block));
+  const auto pool_again = [&] {
+    // Of the block's number anew: no register holds it while the steps are done.
+    auto number = static_cast<std::uint32_t>(blockIdx.x);
+    asm volatile("" : "+r"(number));
+    return params_of<State>(first, calls[options.blocks.divide(number)]).pool;
+  };
+  commit_tile<Shape>(params_of<State>(first, call), options.places.of(call.kept), call.accepted,
+                     options.grid.place(Shape::kBlockValues, block), pool_again);
 }
 
 // ---- host
