@@ -63,9 +63,19 @@ TEST_P(GatedDeltaBackward, DtypesStatesLayoutsAndSlots) {
 
 TEST_P(GatedDeltaBackward, HeadsAndRaggedBatches) {
   for (const char* heads : {"1/1", "3/3", "1/5", "2/6"}) {
-    for (const char* seq : {"1", "2", "17+0+1+64+3", "0+0", "9x1", "1x150"}) {
+    for (const char* seq : {"1", "2", "17+0+1+64+3", "0+0", "9x1", "30x2", "1x150"}) {
       expect_all_agree({problem("heads=" + std::string(heads) + ",dim=16x8,seq=" + seq +
                                 ",dtype=f32,gates=mid,h0=normal,seed=3")});
+    }
+  }
+}
+
+// Of one element, and more than a block takes at a time.
+TEST_P(GatedDeltaBackward, HeadDims) {
+  for (const char* dim : {"1x1", "64x136", "72x80", "128x72", "200x40", "256x33"}) {
+    for (const char* more : {"", ",layout=vk,norm=1"}) {
+      expect_all_agree({problem(
+          "heads=1/2,seq=11+3,dtype=f32,h0=normal,gates=mid,dim=" + std::string(dim) + more)});
     }
   }
 }

@@ -23,7 +23,10 @@ void require_vectors(const void* pointer, std::int64_t stride, std::int64_t head
 }  // namespace
 
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments) {
-  const GatedDeltaArguments given = gated_delta_arguments(problem, arguments);
+  return make_params(problem, gated_delta_arguments(problem, arguments));
+}
+
+GatedDeltaParams make_params(const Problem& problem, const GatedDeltaArguments& given) {
   GatedDeltaParams p;
   p.query = given.query;
   p.key = given.key;

@@ -10,6 +10,10 @@
 #include "interface/implementation.h"
 #include "interface/problem.h"
 
+namespace gdn {
+struct GatedDeltaArguments;
+}
+
 namespace gdn::GDN_CUDA_TARGET {
 
 /// The gated delta rule itself, which kernels are compiled for beside its variants: one step per
@@ -22,6 +26,8 @@ inline bool is_gated_delta_rule(const Problem& problem) {
 /// Throws Error(bad_input) for a null pointer, one not aligned to its element, or a token stride
 /// smaller than a token. Also of the wrong kind of Arguments.
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments);
+/// Of arguments that are checked already: those of a forward call inside another operation's.
+GatedDeltaParams make_params(const Problem& problem, const GatedDeltaArguments& given);
 
 /// Of kernels that load tokens in vectors of 16 bytes.
 Alignment token_alignment();

@@ -1,0 +1,66 @@
+// What a gate's or beta's gradient is multiplied by on its way to the array that it was decoded from, in
+// float32 (docs/contract.md, section 1.4). The decoding itself is in cuda/gates.cuh.
+#pragma once
+
+#include "cuda/gates.cuh"
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+#ifdef __CUDACC__
+
+/// d log_decay / d its logit, and / d A_log; of log_decay and neg_log_decay the first is a sign.
+struct GateSlopes {
+  float of_gate = 1;
+  float of_A_log = 0;
+};
+
+/// Of x = logit + dt_bias. Where one factor of exp(A_log) sigmoid(x) leaves float32 alone, the two are
+/// one exponential: log sigmoid(x) = -softplus(-x).
+__device__ __forceinline__ GateSlopes slopes_of_logit(float x, float A_log) {
+  const float rate = expf(A_log), slope = sigmoid(x);
+  const bool apart = rate <= 3.4e38f && slope > 1e-30f;
+  return {apart ? -rate * slope : -expf(A_log - softplus(-x)), log_decay_from_logit(x, A_log)};
+}
+
+/// Of x = bounded logit + dt_bias, with y = exp(A_log) x. 1 - sigmoid(y) would cancel. Where the sigmoid
+/// has saturated nothing is left, however large the other factor is.
+__device__ __forceinline__ GateSlopes slopes_of_bounded_logit(float x, float A_log, float bound) {
+  const float rate = expf(fminf(A_log, 88.0f)), y = rate * x;
+  const float slope = -bound * sigmoid(y) * sigmoid(-y);
+  return slope == 0 ? GateSlopes{0, 0} : GateSlopes{slope * rate, slope * y};
+}
+
+/// Of the array's value x. Of `decay` the gradient is taken by the decay itself, and nothing is left to do.
+__device__ __forceinline__ GateSlopes gate_slopes(const GateParams& p, float x,
+                                                  const HeadGates& of_head) {
+  switch (p.gate_encoding) {
+    case GateEncoding::neg_log_decay:
+      return {-1, 0};
+    case GateEncoding::logits:
+      return slopes_of_logit(x + of_head.dt_bias, of_head.A_log);
+    case GateEncoding::bounded:
+      return slopes_of_bounded_logit(x + of_head.dt_bias, of_head.A_log, p.decay_bound);
+    case GateEncoding::log_decay:
+    case GateEncoding::decay:
+      break;
+  }
+  return {};
+}
+
+/// d beta / d the array's value x.
+__device__ __forceinline__ float beta_slope(const GateParams& p, float x) {
+  switch (p.beta_encoding) {
+    case BetaEncoding::logit:
+      return sigmoid(x) * sigmoid(-x);
+    case BetaEncoding::logit2:
+      return 2.0f * sigmoid(x) * sigmoid(-x);
+    case BetaEncoding::beta:
+      break;
+  }
+  return 1;
+}
+
+#endif  // __CUDACC__
+
+}  // namespace gdn::GDN_CUDA_TARGET
