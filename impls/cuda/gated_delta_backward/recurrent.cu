@@ -440,8 +440,8 @@ class Walk {
 
   // ---- states
 
-  /// The state before segment `s`, counted from 1: behind those of all tokens before the sequence, of which
-  /// there are fewer than their number over the segment's length.
+  /// The state before segment `s` > 0, of a sequence that begins with token `first`. A sequence of n tokens
+  /// keeps at most (n - 1) / segment of them, so that those of the tokens before it end at first / segment.
   __device__ __forceinline__ float4* checkpoint(int first, int s) const {
     const std::int64_t at = first / kept_.segment + s - 1;
     return kept_.checkpoints +
