@@ -33,13 +33,19 @@ class Recurrence {
     const std::vector<float>& states = inputs_["initial_state"];
     states_.assign(states.begin(), states.end());
     forget_written_states();
+    checkpoints_.assign(static_cast<std::size_t>(problem_.num_sequences() * problem_.checkpoints *
+                                                 problem_.num_value_heads * state_elements()),
+                        std::numeric_limits<Scalar>::quiet_NaN());
     parallel_for(static_cast<std::int64_t>(pairs_.size()), threads,
                  [&](std::int64_t i) { run_pair(source, pairs_[static_cast<std::size_t>(i)]); });
     result["output"] = std::move(output_);
     result["final_state"] = std::move(states_);
+    if (problem_.checkpoints > 0) result["checkpoint_states"] = std::move(checkpoints_);
   }
 
  private:
+  std::int64_t state_elements() const { return problem_.key_head_dim * problem_.value_head_dim; }
+
   // The state slabs this call writes start as NaN, so that those of pairs not evaluated stay NaN.
   void forget_written_states() {
     if (!problem_.final_state) return;
@@ -58,6 +64,9 @@ class Recurrence {
     const std::int64_t h = pair.value_head;
     const std::int64_t first = inputs_.sequence_offsets[n];
     const std::int64_t output_stride = p.num_value_heads * p.value_head_dim;
+    for (std::int64_t j = 0; j < p.checkpoints; ++j) {
+      std::fill_n(checkpoints_.begin() + checkpoint_begin(n, j, h), state_elements(), Scalar(0));
+    }
     Scalar* output = output_.data() + first * output_stride + h * p.value_head_dim;
     if (inputs_.slot(n) < 0) {
       for (std::int64_t t = 0; t < inputs_.length(n); ++t) {
@@ -68,7 +77,7 @@ class Recurrence {
     if (inputs_.length(n) == 0) return;
 
     const auto slab_of = [&](std::int64_t slot) {
-      return slot * p.state_row_stride() + h * p.key_head_dim * p.value_head_dim;
+      return slot * p.state_row_stride() + h * state_elements();
     };
     const std::int64_t slab_begin = slab_of(inputs_.slot(n));
     HeadState<Scalar> state = HeadState<Scalar>::Zero(p.key_head_dim, p.value_head_dim);
@@ -100,21 +109,37 @@ class Recurrence {
                  p.num_value_heads, 1};
     const HeadOptions<Scalar> options{p.update, p.decay, normalize_qk_, effective_scale()};
     const std::int64_t carried = inputs_.carried_tokens(n);
-    head.num_tokens = carried;
-    gated_delta_head(head, options, state, output, output_stride);
+    std::int64_t done = 0;
+    const auto run_to = [&](std::int64_t end) {
+      head.num_tokens = end - done;
+      gated_delta_head(head, options, state, output + done * output_stride, output_stride);
+      head.skip(end - done);
+      done = end;
+    };
+    for (std::int64_t j = 0; j < p.checkpoints; ++j) {
+      const std::int64_t count =
+          inputs_
+              .other_indices["checkpoint_tokens"][static_cast<std::size_t>(n * p.checkpoints + j)];
+      if (count == 0) continue;
+      run_to(count);
+      store(state, checkpoints_, checkpoint_begin(n, j, h));
+    }
+    run_to(carried);
     const bool is_kept = p.final_state && carried > 0 && inputs_.output_slot(n) >= 0;
-    if (is_kept) store(state, slab_of(inputs_.output_slot(n)));
-    if (carried == inputs_.length(n)) return;
-    head.skip(carried);
-    head.num_tokens = inputs_.length(n) - carried;
-    gated_delta_head(head, options, state, output + carried * output_stride, output_stride);
+    if (is_kept) store(state, states_, slab_of(inputs_.output_slot(n)));
+    run_to(inputs_.length(n));
   }
 
-  void store(const HeadState<Scalar>& state, std::int64_t slab_begin) {
-    const Problem& p = problem_;
+  std::int64_t checkpoint_begin(std::int64_t sequence, std::int64_t checkpoint,
+                                std::int64_t head) const {
+    const std::int64_t row = sequence * problem_.checkpoints + checkpoint;
+    return (row * problem_.num_value_heads + head) * state_elements();
+  }
+
+  void store(const HeadState<Scalar>& state, std::vector<Scalar>& states, std::int64_t begin) {
     for (Eigen::Index i = 0; i < state.rows(); ++i) {
       for (Eigen::Index j = 0; j < state.cols(); ++j) {
-        states_[slab_begin + slab_index(p, i, j)] = state(i, j);
+        states[static_cast<std::size_t>(begin + slab_index(problem_, i, j))] = state(i, j);
       }
     }
   }
@@ -132,6 +157,7 @@ class Recurrence {
   std::vector<SequenceHead> pairs_;
   std::vector<Scalar> output_;
   std::vector<Scalar> states_;
+  std::vector<Scalar> checkpoints_;
 };
 
 }  // namespace

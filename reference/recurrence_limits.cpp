@@ -67,9 +67,12 @@ ErrorLimits recurrence_limits(const Problem& problem, const Conditioning& condit
   const double compute = factor * arithmetic_limit(problem.token_dtype, conditioning);
   const double per_readout = factor * (problem.token_dtype == DType::float32 ? 10 : 2) *
                              unit_roundoff(problem.token_dtype);
-  return {
-      {"output", {std::min(compute, kLargestLimit), per_readout}},
-      {"final_state", {std::min(compute + unit_roundoff(problem.state_dtype), kLargestLimit), 0}}};
+  const auto of_state = [&](DType stored) {
+    return OutputLimit{std::min(compute + unit_roundoff(stored), kLargestLimit), 0};
+  };
+  return {{"output", {std::min(compute, kLargestLimit), per_readout}},
+          {"final_state", of_state(problem.state_dtype)},
+          {"checkpoint_states", of_state(problem.effective_checkpoint_dtype())}};
 }
 
 // An error of the state is an error of the outputs as large, relative to the state; outputs that
@@ -91,6 +94,7 @@ void widen_recurrence_limits(ErrorLimits& limits, const Problem& problem,
   widen(limits["output"], 2 * rounding);
   limits["output"].per_readout += rounding;
   widen(limits["final_state"], rounding);
+  widen(limits["checkpoint_states"], rounding);
 }
 
 }  // namespace gdn::reference

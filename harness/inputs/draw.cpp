@@ -1,11 +1,14 @@
 #include "harness/inputs/draw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "interface/error.h"
 #include "interface/operations/batch_operands.h"
+#include "interface/operations/checkpoint_operands.h"
 
 namespace gdn {
 
@@ -159,6 +162,35 @@ void draw_output_slots(Case& c) {
     } else {
       slots.push_back(free_rows[next++]);
     }
+  }
+}
+
+void draw_checkpoints(Case& c) {
+  const std::int64_t checkpoints = c.problem.checkpoints;
+  if (checkpoints == 0) return;
+  const CounterStream stream(c.problem.seed, "checkpoints");
+  std::vector<std::int64_t>& counts = c.other_indices[kCheckpointTokens];
+  for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+    const std::int64_t length = c.length(n);
+    const auto draw = [&](std::int64_t place, std::int64_t below) {
+      return static_cast<std::int64_t>(stream.below(
+          static_cast<std::uint64_t>(n * checkpoints + place), static_cast<std::uint64_t>(below)));
+    };
+    std::set<std::int64_t> drawn;
+    for (std::int64_t j = 0; j < checkpoints && length > 0; ++j) {
+      // Sequences in turn: anywhere; the ends of chunks; anywhere, and the sequence's end.
+      std::int64_t count = 1 + draw(j, length);
+      if (n % 3 == 1) count = std::max<std::int64_t>(count / 64 * 64, 1);
+      if (n % 3 == 2 && j == 0) count = length;
+      drawn.insert(count);
+    }
+    // As many are not wanted as were drawn twice; they stand anywhere among the others.
+    std::vector<std::int64_t> row(drawn.begin(), drawn.end());
+    while (static_cast<std::int64_t>(row.size()) < checkpoints) {
+      const auto place = static_cast<std::int64_t>(row.size());
+      row.insert(row.begin() + draw(place, place + 1), 0);
+    }
+    counts.insert(counts.end(), row.begin(), row.end());
   }
 }
 

@@ -52,5 +52,8 @@ std::vector<std::int64_t> draw_slot_index(const Problem& problem);
 /// the others rows that nobody reads, as long as there are any; the second reads what the first does
 /// (where there are slots).
 void draw_output_slots(Case& c);
+/// Where there are checkpoints: rising counts, some left out; of sequences in turn at any tokens, at
+/// multiples of 64, and at the last token too.
+void draw_checkpoints(Case& c);
 
 }  // namespace gdn

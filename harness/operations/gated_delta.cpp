@@ -117,6 +117,10 @@ Texts quick_problems() {
       "output_slots=other",
       "gated_delta:heads=1/2,dim=64,seq=14x1,dtype=f32,state=f16,h0=normal,slots=padding,"
       "output_slots=other,layout=vk,pool_pad=8",
+      "gated_delta:heads=2/4,dim=128,seq=70+200+0+64+1+130,dtype=bf16,gates=mid,h0=normal,"
+      "slots=padding,checkpoints=3",
+      "gated_delta:heads=1/3,dim=64,seq=9+130+70,dtype=f32,gates=mid,h0=normal,layout=vk,ht=0,"
+      "checkpoints=5,checkpoint_dtype=bf16",
       "gated_delta:heads=2/"
       "4,dim=128,seq=1x70+3x1,dtype=bf16,gates=real,gate=logits,beta=logit,logits=token",
       "gated_delta:heads=2/4,dim=64,seq=1x200,dtype=f32,gates=none,keys=equal,gate=decay",
@@ -143,6 +147,8 @@ Texts large_problems() {
       "gated_delta:heads=16/48,dim=128,seq=64x4,dtype=bf16,state=bf16,h0=normal,slots=padding",
       "gated_delta:heads=2/8,dim=256,seq=32x3,dtype=bf16,h0=normal,slots=padding,norm=1",
       "gated_delta:heads=16/32,dim=128,seq=1x8192,dtype=f32,gates=mid",
+      "gated_delta:heads=16/32,dim=128,seq=2x4096+1x1000,dtype=bf16,h0=normal,slots=permuted,"
+      "checkpoints=8,checkpoint_dtype=bf16",
       "gated_delta:heads=16/32,dim=128,seq=4x2048,dtype=bf16,update=additive",
       "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,steps=2,betas=wide",
       "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,decay=channel",
@@ -156,6 +162,7 @@ Texts sanitizer_problems() {
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=mid,h0=normal,slots=permuted,"
       "output_slots=other",
+      "gated_delta:heads=1/2,dim=128,seq=1x3+1x129+1x0,dtype=bf16,gates=mid,h0=normal,checkpoints=3",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised,"
       "norm=1",
@@ -211,6 +218,8 @@ Texts baseline() {
       "gated_delta:heads=2/4,dim=64x64,seq=1x70+1x0+1x1+1x130,dtype=f32,gates=mid,h0=normal,"
       "slots=padding,output_slots=other",
       "gated_delta:heads=2/8,dim=64x64,seq=16x1,dtype=bf16,gates=real,h0=normal",
+      "gated_delta:heads=1/2,dim=128x128,seq=1x200+1x70,dtype=bf16,gates=mid,h0=normal,"
+      "checkpoints=2",
   };
 }
 

@@ -34,6 +34,7 @@ Case generate_case(const Problem& p) {
   c.sequence_offsets = p.sequences.offsets();
   c.slot_index = draw_slot_index(p);
   draw_output_slots(c);
+  draw_checkpoints(c);
   const OperationHarness& harness = harness_of(p.operation);
   harness.draw(c);
   if (p.magnitudes == Magnitudes::edges) {

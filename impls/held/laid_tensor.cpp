@@ -34,20 +34,32 @@ std::optional<std::int64_t> common_stride(std::span<const std::int64_t> extents,
   return stride;
 }
 
+/// From each index of all to the next.
+std::optional<std::int64_t> index_stride(const LaidTensor& laid, const Problem& problem) {
+  const auto own = extents(*laid.operand, problem);
+  const auto merged = laid.shape.merged_strides(own.size());
+  return merged ? common_stride(own, *merged) : std::nullopt;
+}
+
 /// None where the values of a token, or all of what has no tokens, are not equally far apart.
 std::optional<HeldForm> form_of(const LaidTensor& laid, const Problem& problem) {
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  if (laid.operand->is_index()) {
+    const auto stride = index_stride(laid, problem);
+    // Indices are counted in words of four bytes.
+    if (!stride || *stride > kLargest / 2) return std::nullopt;
+    return HeldForm{laid.type, *stride, 1};
+  }
   const auto own = extents(*laid.operand, problem);
   const auto merged = laid.shape.merged_strides(own.size());
   if (!merged) return std::nullopt;
   const std::span<const std::int64_t> all_extents(own), all_strides(*merged);
-  const bool is_list = laid.operand->is_index() || cut_of(*laid.operand, problem) == Cut::tokens;
+  const bool is_list = cut_of(*laid.operand, problem) == Cut::tokens;
   const std::size_t outer = is_list ? 1 : 0;
   const auto inner = common_stride(all_extents.subspan(outer), all_strides.subspan(outer));
-  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
   HeldForm form{laid.type, is_list ? merged->front() : 0, 1};
   if (!inner || *inner > kLargest) return std::nullopt;
   form.inner_stride = static_cast<std::int32_t>(*inner);
-  // Indices are counted in words of four bytes.
   if (form.stride > kLargest / 2) return std::nullopt;
   return form;
 }
@@ -158,9 +170,9 @@ BatchIndices batch_indices(const std::vector<LaidTensor>& all, const Problem& pr
   for (const LaidTensor& laid : all) {
     if (!laid.operand->is_index()) continue;
     const std::string& name = laid.operand->name;
-    const auto strides = laid.shape.merged_strides(1);
-    if (!strides) throw_bad_input(name + ": its entries are not equally far apart");
-    const std::int64_t stride = strides->front();
+    const auto found = index_stride(laid, problem);
+    if (!found) throw_bad_input(name + ": its entries are not equally far apart");
+    const std::int64_t stride = *found;
     if (name == "slot_index") {
       result.rows = index_array(laid.tensor->read, laid.type, stride);
     } else if (name == kOutputSlotIndex) {

@@ -199,7 +199,10 @@ struct Problem {
   bool final_state = true;
   SlotMap slots = SlotMap::identity;
   OutputSlots output_slots = OutputSlots::same;
-  std::int64_t pool_row_padding = 0;  ///< unused elements after each pool row
+  /// gated_delta: states inside the call that are handed out, of each sequence.
+  std::int64_t checkpoints = 0;
+  std::optional<DType> checkpoint_dtype;  ///< absent: the state dtype
+  std::int64_t pool_row_padding = 0;      ///< unused elements after each pool row
   /// Rows of every pool; 0: as many as sequences, and three more with slots; with output slots twice as
   /// many as sequences, and three more. A kernel must not need
   /// it: slots on the device say which rows there are.
@@ -252,6 +255,7 @@ struct Problem {
   void set_gate_encoding(GateEncoding encoding);
   double effective_scale() const;
   DType effective_output_dtype() const { return output_dtype.value_or(token_dtype); }
+  DType effective_checkpoint_dtype() const { return checkpoint_dtype.value_or(state_dtype); }
   DType effective_conv_weight_dtype() const { return conv_weight_dtype.value_or(token_dtype); }
   std::int64_t value_heads_per_key_head() const { return num_value_heads / num_key_heads; }
   std::int64_t num_sequences() const { return sequences.num_sequences(); }

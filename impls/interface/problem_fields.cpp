@@ -389,6 +389,32 @@ ProblemField state_dtype_field() {
   return field;
 }
 
+ProblemField checkpoint_dtype_field() {
+  ProblemField field;
+  field.key = "checkpoint_dtype";
+  field.help = "element type of states inside a call: state|f32|bf16|f16";
+  field.set = [](Problem& p, std::string_view text) {
+    p.checkpoint_dtype.reset();
+    if (text != "state") p.checkpoint_dtype = parse_dtype(text, "checkpoint_dtype");
+  };
+  field.get = [](const Problem& p) {
+    return p.checkpoint_dtype ? short_name(*p.checkpoint_dtype) : std::string("state");
+  };
+  field.columns = {
+      text_column("checkpoint_dtype", "element type of states inside a call",
+                  [](const Problem& p) { return short_name(p.effective_checkpoint_dtype()); })};
+  field.attributes = {
+      {.name = "checkpoint_dtype",
+       .expected = "float32 | float16 | bfloat16",
+       .get = [](const Problem& p) { return long_name(p.effective_checkpoint_dtype()); },
+       .set =
+           [](Problem& p, const FieldValue& value) {
+             p.checkpoint_dtype = dtype_of_file(text_of(value));
+             return p.checkpoint_dtype.has_value();
+           }}};
+  return field;
+}
+
 ProblemField scale_field() {
   ProblemField field;
   field.key = "scale";
@@ -512,6 +538,11 @@ std::vector<ProblemField> make_fields() {
       // In case files the dataset output_slot_index says it.
       named_field("output_slots", "pool rows that final states are written to", &P::output_slots,
                   "output_slots"),
+      with(
+          integer_field("checkpoints", "states inside a call that are handed out, of each sequence",
+                        0, &P::checkpoints, "checkpoints"),
+          integer_attribute("checkpoints", 0, &P::checkpoints, kUnlessDefault, false)),
+      checkpoint_dtype_field(),
       with(integer_field("pool_pad", "unused elements after each pool row", 0, &P::pool_row_padding,
                          "pool_row_padding"),
            integer_attribute("pool_row_padding", 0, &P::pool_row_padding, kUnlessDefault, false)),

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "harness/operations/generate_case.h"
+#include "harness/run/batches.h"
 #include "harness/run/execute.h"
 #include "interface/operations/recurrence_operands.h"
 #include "tests/implementation_fixture.h"
@@ -137,6 +139,57 @@ TEST_P(GatedDelta, OutputSlotsOfTheirOwn) {
     problems.push_back("gated_delta:dim=64,seq=13x1,dtype=bf16,h0=normal" + of_slots);
   }
   expect_all_agree(problems);
+}
+
+TEST_P(GatedDelta, StatesInsideACall) {
+  const std::string heads = emulated() ? "heads=1/2" : "heads=2/4";
+  std::vector<std::string> problems;
+  for (const char* more :
+       {",dtype=bf16,h0=normal,checkpoints=1", ",dtype=bf16,checkpoints=4,layout=vk",
+        ",dtype=bf16,h0=normal,slots=padding,checkpoints=3,checkpoint_dtype=bf16,layout=vk",
+        ",dtype=f16,state=f16,h0=normal,ht=0,checkpoints=2,checkpoint_dtype=f32",
+        ",dtype=bf16,state=bf16,h0=normal,norm=1,slots=permuted,output_slots=other,checkpoints=3,"
+        "pool_pad=8",
+        ",dtype=f32,h0=normal,checkpoints=2,decay=channel", ",dtype=bf16,steps=2,checkpoints=2",
+        ",dtype=f16,gates=reset,gate=logits,h0=large,checkpoints=9"}) {
+    std::string problem = "gated_delta:dim=128,seq=40+200+65+7+1+0+130," + heads + more;
+    if (problem.find("gates") == std::string::npos) problem += ",gates=mid";
+    problems.push_back(problem);
+  }
+  problems.push_back("gated_delta:heads=1/3,dim=64,seq=9+1,dtype=f32,h0=normal,checkpoints=12");
+  expect_all_agree(problems);
+}
+
+// In float32, bit for bit: whoever continues from a checkpoint gets what a call would have left there.
+TEST_P(GatedDelta, ACheckpointIsTheFinalStateOfACallThatEndsThere) {
+  bool is_supported = false;
+  for (const char* more : {"", ",layout=vk,norm=1", ",h0=normal,slots=permuted"}) {
+    const Problem problem =
+        Problem::parse("gated_delta:heads=1/2,dim=128,seq=150,dtype=bf16,gates=mid,checkpoints=5" +
+                       std::string(more));
+    if (!implementation().supports(problem)) continue;
+    is_supported = true;
+    SCOPED_TRACE(problem.to_string());
+    Case inputs = generate_case(problem);
+    const std::vector<std::int64_t> counts = {5, 64, 0, 131, 150};
+    inputs.other_indices["checkpoint_tokens"] = counts;
+    const Outputs outputs = execute(implementation(), inputs, device());
+    const auto elements = static_cast<std::size_t>(problem.num_value_heads * 128 * 128);
+    for (std::size_t j = 0; j < counts.size(); ++j) {
+      SCOPED_TRACE("after " + std::to_string(counts[j]) + " tokens");
+      const float* const checkpoint = outputs["checkpoint_states"].data() + j * elements;
+      if (counts[j] == 0) {
+        EXPECT_TRUE(std::all_of(checkpoint, checkpoint + elements, [](float x) { return x == 0; }));
+        continue;
+      }
+      const Case part = first_part(inputs, after(counts[j]));
+      const Outputs of_part = execute(implementation(), part, device());
+      const float* const state =
+          of_part["final_state"].data() + part.output_slot(0) * static_cast<std::int64_t>(elements);
+      EXPECT_EQ(std::memcmp(checkpoint, state, elements * sizeof(float)), 0);
+    }
+  }
+  if (!is_supported) GTEST_SKIP();
 }
 
 TEST_P(GatedDelta, GateAndBetaEncodings) {

@@ -96,11 +96,14 @@ struct Held {
     }
     std::vector<std::size_t> order(tensor.extents.size());
     std::iota(order.begin(), order.end(), 0);
-    if (!holding.reversed) std::reverse(order.begin(), order.end());
+    const bool is_list = operand.is_index();  // its entries are equally far apart, of any dimension
+    if (!holding.reversed || is_list) std::reverse(order.begin(), order.end());
     tensor.strides.assign(tensor.extents.size(), 1);
     std::int64_t span = 1;
     for (const std::size_t d : order) {
-      tensor.strides[d] = span + (d == order.front() && order.size() > 1 ? 0 : holding.gap);
+      const bool is_innermost = d == order.front();
+      const bool has_gap = is_list ? is_innermost : !is_innermost || order.size() == 1;
+      tensor.strides[d] = span + (has_gap ? holding.gap : 0);
       span = tensor.strides[d] * std::max<std::int64_t>(tensor.extents[d], 1);
     }
     if (holding.shared && is_shared(operand)) {
@@ -173,6 +176,11 @@ class HeldTensors : public ImplementationTest {
       in_slots.output_slots = OutputSlots::other;
       in_slots.sequences.lengths = {9, 3, 4, 0, 5, 2};
       if (implementation().supports(in_slots)) result.push_back(in_slots);
+    }
+    Problem checkpoints = result.front();
+    if (checkpoints.operation->has_field("checkpoints")) {  // indices of two dimensions
+      checkpoints.checkpoints = 3;
+      if (implementation().supports(checkpoints)) result.push_back(checkpoints);
     }
     Problem logits = result.front();
     if (logits.operation->has_field("logits") && logits.token_dtype != DType::float32) {

@@ -86,6 +86,8 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"ht", "0"},
                                                           {"slots", "permuted"},
                                                           {"output_slots", "other"},
+                                                          {"checkpoints", "2"},
+                                                          {"checkpoint_dtype", "bf16"},
                                                           {"pool_pad", "8"},
                                                           {"pool_rows", "40"},
                                                           {"norm", "1"},

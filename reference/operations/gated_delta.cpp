@@ -26,8 +26,8 @@ Conditioning measure_gated_delta(const Case& inputs, const Arrays<double>&,
 const ReferenceOperation& gated_delta_reference() {
   static const ReferenceOperation operation = {
       .operation = gated_delta_operation(),
-      .honours =
-          recurrence_options() + recurrence_variants() + HonouredFields{"logits", "output_slots"},
+      .honours = recurrence_options() + recurrence_variants() +
+                 HonouredFields{"logits", "output_slots", "checkpoints", "checkpoint_dtype"},
       .evaluate_float = evaluate_gated_delta<float>,
       .evaluate_double = evaluate_gated_delta<double>,
       .evaluate_long_double = evaluate_gated_delta<long double>,

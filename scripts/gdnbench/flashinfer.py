@@ -1,8 +1,11 @@
 """FlashInfer's functions of the gated delta rule. States are [.., V, K], but those of gated_delta_rule_decode [.., K, V].
 A negative index is padding: its outputs are zeros and it touches no row, whatever the type of the states. Arguments that
 choose among FlashInfer's own kernels (use_cp) change nothing here."""
+import gdnbench
+
 from . import convolution, recurrence
-from .tensors import View, bad_input, copy_into, clone, empty, one_view, refuse_given, unsupported, zero_view
+from .tensors import (View, bad_input, copy_into, copy_rows, clone, empty, indices, one_view, refuse_given, unsupported,
+                      zero_view)
 
 
 def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False,
@@ -14,10 +17,11 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
     changes nothing, as in FlashInfer's own.
 
     Packed states of which some are read and others written are copied first, on the device, and then updated in place:
-    a sequence of no tokens then has its initial state as its final one. Two pools beside state_indices are refused, and
-    so are states inside the call (checkpoint_every_n_tokens)."""
-    if checkpoint_every_n_tokens:
-        unsupported("checkpoint_every_n_tokens", f"{checkpoint_every_n_tokens}, expected 0: no states inside a call")
+    a sequence of no tokens then has its initial state as its final one. Two pools beside state_indices are refused.
+
+    state_checkpoints gets the state after every checkpoint_every_n_tokens tokens, any number of them; the numbers of
+    cu_seqlens and checkpoint_cu_starts are then read on the host at every call. Sequences with unlike numbers of such
+    states have them laid out one behind the other by copies on the device, which gdnbench.strict refuses."""
     queries, keys, vals = (View.of(tensor, name) for tensor, name in ((q, "q"), (k, "k"), (v, "v")))
     if cu_seqlens is None:
         bad_input("cu_seqlens", "None, expected offsets of the sequences")
@@ -35,12 +39,64 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
     if output_final_state:
         state = _final_state(initial_state, output_state, state_indices, q,
                              (ends.extents[0] - 1, heads, vals.extents[-1], size))
+    inner = _checkpoints(checkpoint_every_n_tokens, state_checkpoints, checkpoint_cu_starts, ends)
     recurrence.run(queries, keys, vals, View.of(out, "output"), gate="decay" if g is not None else None, gates=gates,
                    beta=None, betas={"beta": betas}, offsets=ends, host_offsets=ends.numbers,
                    state=View.of(state, "output_state"), reads=initial_state is not None, writes=output_final_state,
                    slots=View.of(state_indices, "state_indices"), v_first=True, scale=scale,
-                   heads=(heads, heads) if shares else None)
+                   heads=(heads, heads) if shares else None, checkpoints=inner and (inner.counts, View.of(inner.states)))
+    if inner is not None:
+        inner.lay_out()
     return (out, state) if output_final_state else out
+
+
+class _Inner:
+    """States inside a call: `counts` [N, K] of tokens, and `states` [N, K, H, V, K] that are written. Those of FlashInfer
+    lie one behind the other; of sequences that have as many of them each, they are the same memory."""
+
+    def __init__(self, every, states, starts, ends):
+        ends = ends.numbers()
+        self._numbers = [(end - begin) // every for begin, end in zip(ends, ends[1:])]
+        self._wanted, self._begins = states, View.of(starts, "checkpoint_cu_starts").numbers()
+        view, most = View.of(states, "state_checkpoints"), max(self._numbers)
+        if len(self._begins) != len(ends) or any(
+                after - begin != number
+                for begin, after, number in zip(self._begins, self._begins[1:], self._numbers)):
+            bad_input("checkpoint_cu_starts", f"{self._begins}, expected sums of the sequences' {self._numbers} states")
+        if view.rank != 4 or view.extents[0] < self._begins[-1]:
+            bad_input("state_checkpoints", f"{list(view.extents)}, expected [{self._begins[-1]}, H, V, K]")
+        counts = [every * (j + 1) if j < number else 0 for number in self._numbers for j in range(most)]
+        self.counts = View.of(indices(counts, states)).split(0, (len(self._numbers), most))
+        self._is_laid_out = min(self._numbers) == most
+        if self._is_laid_out:
+            self.states = view.narrow(0, self._begins[0], self._begins[-1] - self._begins[0]).split(
+                0, (len(self._numbers), most))
+        elif gdnbench.strict:
+            unsupported("state_checkpoints", f"{self._numbers} of the sequences, expected as many of each: they would be "
+                                             "copied")
+        else:
+            self.states = empty(states, (len(self._numbers), most, *view.extents[1:]))
+
+    def lay_out(self):
+        if not self._is_laid_out:
+            for row, number in enumerate(self._numbers):
+                copy_rows(self._wanted, self._begins[row], self.states, row, number)
+
+
+def _checkpoints(every, states, starts, ends):
+    """What the call hands out from inside; None where that is nothing."""
+    if every < 0:
+        bad_input("checkpoint_every_n_tokens", f"{every}, expected at least 0")
+    if every == 0:
+        refuse_given(state_checkpoints=states, checkpoint_cu_starts=starts)
+        return None
+    for name, tensor in (("state_checkpoints", states), ("checkpoint_cu_starts", starts)):
+        if tensor is None:
+            bad_input(name, "None, expected a tensor beside checkpoint_every_n_tokens")
+    numbers = ends.numbers()
+    if all(end - begin < every for begin, end in zip(numbers, numbers[1:])):
+        return None
+    return _Inner(every, states, starts, ends)
 
 
 def _final_state(initial, final, indices, like, shape):

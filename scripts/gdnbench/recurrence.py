@@ -21,11 +21,12 @@ def state_type(state):
 
 
 def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=None, reads=True, writes=True,
-        slots=None, written=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None, heads=None):
+        slots=None, written=None, v_first=False, norm=False, scale=None, steps=1, channels=False, bound=None, heads=None,
+        checkpoints=None):
     """Runs one call. q [.., Hk, Dk], k and v [.., (steps,) H, D], out [.., Hv, Dv]. `gate` and `beta` are the names of
     the encodings, `gates` and `betas` the operands that go with them, operand -> View. `state`: [rows, Hv, ..], of which
     `slots` are read and, where they are given, `written` are written. `heads`: (Hk, Hv), where they are several
-    dimensions of q, k or v."""
+    dimensions of q, k or v. `checkpoints`: counts of tokens [N, K] and the states after them [N, K, Hv, ..]."""
     key_dim, value_dim = q.extents[-1], v.extents[-1]
     key_heads, value_heads = heads or (q.extents[-2], v.extents[-2])
     if written == slots or state is None or not writes:
@@ -41,9 +42,14 @@ def run(q, k, v, out, *, gate, gates, beta, betas, offsets, host_offsets, state=
               "bound": None if bound is None else repr(float(bound)),
               "slots": "padding" if slots is not None else None,
               "output_slots": "other" if written is not None else None}
+    counts, inner = checkpoints or (None, None)
+    if inner is not None:
+        fields["checkpoints"] = counts.extents[1]
+        fields["checkpoint_dtype"] = state_type(inner)
     return calls.run("gated_delta", fields, {
         "q": q, "k": k, "v": v, **gates, **betas, "sequence_offsets": offsets, "slot_index": slots,
-        "output_slot_index": written, "initial_state": state if reads or writes else None, "output": out}, host_offsets)
+        "output_slot_index": written, "initial_state": state if reads or writes else None, "output": out,
+        "checkpoint_tokens": counts, "checkpoint_states": inner}, host_offsets)
 
 
 def of_logits(a, A_log, dt_bias, b):

@@ -191,6 +191,14 @@ def copy_into(written, read):
         written.array[...] = read.array
 
 
+def copy_rows(written, begin, read, row, count):
+    """Copies read[row, :count] to written[begin:begin + count]."""
+    if is_torch(written):
+        written[begin:begin + count].copy_(read[row, :count])
+    else:
+        written.array[begin:begin + count] = read.array[row, :count]
+
+
 @functools.lru_cache(64)
 def _one_number(number, device, kind):
     if kind is None:

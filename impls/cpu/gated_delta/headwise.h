@@ -1,6 +1,7 @@
 // What the CPU forms of gated_delta share: a form is a function that computes one value head of one
 // sequence from float32 operands; this runs it over all of them on the threads. Heads and sequences
-// are independent, so nothing else is parallel: one sequence of one head uses one thread.
+// are independent, so nothing else is parallel: one sequence of one head uses one thread. A sequence with
+// checkpoints is computed in parts, one after the other, with the state between them in float32.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace gdn::cpu {
 
-/// Computes a task whole: every output row and the final state. `workspace` holds
+/// Computes a task whole: every output row and the state after its last token. `workspace` holds
 /// HeadwiseForm::workspace_floats(problem, chunk) floats, 64-byte aligned, contents undefined.
 using HeadFunction = void (*)(const GatedDeltaOperands& operands, const HeadTask& task,
                               std::int64_t chunk, float* workspace);

@@ -1,6 +1,7 @@
 #include "cpu/gated_delta/operands.h"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -123,6 +124,10 @@ std::int64_t GatedDeltaOperands::state_offset(std::int64_t slot, std::int64_t va
 
 void GatedDeltaOperands::load_state(const HeadTask& task, float* state) const {
   const std::int64_t rows = problem_.key_head_dim, columns = problem_.value_head_dim;
+  if (task.state_before != nullptr) {
+    std::copy_n(task.state_before, rows * columns, state);
+    return;
+  }
   if (problem_.initial_state == InitialState::absent) {
     std::memset(state, 0, static_cast<std::size_t>(rows * columns) * sizeof(float));
     return;
@@ -143,19 +148,45 @@ void GatedDeltaOperands::load_state(const HeadTask& task, float* state) const {
 }
 
 void GatedDeltaOperands::store_state(const HeadTask& task, const float* state) const {
+  if (task.state_after != nullptr) {
+    std::copy_n(state, problem_.key_head_dim * problem_.value_head_dim, task.state_after);
+    return;
+  }
   if (!problem_.final_state || task.output_slot < 0) return;
+  encode_state(state, arguments_.state_pool, state_offset(task.output_slot, task.value_head),
+               problem_.state_dtype);
+}
+
+void GatedDeltaOperands::encode_state(const float* state, void* array, std::int64_t offset,
+                                      DType dtype) const {
   const std::int64_t rows = problem_.key_head_dim, columns = problem_.value_head_dim;
-  const std::int64_t offset = state_offset(task.output_slot, task.value_head);
   if (problem_.state_layout == StateLayout::kv) {
-    encode(problem_.state_dtype, state,
-           element(arguments_.state_pool, offset, problem_.state_dtype), rows * columns);
+    encode(dtype, state, element(array, offset, dtype), rows * columns);
     return;
   }
   for (std::int64_t v = 0; v < columns; ++v) {
     for (std::int64_t k = 0; k < rows; ++k) {
-      encode(problem_.state_dtype, state + k * columns + v,
-             element(arguments_.state_pool, offset + v * rows + k, problem_.state_dtype), 1);
+      encode(dtype, state + k * columns + v, element(array, offset + v * rows + k, dtype), 1);
     }
+  }
+}
+
+std::int64_t GatedDeltaOperands::checkpoint_tokens(std::int64_t sequence,
+                                                   std::int64_t checkpoint) const {
+  return arguments_.checkpoint_tokens[sequence * problem_.checkpoints + checkpoint];
+}
+
+void GatedDeltaOperands::store_checkpoint(std::int64_t sequence, std::int64_t checkpoint,
+                                          std::int64_t value_head, const float* state) const {
+  const DType dtype = problem_.effective_checkpoint_dtype();
+  const std::int64_t elements = problem_.key_head_dim * problem_.value_head_dim;
+  const std::int64_t row = sequence * problem_.checkpoints + checkpoint;
+  const std::int64_t offset = (row * problem_.num_value_heads + value_head) * elements;
+  if (state != nullptr) {
+    encode_state(state, arguments_.checkpoint_states, offset, dtype);
+  } else {
+    std::memset(element(arguments_.checkpoint_states, offset, dtype), 0,
+                static_cast<std::size_t>(elements) * size_of(dtype));
   }
 }
 

@@ -16,6 +16,9 @@ struct HeadTask {
   std::int64_t value_head = 0;
   std::int64_t slot = 0;         ///< row of the state pool that is read; -1 = padding
   std::int64_t output_slot = 0;  ///< the row that is written; negative = none
+  // Of a part of a sequence, [Dk, Dv]: the state that the part before left, and where this one's goes.
+  const float* state_before = nullptr;  ///< null: the pool's
+  float* state_after = nullptr;         ///< null: the pool
 };
 
 class GatedDeltaOperands {
@@ -46,7 +49,14 @@ class GatedDeltaOperands {
   /// The initial state as [Dk, Dv] whatever the pool's layout; zeros where the problem has none.
   void load_state(const HeadTask& task, float* state) const;
   /// Rounds once to the pool's dtype; does nothing if the problem or the sequence wants no final state.
+  /// Of a part of a sequence it is kept as it is.
   void store_state(const HeadTask& task, const float* state) const;
+
+  /// After how many tokens the sequence's state is wanted as its checkpoint j; 0 = that one is zeros.
+  std::int64_t checkpoint_tokens(std::int64_t sequence, std::int64_t checkpoint) const;
+  /// A checkpoint of a head, rounded once to its dtype; null = zeros.
+  void store_checkpoint(std::int64_t sequence, std::int64_t checkpoint, std::int64_t value_head,
+                        const float* state) const;
 
   /// Rows [count, Dv], rounded once to the output dtype.
   void store_outputs(const HeadTask& task, std::int64_t first, std::int64_t count,
@@ -65,6 +75,8 @@ class GatedDeltaOperands {
     std::int64_t head_dim;
   };
   void load_rows(const HeadRows& from, std::int64_t first, std::int64_t count, float* rows) const;
+  /// From [Dk, Dv] to the problem's layout and the dtype, from an element of the array on.
+  void encode_state(const float* state, void* array, std::int64_t offset, DType dtype) const;
   /// Of the head's state in a row of the pool, elements.
   std::int64_t state_offset(std::int64_t slot, std::int64_t value_head) const;
 

@@ -27,7 +27,7 @@ const Implementation& gated_delta_recurrent() {
       .description = {.name = "cpu/recurrent",
                       .operation = gated_delta_operation(),
                       .honours = recurrence_options() + recurrence_variants() +
-                                 HonouredFields{"output_slots"},
+                                 HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
                       .gates_in_any_form = true,
                       .backend = "cpu",
                       .form = "recurrent",

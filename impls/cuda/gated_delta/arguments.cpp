@@ -50,6 +50,15 @@ GatedDeltaParams make_params(const Problem& problem, const GatedDeltaArguments& 
   p.pool.read = problem.initial_state != InitialState::absent;
   p.pool.write = problem.final_state;
 
+  p.checkpoints.count = static_cast<std::int32_t>(problem.checkpoints);
+  p.checkpoints.tokens = given.checkpoint_tokens;
+  p.checkpoints.states = p.pool;
+  p.checkpoints.states.data = given.checkpoint_states;
+  p.checkpoints.states.dtype = problem.effective_checkpoint_dtype();
+  p.checkpoints.states.row_stride = problem.state_row_stride() - problem.pool_row_padding;
+  p.checkpoints.states.read = false;
+  p.checkpoints.states.write = true;
+
   p.num_sequences = static_cast<std::int32_t>(problem.num_sequences());
   p.num_key_heads = static_cast<std::int32_t>(problem.num_key_heads);
   p.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);

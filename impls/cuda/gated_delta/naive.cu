@@ -38,9 +38,10 @@ __device__ void decay_channels(const GatedDeltaParams& p, std::int64_t token, in
 /// Block b: columns [128 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
 /// Hv.
 ///
-/// kVariants: every recurrence that p names; otherwise the gated delta rule alone.
+/// kVariants: every recurrence that p names; otherwise the gated delta rule alone. Four blocks: with the
+/// registers that the compiler takes for more it spills.
 template <typename Token, bool kVariants>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     naive_kernel(const GatedDeltaParams p, float* __restrict__ states) {
   const int tiles = (p.value_head_dim + kThreads - 1) / kThreads;
   const int head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
@@ -48,7 +49,9 @@ __global__ void __launch_bounds__(kThreads)
   const int key_head = head / p.value_heads_per_key_head;
   const int v = static_cast<int>(blockIdx.x % tiles) * kThreads + static_cast<int>(threadIdx.x);
   const SequenceSpan span = sequence_span(p, sequence);
-  if (v >= p.value_head_dim || span.length == 0) return;
+  if (v >= p.value_head_dim) return;
+  store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
+  if (span.length == 0) return;
   if (span.is_padding()) {
     store_zero_outputs(p, span, head, v, v + 1, 0, 1);
     return;
@@ -66,46 +69,58 @@ __global__ void __launch_bounds__(kThreads)
   const int steps = kVariants ? p.steps : 1;
   const bool channel_decay = kVariants && p.channel_decay;
   const bool additive_update = kVariants && p.additive_update;
-  for (std::int64_t token = span.first; token < span.first + span.length; ++token) {
-    const Token* const query = query_at<Token>(p, token, key_head);
-    float query_factor = p.scale;
-    float output = 0;  // S^T q after the step, so in the end after the last
-    for (int step = 0; step < steps; ++step) {
-      const Token* const key = key_at<Token>(p, token, step, key_head);
-      float decay = 1;  // the token's decay comes before its first step
-      if (step == 0 && !channel_decay) decay = decay_of(p.gates, token, head);
-      if (step == 0 && channel_decay) decay_channels(p, token, head, state);
-      const float beta = beta_of(p.gates, token, step, head);
-      float key_factor = 1;
-      if (p.normalize_qk) {
-        float query_squares = 0;
-        float key_squares = 0;
-        for (int k = 0; k < Dk; ++k) {
-          query_squares = fmaf(to_float(query[k]), to_float(query[k]), query_squares);
-          key_squares = fmaf(to_float(key[k]), to_float(key[k]), key_squares);
+  CheckpointWalk walk(p, sequence, span.length);
+  std::int64_t token = span.first;
+  do {
+    for (; token < span.first + walk.end; ++token) {
+      const Token* const query = query_at<Token>(p, token, key_head);
+      float query_factor = p.scale;
+      float output = 0;  // S^T q after the step, so in the end after the last
+      for (int step = 0; step < steps; ++step) {
+        const Token* const key = key_at<Token>(p, token, step, key_head);
+        float decay = 1;  // the token's decay comes before its first step
+        if (step == 0 && !channel_decay) decay = decay_of(p.gates, token, head);
+        if (step == 0 && channel_decay) decay_channels(p, token, head, state);
+        const float beta = beta_of(p.gates, token, step, head);
+        float key_factor = 1;
+        if (p.normalize_qk) {
+          float query_squares = 0;
+          float key_squares = 0;
+          for (int k = 0; k < Dk; ++k) {
+            query_squares = fmaf(to_float(query[k]), to_float(query[k]), query_squares);
+            key_squares = fmaf(to_float(key[k]), to_float(key[k]), key_squares);
+          }
+          query_factor = p.scale / sqrtf(query_squares + kNormEpsilon);
+          key_factor = 1 / sqrtf(key_squares + kNormEpsilon);
         }
-        query_factor = p.scale / sqrtf(query_squares + kNormEpsilon);
-        key_factor = 1 / sqrtf(key_squares + kNormEpsilon);
-      }
 
-      float predicted = 0;  // S^T k, of the decayed state
-      for (int k = 0; k < Dk; ++k) {
-        float& s = state[static_cast<std::int64_t>(k) * Dv];
-        s *= decay;
-        predicted = fmaf(s, to_float(key[k]) * key_factor, predicted);
+        float predicted = 0;  // S^T k, of the decayed state
+        for (int k = 0; k < Dk; ++k) {
+          float& s = state[static_cast<std::int64_t>(k) * Dv];
+          s *= decay;
+          predicted = fmaf(s, to_float(key[k]) * key_factor, predicted);
+        }
+        if (additive_update) predicted = 0;
+        const float correction =
+            beta * (to_float(value_at<Token>(p, token, step, head)[v]) - predicted);
+        output = 0;
+        for (int k = 0; k < Dk; ++k) {
+          float& s = state[static_cast<std::int64_t>(k) * Dv];
+          s = fmaf(to_float(key[k]) * key_factor, correction, s);
+          output = fmaf(s, to_float(query[k]), output);
+        }
       }
-      if (additive_update) predicted = 0;
-      const float correction =
-          beta * (to_float(value_at<Token>(p, token, step, head)[v]) - predicted);
-      output = 0;
-      for (int k = 0; k < Dk; ++k) {
-        float& s = state[static_cast<std::int64_t>(k) * Dv];
-        s = fmaf(to_float(key[k]) * key_factor, correction, s);
-        output = fmaf(s, to_float(query[k]), output);
-      }
+      store_element(p.output, output_index(p, token, head, v), p.output_dtype,
+                    output * query_factor);
     }
-    store_element(p.output, output_index(p, token, head, v), p.output_dtype, output * query_factor);
-  }
+
+    walk.store(p, [&](const StatePool& states, std::int64_t row) {
+#pragma unroll 1
+      for (int k = 0; k < Dk; ++k) {
+        store_state(states, row, head, k, v, state[static_cast<std::int64_t>(k) * Dv]);
+      }
+    });
+  } while (walk.next(p));
 
   const std::int64_t row = output_row(p, sequence, span.row);
   for (int k = 0; k < Dk; ++k) {
@@ -119,7 +134,8 @@ class Naive final : public Implementation {
     static const Description description = {
         .name = "cuda/naive",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
+        .honours = recurrence_options() + recurrence_variants() +
+                   HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "naive",

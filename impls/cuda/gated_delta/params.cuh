@@ -14,6 +14,13 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
+/// States inside the call, which are written as a pool is whose row is that of a sequence's checkpoint.
+struct Checkpoints {
+  std::int32_t count = 0;  ///< of each sequence
+  IndexArray tokens;       ///< [N, count]: after how many; 0, or rising within a sequence
+  StatePool states;        ///< [N * count] rows
+};
+
 /// Passed to kernels by value. Token arrays are in the problem's token dtype; a token's heads are
 /// contiguous.
 struct GatedDeltaParams {
@@ -28,6 +35,7 @@ struct GatedDeltaParams {
   IndexArray slot_index;         ///< [N] or none: sequence n has row n
   IndexArray output_slot_index;  ///< [N] or none: sequence n writes the row that it reads
   StatePool pool;
+  Checkpoints checkpoints;
   void* output = nullptr;  ///< [T, Hv, Dv], dense
   DType output_dtype = DType::float32;
   std::int32_t num_sequences = 0;    ///< N
@@ -67,6 +75,67 @@ __device__ __forceinline__ SequenceSpan sequence_span(const GatedDeltaParams& p,
 __device__ __forceinline__ std::int64_t output_row(const GatedDeltaParams& p, int sequence,
                                                    std::int64_t row) {
   return p.output_slot_index ? p.output_slot_index[sequence] : row;
+}
+
+/// A sequence's tokens from one checkpoint to the next and to its end, walked by every thread alike:
+///     CheckpointWalk walk(p, sequence, span.length);
+///     do {
+///       for (tokens of the sequence from walk.begin to walk.end) ...
+///       walk.store(p, [&](const StatePool& states, std::int64_t row) { store the state there });
+///     } while (walk.next(p));
+/// Zeros of checkpoints that are not wanted are store_absent_checkpoints()'s.
+class CheckpointWalk {
+ public:
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  __device__ CheckpointWalk(const GatedDeltaParams& p, int sequence, std::int64_t length)
+      : end(length), sequence_(sequence), length_(length) {
+    if (p.checkpoints.count > 0) find(p);
+  }
+  template <typename Store>
+  __device__ void store(const GatedDeltaParams& p, Store store) const {
+    if (at_ < p.checkpoints.count) store(p.checkpoints.states, row(p));
+  }
+  /// Whether there are tokens left.
+  __device__ bool next(const GatedDeltaParams& p) {
+    if (end == length_) return false;
+    begin = end;
+    ++at_;
+    find(p);
+    return true;
+  }
+
+ private:
+  __device__ std::int64_t row(const GatedDeltaParams& p) const {
+    return static_cast<std::int64_t>(sequence_) * p.checkpoints.count + at_;
+  }
+  __device__ void find(const GatedDeltaParams& p) {
+    for (end = length_; at_ < p.checkpoints.count; ++at_) {
+      const std::int64_t tokens = p.checkpoints.tokens[row(p)];
+      if (tokens == 0) continue;
+      end = tokens;
+      return;
+    }
+  }
+
+  int sequence_;
+  int at_ = 0;
+  std::int64_t length_;
+};
+
+/// Zeros to a head's columns [v_begin, v_end) of the sequence's checkpoints that are not wanted: all of
+/// them without tokens or a row.
+__device__ __forceinline__ void store_absent_checkpoints(const GatedDeltaParams& p, int sequence,
+                                                         const SequenceSpan& span, int head,
+                                                         int v_begin, int v_end, int thread,
+                                                         int num_threads) {
+  for (int j = 0; j < p.checkpoints.count; ++j) {
+    const std::int64_t row = static_cast<std::int64_t>(sequence) * p.checkpoints.count + j;
+    if (span.length > 0 && !span.is_padding() && p.checkpoints.tokens[row] != 0) continue;
+    store_state_tile(p.checkpoints.states, row, head, v_begin, v_end, thread, num_threads,
+                     [](int, int) { return 0.0f; });
+  }
 }
 
 /// Pointers to one head's vector of a token; Dk or Dv elements.

@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   const int v = static_cast<int>(blockIdx.x % tiles) * kWarp + lane;
   const bool owns_column = v < p.value_head_dim;  // the others only help to load
   const SequenceSpan span = sequence_span(p, sequence);
+  if (owns_column) store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
   if (span.length == 0) return;
   if (span.is_padding()) {
     if (owns_column) store_zero_outputs(p, span, head, v, v + 1, 0, 1);
@@ -89,65 +90,76 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   next.load(p, span.first, head, v, lane);
   const std::int64_t end = span.first + span.length;
   int buffer = 0;
-  for (std::int64_t token = span.first; token < end; ++token, buffer ^= 1) {
-    float query_factor = p.scale;
-    float key_factor = 1;
-    if (p.normalize_qk) {
-      float query_squares = 0;
-      float key_squares = 0;
+  CheckpointWalk walk(p, sequence, span.length);
+  std::int64_t token = span.first;
+  do {
+    for (; token < span.first + walk.end; ++token, buffer ^= 1) {
+      float query_factor = p.scale;
+      float key_factor = 1;
+      if (p.normalize_qk) {
+        float query_squares = 0;
+        float key_squares = 0;
+#pragma unroll
+        for (int i = 0; i < Dk / kWarp; ++i) {
+          query_squares = fmaf(to_float(next.query[i]), to_float(next.query[i]), query_squares);
+          key_squares = fmaf(to_float(next.key[i]), to_float(next.key[i]), key_squares);
+        }
+        query_factor = p.scale / sqrtf(warp_sum(query_squares) + kNormEpsilon);
+        key_factor = 1 / sqrtf(warp_sum(key_squares) + kNormEpsilon);
+      }
 #pragma unroll
       for (int i = 0; i < Dk / kWarp; ++i) {
-        query_squares = fmaf(to_float(next.query[i]), to_float(next.query[i]), query_squares);
-        key_squares = fmaf(to_float(next.key[i]), to_float(next.key[i]), key_squares);
+        reinterpret_cast<float*>(shared_query[buffer])[lane + i * kWarp] =
+            to_float(next.query[i]) * query_factor;
+        reinterpret_cast<float*>(shared_key[buffer])[lane + i * kWarp] =
+            to_float(next.key[i]) * key_factor;
       }
-      query_factor = p.scale / sqrtf(warp_sum(query_squares) + kNormEpsilon);
-      key_factor = 1 / sqrtf(warp_sum(key_squares) + kNormEpsilon);
-    }
-#pragma unroll
-    for (int i = 0; i < Dk / kWarp; ++i) {
-      reinterpret_cast<float*>(shared_query[buffer])[lane + i * kWarp] =
-          to_float(next.query[i]) * query_factor;
-      reinterpret_cast<float*>(shared_key[buffer])[lane + i * kWarp] =
-          to_float(next.key[i]) * key_factor;
-    }
-    const float value = to_float(next.value);
-    const float decay = decode_decay(p.gates, next.gate, head);
-    const float beta = decode_beta(p.gates, next.beta);
-    __syncwarp();
-    if (token + 1 < end) next.load(p, token + 1, head, v, lane);
+      const float value = to_float(next.value);
+      const float decay = decode_decay(p.gates, next.gate, head);
+      const float beta = decode_beta(p.gates, next.beta);
+      __syncwarp();
+      if (token + 1 < end) next.load(p, token + 1, head, v, lane);
 
-    float predicted[4] = {};  // S^T k of the decayed state, in four independent sums
+      float predicted[4] = {};  // S^T k of the decayed state, in four independent sums
 #pragma unroll
-    for (int k = 0; k < Dk; k += 4) {
-      const float4 key = shared_key[buffer][k / 4];
-      const float keys[4] = {key.x, key.y, key.z, key.w};
+      for (int k = 0; k < Dk; k += 4) {
+        const float4 key = shared_key[buffer][k / 4];
+        const float keys[4] = {key.x, key.y, key.z, key.w};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        state[k + i] *= decay;
-        predicted[i] = fmaf(state[k + i], keys[i], predicted[i]);
+        for (int i = 0; i < 4; ++i) {
+          state[k + i] *= decay;
+          predicted[i] = fmaf(state[k + i], keys[i], predicted[i]);
+        }
+      }
+      const float correction =
+          beta * (value - ((predicted[0] + predicted[1]) + (predicted[2] + predicted[3])));
+      __syncwarp();  // makes the compiler load k again: keeping Dk more registers would spill
+      float output[4] = {};
+#pragma unroll
+      for (int k = 0; k < Dk; k += 4) {
+        const float4 key = shared_key[buffer][k / 4];
+        const float4 query = shared_query[buffer][k / 4];
+        const float keys[4] = {key.x, key.y, key.z, key.w};
+        const float queries[4] = {query.x, query.y, query.z, query.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          state[k + i] = fmaf(keys[i], correction, state[k + i]);
+          output[i] = fmaf(state[k + i], queries[i], output[i]);
+        }
+      }
+      if (owns_column) {
+        store_element(p.output, output_index(p, token, head, v), p.output_dtype,
+                      (output[0] + output[1]) + (output[2] + output[3]));
       }
     }
-    const float correction =
-        beta * (value - ((predicted[0] + predicted[1]) + (predicted[2] + predicted[3])));
-    __syncwarp();  // makes the compiler load k again: keeping Dk more registers would spill
-    float output[4] = {};
-#pragma unroll
-    for (int k = 0; k < Dk; k += 4) {
-      const float4 key = shared_key[buffer][k / 4];
-      const float4 query = shared_query[buffer][k / 4];
-      const float keys[4] = {key.x, key.y, key.z, key.w};
-      const float queries[4] = {query.x, query.y, query.z, query.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        state[k + i] = fmaf(keys[i], correction, state[k + i]);
-        output[i] = fmaf(state[k + i], queries[i], output[i]);
-      }
-    }
+
     if (owns_column) {
-      store_element(p.output, output_index(p, token, head, v), p.output_dtype,
-                    (output[0] + output[1]) + (output[2] + output[3]));
+      walk.store(p, [&](const StatePool& states, std::int64_t row) {
+#pragma unroll
+        for (int k = 0; k < Dk; ++k) store_state(states, row, head, k, v, state[k]);
+      });
     }
-  }
+  } while (walk.next(p));
 
   if (!owns_column) return;
   const std::int64_t row = output_row(p, sequence, span.row);
@@ -176,7 +188,8 @@ class Recurrent final : public Implementation {
     static const Description description = {
         .name = "cuda/recurrent",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
+        .honours = recurrence_options() + recurrence_variants() +
+                   HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",

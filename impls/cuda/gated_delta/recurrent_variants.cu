@@ -98,6 +98,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
   const int v = v_begin + lane;
   const bool owns_column = v < v_end;  // the others only help to load
   const SequenceSpan span = sequence_span(p, sequence);
+  if (owns_column) store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
   if (span.length == 0) return;
   if (span.is_padding()) {
     if (owns_column) store_zero_outputs(p, span, head, v, v + 1, 0, 1);
@@ -110,6 +111,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
   __shared__ float4 shared_decay[2][kChannelDecay ? Dk / 4 : 1];
   // The state on its way between the pool, in either layout, and the lanes' columns.
   __shared__ float exchange[Dk][kWarp + 1];
+  const auto exchanged = [&](int k, int column) { return exchange[k][column - v_begin]; };
 
   load_state_tile(p.pool, span.row, head, v_begin, v_end, lane, kWarp,
                   [&](int k, int column, float value) { exchange[k][column - v_begin] = value; });
@@ -125,77 +127,87 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
   const std::int64_t end = span.first + span.length;
   int token_buffer = 0;
   int step_buffer = 0;
-  for (std::int64_t token = span.first; token < end; ++token, token_buffer ^= 1) {
-    float4(&queries)[Dk / 4] = shared_query[token_buffer];
-    const float query_factor =
-        p.normalize_qk ? p.scale / sqrtf(squared_norm(next_token.query)) : p.scale;
-#pragma unroll
-    for (int i = 0; i < Dk / kWarp; ++i) {
-      reinterpret_cast<float*>(queries)[lane + i * kWarp] =
-          to_float(next_token.query[i]) * query_factor;
-      if constexpr (kChannelDecay) {
-        const int channel = lane + i * kWarp;
-        reinterpret_cast<float*>(shared_decay[token_buffer])[channel] =
-            decode_decay(p.gates, next_token.gate[i], head, head * Dk + channel);
-      }
-    }
-    float decay = 1;
-    if constexpr (!kChannelDecay) decay = decode_decay(p.gates, next_token.gate[0], head);
-
-    for (int step = 0; step < p.steps; ++step, step_buffer ^= 1) {
-      float4(&keys)[Dk / 4] = shared_key[step_buffer];
-      const float key_factor = p.normalize_qk ? 1 / sqrtf(squared_norm(next_step.key)) : 1.0f;
+  CheckpointWalk walk(p, sequence, span.length);
+  std::int64_t token = span.first;
+  do {
+    for (; token < span.first + walk.end; ++token, token_buffer ^= 1) {
+      float4(&queries)[Dk / 4] = shared_query[token_buffer];
+      const float query_factor =
+          p.normalize_qk ? p.scale / sqrtf(squared_norm(next_token.query)) : p.scale;
 #pragma unroll
       for (int i = 0; i < Dk / kWarp; ++i) {
-        reinterpret_cast<float*>(keys)[lane + i * kWarp] = to_float(next_step.key[i]) * key_factor;
-      }
-      const float value = to_float(next_step.value);
-      const float beta = decode_beta(p.gates, next_step.beta);
-      __syncwarp();
-      if (step + 1 < p.steps) {
-        next_step.load(p, token, step + 1, head, v, lane);
-      } else if (token + 1 < end) {
-        next_token.load(p, token + 1, head, lane);
-        next_step.load(p, token + 1, 0, head, v, lane);
-      }
-
-      if (step == 0) {
+        reinterpret_cast<float*>(queries)[lane + i * kWarp] =
+            to_float(next_token.query[i]) * query_factor;
         if constexpr (kChannelDecay) {
-          for_each_row<Dk>(shared_decay[token_buffer],
-                           [&](int k, float channel_decay) { state[k] *= channel_decay; });
-        } else {
-#pragma unroll
-          for (int k = 0; k < Dk; ++k) state[k] *= decay;
+          const int channel = lane + i * kWarp;
+          reinterpret_cast<float*>(shared_decay[token_buffer])[channel] =
+              decode_decay(p.gates, next_token.gate[i], head, head * Dk + channel);
         }
       }
-      float correction = value;
-      if (!p.additive_update) {
-        float predicted[4] = {};  // S^T k, in four independent sums
-        for_each_row<Dk>(keys, [&](int k, float key) {
-          predicted[k % 4] = fmaf(state[k], key, predicted[k % 4]);
-        });
-        correction -= (predicted[0] + predicted[1]) + (predicted[2] + predicted[3]);
-        __syncwarp();  // makes the compiler load k again: keeping Dk more registers would spill
-      }
-      correction *= beta;
-      for_each_row<Dk>(keys, [&](int k, float key) { state[k] = fmaf(key, correction, state[k]); });
-    }
+      float decay = 1;
+      if constexpr (!kChannelDecay) decay = decode_decay(p.gates, next_token.gate[0], head);
 
-    float output[4] = {};
-    for_each_row<Dk>(
-        queries, [&](int k, float query) { output[k % 4] = fmaf(state[k], query, output[k % 4]); });
-    if (owns_column) {
-      store_element(p.output, output_index(p, token, head, v), p.output_dtype,
-                    (output[0] + output[1]) + (output[2] + output[3]));
-    }
-  }
-
-  __syncwarp();
+      for (int step = 0; step < p.steps; ++step, step_buffer ^= 1) {
+        float4(&keys)[Dk / 4] = shared_key[step_buffer];
+        const float key_factor = p.normalize_qk ? 1 / sqrtf(squared_norm(next_step.key)) : 1.0f;
 #pragma unroll
-  for (int k = 0; k < Dk; ++k) exchange[k][lane] = state[k];
-  __syncwarp();
+        for (int i = 0; i < Dk / kWarp; ++i) {
+          reinterpret_cast<float*>(keys)[lane + i * kWarp] =
+              to_float(next_step.key[i]) * key_factor;
+        }
+        const float value = to_float(next_step.value);
+        const float beta = decode_beta(p.gates, next_step.beta);
+        __syncwarp();
+        if (step + 1 < p.steps) {
+          next_step.load(p, token, step + 1, head, v, lane);
+        } else if (token + 1 < end) {
+          next_token.load(p, token + 1, head, lane);
+          next_step.load(p, token + 1, 0, head, v, lane);
+        }
+
+        if (step == 0) {
+          if constexpr (kChannelDecay) {
+            for_each_row<Dk>(shared_decay[token_buffer],
+                             [&](int k, float channel_decay) { state[k] *= channel_decay; });
+          } else {
+#pragma unroll
+            for (int k = 0; k < Dk; ++k) state[k] *= decay;
+          }
+        }
+        float correction = value;
+        if (!p.additive_update) {
+          float predicted[4] = {};  // S^T k, in four independent sums
+          for_each_row<Dk>(keys, [&](int k, float key) {
+            predicted[k % 4] = fmaf(state[k], key, predicted[k % 4]);
+          });
+          correction -= (predicted[0] + predicted[1]) + (predicted[2] + predicted[3]);
+          __syncwarp();  // makes the compiler load k again: keeping Dk more registers would spill
+        }
+        correction *= beta;
+        for_each_row<Dk>(keys,
+                         [&](int k, float key) { state[k] = fmaf(key, correction, state[k]); });
+      }
+
+      float output[4] = {};
+      for_each_row<Dk>(queries, [&](int k, float query) {
+        output[k % 4] = fmaf(state[k], query, output[k % 4]);
+      });
+      if (owns_column) {
+        store_element(p.output, output_index(p, token, head, v), p.output_dtype,
+                      (output[0] + output[1]) + (output[2] + output[3]));
+      }
+    }
+
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < Dk; ++k) exchange[k][lane] = state[k];
+    __syncwarp();
+    walk.store(p, [&](const StatePool& states, std::int64_t row) {
+      store_state_tile(states, row, head, v_begin, v_end, lane, kWarp, exchanged);
+    });
+  } while (walk.next(p));
   store_state_tile(p.pool, output_row(p, sequence, span.row), head, v_begin, v_end, lane, kWarp,
-                   [&](int k, int column) { return exchange[k][column - v_begin]; });
+                   exchanged);
 }
 
 template <int Dk>

@@ -2,6 +2,7 @@
 
 #include "interface/error.h"
 #include "interface/operations/batch_operands.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/dimensions.h"
 #include "interface/operations/recurrence_operands.h"
 
@@ -25,6 +26,7 @@ void validate_gated_delta(const Problem& p) {
   if (p.output_slots == OutputSlots::other && !p.final_state) {
     throw_bad_input("problem: output_slots=other needs ht=1: no final state is written otherwise");
   }
+  validate_checkpoints(p);
 }
 
 OperationSchema make_schema() {
@@ -48,9 +50,12 @@ OperationSchema make_schema() {
   schema.operands.push_back(output_slot_index_operand());
   schema.operands.push_back(recurrence_output_operand());
   schema.operands.push_back(state_operand());
+  for (Operand& operand : checkpoint_operands()) schema.operands.push_back(std::move(operand));
   schema.fields = recurrence_fields();
-  schema.fields.emplace_back("output_slots");
+  for (const char* field : {"output_slots", "checkpoints", "checkpoint_dtype"})
+    schema.fields.emplace_back(field);
   schema.validate = validate_gated_delta;
+  schema.fit_part = fit_checkpoints;
   return schema;
 }
 
@@ -83,6 +88,8 @@ GatedDeltaArguments gated_delta_arguments(const Problem& problem, const Argument
   const ArrayPointer state = arguments["initial_state"];
   a.state_pool = state.written != nullptr ? state.written : const_cast<void*>(state.read);
   a.output = arguments.output("output");
+  a.checkpoint_tokens = arguments.indices(kCheckpointTokens);
+  a.checkpoint_states = arguments.output(kCheckpointStates);
   return a;
 }
 

@@ -32,6 +32,10 @@ struct GatedDeltaArguments {
   /// May be nullptr if neither.
   void* state_pool = nullptr;
   void* output = nullptr;  ///< [T, Hv, Dv] output dtype
+  /// [N, checkpoints] counts of tokens, 0 or rising within a sequence; none without checkpoints.
+  IndexArray checkpoint_tokens;
+  /// [N, checkpoints, Hv, Dk, Dv] or [.., Dv, Dk], in the problem's checkpoint dtype.
+  void* checkpoint_states = nullptr;
 };
 
 /// Checked by require_operands(), so that a gate of another encoding than the problem's cannot pass;

@@ -105,6 +105,8 @@ def checkpoints():
         tensors = _tensors(lengths, heads, dtype)
         starts = offsets([length // every for length in lengths])
         tensors["checkpoint_cu_starts"] = TensorSpec((len(starts),), "int64", values(starts))
+        tensors["state_checkpoints"] = TensorSpec((starts[-1], max(heads), SIZE, SIZE), "f32",
+                                                  Fill("constant", scale=123.0))
         yield _case("test_checkpoint_correctness", dict(dtype=dtype, seq_lens=lengths, heads=heads, use_cp=use_cp,
                                                         checkpoint_every_n_tokens=every), tensors,
                     (exact("state_checkpoints", "f32", itself=True), _close("state_checkpoints", dtype)),

@@ -31,6 +31,7 @@ struct ChainLayout {
   static constexpr bool kRecordsFromKeys = false;  // records are not made of the K tiles here
   static constexpr bool kMathLoads = false;        // a warpgroup of its own loads
   static constexpr bool kRegistersToSpare = true;  // more can be made under products
+  static constexpr bool kCheckpoints = false;      // no states inside a call
   static constexpr int kThreads = 128 * (MathWarpgroups + 1);
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kItemSlots = 1;

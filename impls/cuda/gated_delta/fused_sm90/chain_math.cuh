@@ -239,13 +239,13 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
   RingCursor<typename Layout::Values> value;
 
   for (int number = 0;; number++) {
-    make_zero_state(S);
+    if constexpr (!Layout::kCheckpoints) make_zero_state(S);
     WorkItem item = follow_item<Layout>(sm, number);
     if (item.length < 0) break;
     if constexpr (Layout::kWholeSequences) {  // known of every item: the compiler may use it
       item.panel = 0;
       item.start = from_pool;
-      item.flags = ends_sequence;
+      if constexpr (!Layout::kCheckpoints) item.flags = ends_sequence;
     }
     if constexpr (Layout::kMathLoads) {
       if (number == 0 && leader) load_ahead.begin(item);
@@ -262,7 +262,14 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       store_padding(out_at(item.token0), out_stride, item.length, t);
       continue;
     }
-    load_start_state<Layout>(S, sm, a, item, panel, key, w, l);
+    if constexpr (Layout::kCheckpoints) {
+      if (!(item.flags & goes_on)) {
+        make_zero_state(S);
+        load_start_state<Layout>(S, sm, a, item, panel, key, w, l);
+      }
+    } else {
+      load_start_state<Layout>(S, sm, a, item, panel, key, w, l);
+    }
 
     int left = item.length;
 #pragma unroll 1
@@ -389,6 +396,11 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
 
     // In the one-launch kernel the next item's V may come only when all have read O's last rows.
     named_barrier_sync(first_math_barrier + wg, 128);
+    if constexpr (Layout::kCheckpoints) {
+      if (item.piece_slot >= 0)
+        store_pool_state(S, a.p.checkpoints.states, item.piece_slot, item.head, panel * kPanel, w,
+                         l);
+    }
     store_end_state<Layout>(S, a, item, panel, wg, leader, w, l);
   }
   // In the one-launch kernel the last O is on its way. The chain has stored nothing here, so that

@@ -12,6 +12,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 #include "cuda/target.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
@@ -30,8 +31,20 @@ Shape shape_of(const Problem& problem) {
           .has_initial_state = problem.initial_state != InitialState::absent};
 }
 
-Choice choice_of(Form form, const Shape& shape, int multiprocessors) {
-  if (form == Form::one_launch) {
+std::int64_t bytes_of_checkpoints(const Problem& problem) {
+  const std::int64_t heads =
+      problem.num_sequences() * problem.checkpoints * problem.num_value_heads;
+  return heads * kStateElements *
+         static_cast<std::int64_t>(size_of(problem.effective_checkpoint_dtype()));
+}
+
+/// The one-launch kernel alone has states inside a call.
+bool is_in_one_launch(Form form, const Problem& problem) {
+  return form == Form::one_launch || problem.checkpoints > 0;
+}
+
+Choice choice_of(Form form, const Problem& problem, const Shape& shape, int multiprocessors) {
+  if (is_in_one_launch(form, problem)) {
     Choice choice;
     choice.one_launch = true;
     return choice;
@@ -129,7 +142,8 @@ class FusedSm90 final : public Implementation {
  public:
   explicit FusedSm90(Form form) : form_(form) {
     description_.operation = gated_delta_operation();
-    description_.honours = recurrence_options() + HonouredFields{"output_slots"};
+    description_.honours =
+        recurrence_options() + HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
@@ -154,10 +168,13 @@ class FusedSm90 final : public Implementation {
     description_.min_compute_capability = 90;
     description_.rank = form == Form::planned ? 60 : 50;
     description_.aligned = token_alignment();
+    description_.aligned.operands.emplace_back(kCheckpointStates);
     description_.examples = {"gated_delta:heads=1/2,dim=128,seq=20+3,h0=normal,dtype=bf16",
                              "gated_delta:heads=1/2,dim=128,seq=150,dtype=f16,layout=vk",
                              "gated_delta:heads=1/2,dim=128,seq=70+3+9+0+1,dtype=bf16,h0=normal,"
-                             "slots=permuted,output_slots=other"};
+                             "slots=permuted,output_slots=other",
+                             "gated_delta:heads=1/2,dim=128,seq=70+3+9+0+1,dtype=bf16,h0=normal,"
+                             "slots=padding,checkpoints=3"};
     description_.exact_compute_capability = 90;
     // where sequences are split depends on how many there are beside
     description_.batch_invariant = form != Form::planned;
@@ -176,7 +193,7 @@ class FusedSm90 final : public Implementation {
     if (problem.chunk != 0 && problem.chunk != kChunk)
       return Support::no("chunk " + std::to_string(problem.chunk) + ": only 64");
     if (problem.total_tokens() > 2147483647 - kChunk) return Support::no("more than 2^31 tokens");
-    if (form_ == Form::one_launch && problem.num_sequences() > kMostOrderedSequences)
+    if (is_in_one_launch(form_, problem) && problem.num_sequences() > kMostOrderedSequences)
       return Support::no(std::to_string(problem.num_sequences()) + " sequences: at most " +
                          std::to_string(kMostOrderedSequences));
     return Support::yes();
@@ -184,7 +201,7 @@ class FusedSm90 final : public Implementation {
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
     if (problem.total_tokens() == 0) return 0;
-    if (form_ == Form::one_launch) return kCounterBytes;
+    if (is_in_one_launch(form_, problem)) return kCounterBytes;
     return most_workspace_bytes(shape_of(problem), /*may_split=*/form_ == Form::planned).total();
   }
 
@@ -199,13 +216,18 @@ class FusedSm90 final : public Implementation {
     if (problem.total_tokens() == 0) {
       info.choice = "no tokens";
       return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                          [](cudaStream_t) {});
+                                          [&device, states = args.operands.checkpoints.states.data,
+                                           bytes = bytes_of_checkpoints(problem)](cudaStream_t) {
+                                            device.fill_async(states, 0, bytes);
+                                          });
     }
     require_pointer(args.operands.output, 16, "output");
+    if (problem.checkpoints > 0)
+      require_pointer(args.operands.checkpoints.states.data, 16, kCheckpointStates);
 
     args.multiprocessors = device.info().multiprocessors;
     args.shape = shape_of(problem);
-    args.choice = choice_of(form_, args.shape, args.multiprocessors);
+    args.choice = choice_of(form_, problem, args.shape, args.multiprocessors);
     args.costs = kCosts;
     args.maps = make_tensor_maps(args.operands, problem.total_tokens(), problem.token_dtype);
     args.name = description_.name;

@@ -203,7 +203,7 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const OneLaunc
 // ---- second auxiliary warpgroup
 
 /// The feed starts, with what is needed first: gates, K and Q of chunk 0, then the state.
-template <typename Token, GateForm Form>
+template <typename Token, GateForm Form, bool kCheckpoints>
 __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query_map,
                                            const CUtensorMap* key_map, const OneLaunchParams& a,
                                            int t) {
@@ -211,8 +211,9 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
   const int w = __shfl_sync(~0u, t >> 5, 0), l = t & 31;
   if (t == 32 * placing_warp) {
     store_shared(sm + Layout::kNext, make_int4(0, 0, 0, 0));
+    if constexpr (kCheckpoints) store_shared(sm + Layout::kGoesOn, make_int4(-1, 0, 0, 0));
 #pragma unroll 1
-    for (int n = 0; n < Layout::kPlaceAhead; n++) publish_place<false>(sm, a, n);
+    for (int n = 0; n < Layout::kPlaceAhead; n++) publish_place<false, kCheckpoints>(sm, a, n);
   }
   named_barrier_sync(second_auxiliary_barrier, 128);
   if (w == scanning_warp) {
@@ -237,13 +238,13 @@ __device__ __forceinline__ void start_feed(uint32_t sm, const CUtensorMap* query
 
 /// Before chunk n of all work items (buffers and parities are made of n): the place of n + 3, the
 /// gates of n + 2, the scan of n + 1.
-template <typename Token, GateForm Form>
+template <typename Token, GateForm Form, bool kCheckpoints>
 __device__ __forceinline__ void feed_ahead(uint32_t sm, const OneLaunchParams& a, int n, int w,
                                            int l) {
   using Layout = OneLaunchLayout;
   if (w == placing_warp) {
     fetch_gates<Token, Form>(sm, a, n + Layout::kFetchAhead, l);
-    if (l == 0) publish_place<true>(sm, a, n + Layout::kPlaceAhead);
+    if (l == 0) publish_place<true, kCheckpoints>(sm, a, n + Layout::kPlaceAhead);
     __syncwarp();
   } else if (w == scanning_warp) {
     scan_fetched_gates<Token, Form>(sm, a, n + Layout::kScanAhead, l);
@@ -251,12 +252,12 @@ __device__ __forceinline__ void feed_ahead(uint32_t sm, const OneLaunchParams& a
 }
 
 /// The second: T of every chunk; and the block's feed.
-template <typename Token, GateForm Form>
+template <typename Token, GateForm Form, bool kCheckpoints>
 __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtensorMap* query_map,
                                                       const CUtensorMap* key_map,
                                                       const OneLaunchParams& a, int t) {
   using Layout = OneLaunchLayout;
-  start_feed<Token, Form>(sm, query_map, key_map, a, t);
+  start_feed<Token, Form, kCheckpoints>(sm, query_map, key_map, a, t);
   // Every diagonal block is inverted, and the buffers that the merge reads and writes are there.
   const auto meet = [&](int n, int w) {
     if (w == placing_warp) wait_own_copies();  // gates
@@ -290,7 +291,7 @@ __device__ __forceinline__ void second_auxiliary_role(uint32_t sm, const CUtenso
     for (;; chunk++) {
       asm volatile("" : "+r"(t));  // addresses of lane and warp are made anew: hoisted, they spill
       const int l = t & 31, w = __shfl_sync(~0u, t >> 5, 0);
-      feed_ahead<Token, Form>(sm, a, chunk, w, l);
+      feed_ahead<Token, Form, kCheckpoints>(sm, a, chunk, w, l);
       if (load_place(sm, chunk).x < 0) return;
       mbarrier_wait(sm + Layout::kLowerFull + 8 * (chunk % Layout::kLowerStages),
                     ring_parity(chunk, Layout::kLowerStages));
@@ -350,13 +351,12 @@ __device__ __forceinline__ void init_barriers(uint32_t sm) {
   fence_mbarrier_init();
 }
 
-template <typename Token, bool Normalize, GateForm Form>
+template <typename Token, bool Normalize, GateForm Form, typename Layout = OneLaunchLayout>
 __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     one_launch_kernel(const __grid_constant__ CUtensorMap query_map,
                       const __grid_constant__ CUtensorMap key_map,
                       const __grid_constant__ CUtensorMap value_map,
                       const __grid_constant__ CUtensorMap output_map, const OneLaunchParams a) {
-  using Layout = OneLaunchLayout;
   GDN_DYNAMIC_SHARED_MEMORY(raw, 1);
   const uint32_t sm = aligned_shared_address(raw);
   zero_records(sm);
@@ -369,6 +369,7 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
   }
   fence_async_proxy();
   order_sequences(sm, a);  // ends with a barrier
+  if constexpr (Layout::kCheckpoints) zero_absent_checkpoints(sm, a);
   const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), t = threadIdx.x % 128;
   if (wg < Layout::kMathWarpgroups) {
     registers_increase<192>();
@@ -379,17 +380,17 @@ __global__ void __launch_bounds__(OneLaunchLayout::kThreads, 1)
     if (wg == first_auxiliary) {
       first_auxiliary_role<Token, Normalize>(sm, a, t);
     } else {
-      second_auxiliary_role<Token, Form>(sm, &query_map, &key_map, a, t);
+      second_auxiliary_role<Token, Form, Layout::kCheckpoints>(sm, &query_map, &key_map, a, t);
     }
   }
 }
 
 namespace {
 
-template <typename Token, GateForm Form>
+template <typename Token, GateForm Form, typename Layout>
 void enqueue_one_launch(const OneLaunch& launch, cudaStream_t stream) {
-  const auto kernel = launch.params.p.normalize_qk ? one_launch_kernel<Token, true, Form>
-                                                   : one_launch_kernel<Token, false, Form>;
+  const auto kernel = launch.params.p.normalize_qk ? one_launch_kernel<Token, true, Form, Layout>
+                                                   : one_launch_kernel<Token, false, Form, Layout>;
   allow_shared_memory(kernel, OneLaunchLayout::kBytes);
   launch_kernel(kernel, launch.blocks, OneLaunchLayout::kThreads, OneLaunchLayout::kBytes, stream,
                 launch.query, launch.key, launch.value, launch.output, launch.params);
@@ -416,8 +417,10 @@ OneLaunch one_launch(const LaunchArgs& args, int* next_item) {
 void enqueue(const OneLaunch& launch, DType token_dtype, cudaStream_t stream) {
   const auto enqueue_with = [&](auto token) {
     using Token = decltype(token);
+    if (launch.params.p.checkpoints.count > 0)
+      return enqueue_one_launch<Token, GateForm::any, CheckpointsLayout>(launch, stream);
     with_gate_form(gate_form(launch.params.p.gates, token_dtype), [&](auto form) {
-      enqueue_one_launch<Token, decltype(form)::value>(launch, stream);
+      enqueue_one_launch<Token, decltype(form)::value, OneLaunchLayout>(launch, stream);
     });
   };
   token_dtype == DType::bfloat16 ? enqueue_with(__nv_bfloat16{}) : enqueue_with(__half{});

@@ -77,16 +77,75 @@ __device__ __forceinline__ WorkItem take_item(uint32_t sm, const OneLaunchParams
   }
 }
 
+/// The same with checkpoints: the tokens up to the next one, of the sequence of which there are any left.
+__device__ __forceinline__ WorkItem take_part(uint32_t sm, const OneLaunchParams& a, bool first) {
+  using Layout = OneLaunchLayout;
+  int4 at = load_shared<int4>(sm + Layout::kGoesOn);  // sequence, head, tokens done, checkpoint
+  WorkItem item{};
+  if (at.x < 0) {
+    item = take_item(sm, a, first);
+    if (item.length < 0) return item;
+    at = {item.sequence, item.head, 0, 0};
+  } else {
+    item.sequence = at.x;
+    item.head = at.y;
+    item.token0 = load_shared<int>(sm + Layout::kOffsets + 4 * at.x);
+    item.length = load_shared<int>(sm + Layout::kOffsets + 4 * at.x + 4) - item.token0;
+    item.pool_row = a.p.slot_index ? static_cast<int>(__ldg(a.p.slot_index.word(at.x))) : at.x;
+  }
+  const Checkpoints& checkpoints = a.p.checkpoints;
+  const int length = item.length, first_row = at.x * checkpoints.count;
+  int end = 0;
+  for (; at.w < checkpoints.count && end == 0; at.w++)
+    end = static_cast<int>(checkpoints.tokens[first_row + at.w]);
+  item.piece_slot = end > 0 ? first_row + at.w - 1 : -1;
+  if (end == 0) end = length;
+  item.token0 += at.z;
+  item.length = end - at.z;
+  item.flags = (at.z > 0 ? goes_on : 0) | (end == length ? ends_sequence : 0);
+  store_shared(sm + Layout::kGoesOn, make_int4(end == length ? -1 : at.x, at.y, end, at.w));
+  return item;
+}
+
+/// Every warp: zeros to the checkpoints that are not wanted, a head of one at a time, shared out over the
+/// blocks. A lane looks at one of 32: most are wanted.
+__device__ __forceinline__ void zero_absent_checkpoints(uint32_t sm, const OneLaunchParams& a) {
+  using Layout = OneLaunchLayout;
+  const Checkpoints& checkpoints = a.p.checkpoints;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int rows = a.p.num_sequences * checkpoints.count;
+  const int64_t heads = int64_t{rows} * a.p.num_value_heads;
+  const int64_t units = kStateElements * (checkpoints.states.dtype == DType::float32 ? 4 : 2) / 16;
+  const int64_t step = int64_t{gridDim.x} * Layout::kThreads;
+  for (int64_t base = int64_t{blockIdx.x} * Layout::kThreads + 32 * warp; base < heads;
+       base += step) {
+    bool is_absent = false;
+    if (base + lane < heads) {
+      const int row = static_cast<int>((base + lane) / a.p.num_value_heads),
+                n = row / checkpoints.count;
+      const bool is_empty = load_shared<int>(sm + Layout::kOffsets + 4 * n) ==
+                            load_shared<int>(sm + Layout::kOffsets + 4 * n + 4);
+      is_absent =
+          is_empty || checkpoints.tokens[row] == 0 || (a.p.slot_index && a.p.slot_index[n] < 0);
+    }
+    for (uint32_t absent = __ballot_sync(~0u, is_absent); absent != 0; absent &= absent - 1) {
+      uint4* const state =
+          static_cast<uint4*>(checkpoints.states.data) + (base + __ffs(absent) - 1) * units;
+      for (int64_t i = lane; i < units; i += 32) state[i] = make_uint4(0, 0, 0, 0);
+    }
+  }
+}
+
 // ---- feeding the block
 
 /// One thread: where chunk n (of all work items) lies, taking the next work item where it begins
 /// one; token -1 past the last. Announce: and hands it on, which the block's start does later.
-template <bool Announce>
+template <bool Announce, bool kCheckpoints>
 __device__ __forceinline__ void publish_place(uint32_t sm, const OneLaunchParams& a, int n) {
   using Layout = OneLaunchLayout;
   int4 next = load_shared<int4>(sm + Layout::kNext);  // token, left, head, work items handed on
   if (next.y == 0) {
-    const WorkItem item = take_item(sm, a, n == 0);
+    const WorkItem item = kCheckpoints ? take_part(sm, a, n == 0) : take_item(sm, a, n == 0);
     const int slot = next.w % Layout::kItemSlots;
     mbarrier_wait(sm + Layout::kItemEmpty + 8 * slot, ring_parity(next.w, Layout::kItemSlots) ^ 1);
     item.store(sm + Layout::kItems + WorkItem::kBytes * slot);
@@ -185,7 +244,7 @@ struct MathLoads {
 /// Which half of an aligned word of four bytes an element of 16 bits is.
 template <GateForm Form>
 __device__ __forceinline__ int half_of_word(const NumberArray& from, int64_t token, int head) {
-  if constexpr (Form == GateForm::token_logits) return head & 1;
+  if constexpr (in_pairs(Form)) return head & 1;
   const auto first = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from.data) / 2);
   return static_cast<int>(first + static_cast<uint32_t>(from.index(token, head)) & 1);
 }
@@ -198,7 +257,7 @@ __device__ __forceinline__ void fetch_number(uint32_t to, const NumberArray& fro
     return copy_4_async(to, static_cast<const float*>(from.data) + from.index(token, head));
   const auto* const element = static_cast<const uint16_t*>(from.data) + from.index(token, head);
   const bool is_high = half_of_word<Form>(from, token, head) != 0;
-  if (Form == GateForm::token_logits || is_high || (from.inner_stride == 1 && !may_be_last)) {
+  if (in_pairs(Form) || is_high || (from.inner_stride == 1 && !may_be_last)) {
     copy_4_async(to, reinterpret_cast<const float*>(element - is_high));
   } else {
     store_shared(to, uint32_t{*element});

@@ -16,7 +16,7 @@ enum FeedingWarp : int { placing_warp = 2, scanning_warp = 3 };
 struct OneLaunchLayout {
   static constexpr int kMathWarpgroups = 2;
   static constexpr bool kWholeSequences = true, kRecordsFromKeys = true, kMathLoads = true,
-                        kRegistersToSpare = false;
+                        kRegistersToSpare = false, kCheckpoints = false;
   static constexpr int kThreads = 512;
   static constexpr int kLoadAhead = 3;   // chunks that loads of K and Q are ahead of the math
   static constexpr int kScanAhead = 1;   // that gates are scanned ahead of the inverse,
@@ -68,7 +68,9 @@ struct OneLaunchLayout {
   // sequences: first tokens [N + 1], then order [N], 16-bit
   static constexpr uint32_t kOffsets = kItemEmpty + 8 * kItemSlots;
   static constexpr uint32_t kOrder = kOffsets + 4 * (kMostOrderedSequences + 1);
-  static constexpr uint32_t kBytes = kOrder + 2 * kMostOrderedSequences + 1024;  // to align tiles
+  // with checkpoints: sequence, head, tokens done, next checkpoint of what is taken from next
+  static constexpr uint32_t kGoesOn = (kOrder + 2 * kMostOrderedSequences + 15) / 16 * 16;
+  static constexpr uint32_t kBytes = kGoesOn + 16 + 1024;  // to align tiles
 
   using Item = WorkItem;
   using Items = Ring<kItemSlots, kItems, Item::kBytes, kItemFull, kItemEmpty>;
@@ -88,6 +90,12 @@ static_assert(OneLaunchLayout::kBytes <= 232448 && OneLaunchLayout::kForgets < L
               OneLaunchLayout::kKeyFull % 8 == 0 &&
               OneLaunchLayout::kLowerStages == OneLaunchLayout::kRecordStages &&
               OneLaunchLayout::kLowerStages == 2 &&  // kSquaresFull's parity is the stage
-              OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kItems % 16 == 0);
+              OneLaunchLayout::kLower % 16 == 0 && OneLaunchLayout::kItems % 16 == 0 &&
+              OneLaunchLayout::kGoesOn % 16 == 0);
+
+/// With checkpoints: work items are the parts of a sequence between them, one after the other.
+struct CheckpointsLayout : OneLaunchLayout {
+  static constexpr bool kCheckpoints = true;
+};
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -24,6 +24,7 @@ enum ItemFlags : int {
   ends_sequence = 1,  ///< the final state is written
   hands_on = 2,       ///< its last state is written for the chains of later pieces
   is_early = 4,       ///< needs nothing of the kernel before
+  goes_on = 8,        ///< starts from the state that the item before it leaves, in registers
 };
 
 struct WorkItem {
@@ -33,7 +34,7 @@ struct WorkItem {
   int panel;       // first 64-column panel of V
   int pool_row;    // that is read; -1: padding
   int chunk_slot;  // of its first chunk
-  int piece_slot;  // with pieces
+  int piece_slot;  // with pieces; with checkpoints the row of the one that it ends at, or -1
   int start;       // Start
   int combine;     // with from_pieces, from_first: transitions to apply, of the pieces just before
                    // this one
