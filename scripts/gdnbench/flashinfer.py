@@ -115,17 +115,25 @@ def _final_state(initial, final, indices, like, shape):
 
 
 def _decode(q, k, v, state, A_log, a, dt_bias, b, scale, output, norm, *, reads=None, written=None, v_first=True,
-            updates=True):
-    """Tokens [B, T, ..], a sequence a row of the batch."""
+            updates=True, between=None):
+    """Tokens [B, T, ..], a sequence a row of the batch. `between` [B, T, ..] gets the state after every token."""
     queries, vals = View.of(q, "q"), View.of(v, "v")
     batch, tokens = queries.extents[:2]
     offsets, numbers = convolution.even_offsets(batch, tokens, q)
     out = empty(q, vals.extents) if output is None else output
     gates, betas = recurrence.of_logits(a, A_log, dt_bias, b)
+    checkpoints = None
+    if between is not None:
+        inner = View.of(between, "intermediate_states_buffer")
+        if inner.rank != 5 or inner.extents[0] < batch or inner.extents[1] < tokens:
+            bad_input("intermediate_states_buffer", f"{list(inner.extents)}, expected [{batch}, {tokens}, HV, V, K]")
+        counts = View.of(indices([t + 1 for _ in range(batch) for t in range(tokens)], q)).split(0, (batch, tokens))
+        checkpoints = counts, inner.narrow(0, 0, batch).narrow(1, 0, tokens)
     recurrence.run(queries, View.of(k, "k"), vals, View.of(out, "output"), gate="logits", gates=gates, beta="logit",
                    betas=betas, offsets=View.of(offsets), host_offsets=numbers, state=View.of(state, "state"),
                    writes=updates, slots=View.of(reads, "initial_state_indices"),
-                   written=View.of(written, "output_state_indices"), v_first=v_first, norm=norm, scale=scale)
+                   written=View.of(written, "output_state_indices"), v_first=v_first, norm=norm, scale=scale,
+                   checkpoints=checkpoints)
     return out
 
 
@@ -153,9 +161,11 @@ def gated_delta_rule_decode(q, k, v, state, A_log, a, dt_bias, b, scale=None, ou
 def gated_delta_rule_mtp(q, k, v, initial_state, initial_state_indices, A_log, a, dt_bias, b, scale=None, output=None,
                          intermediate_states_buffer=None, ssm_state_indices=None, disable_state_update=None,
                          use_qk_l2norm=True, output_state_indices=None):
-    """(output [B, T, HV, V], initial_state), which stays as it is unless disable_state_update is False. States after
-    each token (intermediate_states_buffer, ssm_state_indices) are refused."""
-    refuse_given(intermediate_states_buffer=intermediate_states_buffer, ssm_state_indices=ssm_state_indices)
+    """(output [B, T, HV, V], initial_state), which stays as it is unless disable_state_update is False. Row n of
+    intermediate_states_buffer [B, T, HV, V, K] gets sequence n's states after each token; other rows of it
+    (ssm_state_indices) are refused."""
+    refuse_given(ssm_state_indices=ssm_state_indices)
     updates = disable_state_update is not None and not disable_state_update
     return _decode(q, k, v, initial_state, A_log, a, dt_bias, b, scale, output, use_qk_l2norm,
-                   reads=initial_state_indices, written=output_state_indices, updates=updates), initial_state
+                   reads=initial_state_indices, written=output_state_indices, updates=updates,
+                   between=intermediate_states_buffer), initial_state

@@ -199,6 +199,14 @@ def copy_rows(written, begin, read, row, count):
         written.array[begin:begin + count] = read.array[row, :count]
 
 
+def copy_newest_first(written, read):
+    """Copies read [N, K, ..], oldest first, to written [K, N, ..], newest first."""
+    if is_torch(written):
+        written.copy_(read.flip(1).transpose(0, 1))
+    else:
+        written.array[...] = read.array[:, ::-1].swapaxes(0, 1)
+
+
 @functools.lru_cache(64)
 def _one_number(number, device, kind):
     if kind is None:

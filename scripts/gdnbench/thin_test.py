@@ -28,8 +28,7 @@ from gdnbench_library import GdnbenchError  # noqa: E402
 
 
 # Arguments by which calls of the cases are refused, and no others.
-REFUSED = {"intermediate_states_buffer", "output_state_indices", "num_accepted_tokens", "ssm_state_indices_output",
-           "K"}
+REFUSED = {"output_state_indices", "num_accepted_tokens", "ssm_state_indices_output"}
 
 
 def kind(case):

@@ -27,7 +27,8 @@ def _several_tokens(function):
         states = None
         if cache_intermediate_states:
             states = empty(q, (*v.shape[:3], v.shape[3], q.shape[3]), "f32")
-        return function(q=q, v=v, intermediate_states_buffer=states, **arguments)
+        result = function(q=q, v=v, intermediate_states_buffer=states, **arguments)
+        return result[0] if isinstance(result, tuple) else result, states
     return call
 
 
@@ -62,10 +63,11 @@ FUNCTIONS = {
     ("flashinfer", "chunk_gated_delta_rule"): (_flashinfer_prefill, ("output", "output_state")),
     ("flashinfer", "gated_delta_rule_decode_pretranspose"): (_decode_pretranspose, ("output",)),
     ("flashinfer", "gated_delta_rule_decode"): (flashinfer.gated_delta_rule_decode, ("output",)),
-    ("flashinfer", "gated_delta_rule_mtp"): (_several_tokens(flashinfer.gated_delta_rule_mtp), ("output",)),
+    ("flashinfer", "gated_delta_rule_mtp"): (
+        _several_tokens(flashinfer.gated_delta_rule_mtp), ("output", "intermediate_states_buffer")),
     ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule"): (gdn_decode_bf16_state.gated_delta_rule, ("output",)),
     ("flashinfer", "gdn_decode_bf16_state.gated_delta_rule_mtp"): (
-        _several_tokens(gdn_decode_bf16_state.gated_delta_rule_mtp), ("output",)),
+        _several_tokens(gdn_decode_bf16_state.gated_delta_rule_mtp), ("output", "intermediate_states_buffer")),
     ("vllm", "causal_conv1d_fn"): (_with_bias(vllm.causal_conv1d_fn), ("out",)),
     ("vllm", "causal_conv1d_update"): (vllm.causal_conv1d_update, ("out",)),
     ("vllm", "fused_recurrent_gated_delta_rule_packed_decode"): (_packed_decode, ("out",)),

@@ -182,6 +182,15 @@ class FusedSm90 final : public Implementation {
 
   const Description& description() const override { return description_; }
 
+  /// Below the token recurrences where states inside short sequences are wanted: each is a chunk's end.
+  int rank(const Problem& problem) const override {
+    constexpr std::int64_t kTokensOfDrafts = 16;
+    constexpr int kBelowOthers = 15;
+    const bool is_by_token =
+        problem.checkpoints > 0 && problem.sequences.longest() <= kTokensOfDrafts;
+    return is_by_token ? kBelowOthers : description_.rank;
+  }
+
   Support supports(const Problem& problem) const override {
     if (problem.key_head_dim != kKeyDim || problem.value_head_dim != kValueDim)
       return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
