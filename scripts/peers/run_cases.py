@@ -125,6 +125,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--peer")
     parser.add_argument("--function")
+    parser.add_argument("--named", default="", help="cases whose name has this in it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sample", type=int, help="so many cases of each function, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
@@ -141,7 +142,7 @@ def main():
     chosen = collections.defaultdict(list)
     for index, case in enumerate(EVERY):
         size = sum(int(np.prod(spec.shape)) for spec in case.tensors.values())
-        if asked.peer in (None, case.peer) and asked.function in (None, case.function) and (
+        if asked.peer in (None, case.peer) and asked.function in (None, case.function) and asked.named in case.name and (
                 asked.largest is None or size <= asked.largest):
             chosen[case.peer, case.function].append(index)
     if not chosen:
