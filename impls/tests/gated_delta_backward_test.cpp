@@ -80,6 +80,27 @@ TEST_P(GatedDeltaBackward, HeadDims) {
   }
 }
 
+// Of chunkwise forms: sequences of several chunks, that end anywhere in one.
+TEST_P(GatedDeltaBackward, ChunksAndTheirEnds) {
+  for (const char* lengths :
+       {"chunk=16,seq=15+16+17+40", "chunk=32,seq=31+32+70", "seq=63+64+65", "seq=200"}) {
+    for (const char* gates : {"weak", "mid,gate=decay", "reset"}) {
+      expect_all_agree({problem(
+          "heads=1/2,dim=16x24,dtype=f32,h0=normal,gates=" + std::string(gates) + "," + lengths)});
+    }
+  }
+}
+
+// The gradient of a decay is that of a log decay by the decay, but not where that is zero or nearly so.
+TEST_P(GatedDeltaBackward, DecaysOfNearlyZero) {
+  Case inputs = generate_case(
+      Problem::parse(problem("heads=1/2,dim=16x24,seq=100,dtype=f32,h0=normal,gate=decay")));
+  const float decays[] = {1, 0.9f, 0, 1, 1e-38f, 0.5f, 1e-45f, 1, 1, 1e-19f, 0.99f};
+  std::vector<float>& decay = inputs["decay"];
+  for (std::size_t i = 0; i < decay.size(); ++i) decay[i] = decays[i / 2 % 11];
+  expect_agrees(inputs);
+}
+
 TEST_P(GatedDeltaBackward, HardKeysAndBetas) {
   for (const char* keys : {"equal", "alternating", "correlated", "zero"}) {
     for (const char* betas : {"zero", "one", "two", "wide"}) {

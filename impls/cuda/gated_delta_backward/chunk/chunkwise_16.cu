@@ -1,0 +1,3 @@
+#include "cuda/gated_delta_backward/chunk/chunk_gradients_instance.cuh"
+
+GDN_INSTANTIATE_CHUNK_GRADIENTS(16)
