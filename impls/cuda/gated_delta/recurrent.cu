@@ -16,6 +16,7 @@
 
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/recurrent_variants.cuh"
+#include "cuda/gated_delta/sequence_walk.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"
@@ -60,7 +61,7 @@ struct LaneToken {
 
 /// Block b: columns [32 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
 /// Hv.
-template <typename Token, int Dk>
+template <typename Token, int Dk, bool kCheckpoints>
 __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams p) {
   const int tiles = (p.value_head_dim + kWarp - 1) / kWarp;
   const int head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
@@ -69,7 +70,8 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   const int v = static_cast<int>(blockIdx.x % tiles) * kWarp + lane;
   const bool owns_column = v < p.value_head_dim;  // the others only help to load
   const SequenceSpan span = sequence_span(p, sequence);
-  if (owns_column) store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
+  if (kCheckpoints && owns_column)
+    store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
   if (span.length == 0) return;
   if (span.is_padding()) {
     if (owns_column) store_zero_outputs(p, span, head, v, v + 1, 0, 1);
@@ -90,7 +92,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   next.load(p, span.first, head, v, lane);
   const std::int64_t end = span.first + span.length;
   int buffer = 0;
-  CheckpointWalk walk(p, sequence, span.length);
+  SequenceWalk<kCheckpoints> walk(p, sequence, span.length);
   std::int64_t token = span.first;
   do {
     for (; token < span.first + walk.end; ++token, buffer ^= 1) {
@@ -167,18 +169,22 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   for (int k = 0; k < Dk; ++k) store_state(p.pool, row, head, k, v, state[k]);
 }
 
+template <typename Token, int Dk>
+void launch_for(const GatedDeltaParams& params, unsigned int blocks, cudaStream_t stream) {
+  launch_kernel(params.checkpoints.count > 0 ? recurrent_kernel<Token, Dk, true>
+                                             : recurrent_kernel<Token, Dk, false>,
+                blocks, kWarp, 0, stream, params);
+}
+
 template <typename Token>
 void launch(const GatedDeltaParams& params, unsigned int blocks, cudaStream_t stream) {
   switch (params.key_head_dim) {
     case 64:
-      launch_kernel(recurrent_kernel<Token, 64>, blocks, kWarp, 0, stream, params);
-      return;
+      return launch_for<Token, 64>(params, blocks, stream);
     case 96:
-      launch_kernel(recurrent_kernel<Token, 96>, blocks, kWarp, 0, stream, params);
-      return;
+      return launch_for<Token, 96>(params, blocks, stream);
     case 128:
-      launch_kernel(recurrent_kernel<Token, 128>, blocks, kWarp, 0, stream, params);
-      return;
+      return launch_for<Token, 128>(params, blocks, stream);
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/recurrent_variants.cuh"
+#include "cuda/gated_delta/sequence_walk.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"
 
@@ -87,7 +88,7 @@ __device__ __forceinline__ void for_each_row(const float4 (&x)[Dk / 4], Use use)
 
 /// Block b: columns [32 * (b % tiles), ...) of value head (b / tiles) % Hv of sequence b / tiles /
 /// Hv.
-template <typename Token, int Dk, bool kChannelDecay>
+template <typename Token, int Dk, bool kChannelDecay, bool kCheckpoints>
 __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDeltaParams p) {
   const int tiles = (p.value_head_dim + kWarp - 1) / kWarp;
   const int head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
@@ -98,7 +99,8 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
   const int v = v_begin + lane;
   const bool owns_column = v < v_end;  // the others only help to load
   const SequenceSpan span = sequence_span(p, sequence);
-  if (owns_column) store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
+  if (kCheckpoints && owns_column)
+    store_absent_checkpoints(p, sequence, span, head, v, v + 1, 0, 1);
   if (span.length == 0) return;
   if (span.is_padding()) {
     if (owns_column) store_zero_outputs(p, span, head, v, v + 1, 0, 1);
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
   const std::int64_t end = span.first + span.length;
   int token_buffer = 0;
   int step_buffer = 0;
-  CheckpointWalk walk(p, sequence, span.length);
+  SequenceWalk<kCheckpoints> walk(p, sequence, span.length);
   std::int64_t token = span.first;
   do {
     for (; token < span.first + walk.end; ++token, token_buffer ^= 1) {
@@ -210,15 +212,22 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
                    exchanged);
 }
 
+template <int Dk, bool kCheckpoints>
+void enqueue_walking(DType token_dtype, const GatedDeltaParams& params, unsigned int blocks,
+                     cudaStream_t stream) {
+  with_element_type(token_dtype, [&](auto token) {
+    using Token = decltype(token);
+    launch_kernel(params.channel_decay ? recurrent_variant_kernel<Token, Dk, true, kCheckpoints>
+                                       : recurrent_variant_kernel<Token, Dk, false, kCheckpoints>,
+                  blocks, kWarp, 0, stream, params);
+  });
+}
+
 template <int Dk>
 void enqueue(DType token_dtype, const GatedDeltaParams& params, unsigned int blocks,
              cudaStream_t stream) {
-  with_element_type(token_dtype, [&](auto token) {
-    using Token = decltype(token);
-    launch_kernel(params.channel_decay ? recurrent_variant_kernel<Token, Dk, true>
-                                       : recurrent_variant_kernel<Token, Dk, false>,
-                  blocks, kWarp, 0, stream, params);
-  });
+  params.checkpoints.count > 0 ? enqueue_walking<Dk, true>(token_dtype, params, blocks, stream)
+                               : enqueue_walking<Dk, false>(token_dtype, params, blocks, stream);
 }
 
 }  // namespace

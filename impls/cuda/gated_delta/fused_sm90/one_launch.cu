@@ -417,9 +417,14 @@ OneLaunch one_launch(const LaunchArgs& args, int* next_item) {
 void enqueue(const OneLaunch& launch, DType token_dtype, cudaStream_t stream) {
   const auto enqueue_with = [&](auto token) {
     using Token = decltype(token);
-    if (launch.params.p.checkpoints.count > 0)
-      return enqueue_one_launch<Token, GateForm::any, CheckpointsLayout>(launch, stream);
-    with_gate_form(gate_form(launch.params.p.gates, token_dtype), [&](auto form) {
+    const GateForm gates = gate_form(launch.params.p.gates, token_dtype);
+    if (launch.params.p.checkpoints.count > 0) {
+      return gates == GateForm::as_they_are
+                 ? enqueue_one_launch<Token, GateForm::as_they_are, CheckpointsLayout>(launch,
+                                                                                       stream)
+                 : enqueue_one_launch<Token, GateForm::any, CheckpointsLayout>(launch, stream);
+    }
+    with_gate_form(gates, [&](auto form) {
       enqueue_one_launch<Token, decltype(form)::value, OneLaunchLayout>(launch, stream);
     });
   };
