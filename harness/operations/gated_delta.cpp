@@ -162,7 +162,8 @@ Texts sanitizer_problems() {
       "gated_delta:heads=1/2,dim=64,seq=1x70+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=mid,h0=normal,slots=permuted,"
       "output_slots=other",
-      "gated_delta:heads=1/2,dim=128,seq=1x3+1x129+1x0,dtype=bf16,gates=mid,h0=normal,checkpoints=3",
+      "gated_delta:heads=1/"
+      "2,dim=128,seq=1x3+1x129+1x0,dtype=bf16,gates=mid,h0=normal,checkpoints=3",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised",
       "gated_delta:heads=1/2,dim=128,seq=1x129+1x3,dtype=bf16,gates=strong,keys=unnormalised,"
       "norm=1",

@@ -19,6 +19,7 @@ TEST_P(NumpyFixture, AgreesTo1e12) {
   const auto actual = evaluate<double>(c);
   for (const Operand& operand : c.problem.operation->operands) {
     if (!operand.is_output() || operand.hand_over.between_steps) continue;
+    if (!is_present(operand, c.problem)) continue;
     const std::string& name = operand.output_name();
     ASSERT_TRUE(expected.arrays.has(name)) << name;
     ASSERT_FALSE(expected.arrays[name].empty()) << name;

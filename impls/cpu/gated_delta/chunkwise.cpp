@@ -60,7 +60,8 @@ const Implementation& gated_delta_chunkwise() {
       .description =
           {.name = "cpu/chunkwise",
            .operation = gated_delta_operation(),
-           .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
+           .honours = recurrence_options() + recurrence_variants() +
+                      HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
            .gates_in_any_form = true,
            .backend = "cpu",
            .form = "chunkwise",

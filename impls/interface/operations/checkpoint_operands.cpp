@@ -45,14 +45,13 @@ std::vector<Operand> checkpoint_operands() {
       .present = has_checkpoints,
       .index_rule = {is_next_count,
                      "0, or a count of tokens up to the sequence's, larger than those before it"}};
-  const Operand states = {
-      .name = kCheckpointStates,
-      .role = Role::output,
-      .shape = states_shape,
-      .dtype = [](const Problem& p) { return p.effective_checkpoint_dtype(); },
-      .present = has_checkpoints,
-      // Of a call in two, each wrote zeros for the counts that are the other's.
-      .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum}};
+  const Operand states = {.name = kCheckpointStates,
+                          .role = Role::output,
+                          .shape = states_shape,
+                          .dtype = [](const Problem& p) { return p.effective_checkpoint_dtype(); },
+                          .present = has_checkpoints,
+                          // Of a call in two, each wrote zeros for the counts that are the other's.
+                          .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum}};
   return {tokens, states};
 }
 
