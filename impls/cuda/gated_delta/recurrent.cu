@@ -43,8 +43,8 @@ struct LaneToken {
   Token query[Dk / kWarp];
   Token key[Dk / kWarp];
   Token value;
-  float gate;
-  float beta;
+  std::uint32_t gate;  // as it lies in memory: nothing waits for it here, whatever its type
+  std::uint32_t beta;
 
   __device__ void load(const GatedDeltaParams& p, std::int64_t token, int head, int v, int lane) {
     const int key_head = head / p.value_heads_per_key_head;
@@ -54,8 +54,8 @@ struct LaneToken {
       key[i] = key_at<Token>(p, token, key_head)[lane + i * kWarp];
     }
     value = v < p.value_head_dim ? value_at<Token>(p, token, head)[v] : from_float<Token>(0.0f);
-    gate = load_number(p.gates.gate, token, head);
-    beta = load_number(p.gates.beta, token, head);
+    gate = load_number_bits(p.gates.gate, token, head);
+    beta = load_number_bits(p.gates.beta, token, head);
   }
 };
 
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
             to_float(next.key[i]) * key_factor;
       }
       const float value = to_float(next.value);
-      const float decay = decode_decay(p.gates, next.gate, head);
-      const float beta = decode_beta(p.gates, next.beta);
+      const float decay = decode_decay(p.gates, widen_bits(next.gate, p.gates.gate.type), head);
+      const float beta = decode_beta(p.gates, widen_bits(next.beta, p.gates.beta.type));
       __syncwarp();
       if (token + 1 < end) next.load(p, token + 1, head, v, lane);
 

@@ -41,7 +41,8 @@ template <typename Token, int Dk, bool kChannelDecay>
 struct LaneToken {
   static constexpr int kGates = kChannelDecay ? Dk / kWarp : 1;
   Token query[Dk / kWarp];
-  float gate[kGates];
+  std::uint32_t
+      gate[kGates];  // as they lie in memory: nothing waits for them here, whatever their type
 
   __device__ void load(const GatedDeltaParams& p, std::int64_t token, int head, int lane) {
     const Token* const from = query_at<Token>(p, token, head / p.value_heads_per_key_head);
@@ -50,7 +51,8 @@ struct LaneToken {
     for (int i = 0; i < Dk / kWarp; ++i) query[i] = from[lane + i * kWarp];
 #pragma unroll
     for (int i = 0; i < kGates; ++i) {
-      gate[i] = load_number(p.gates.gate, token, gates + (kChannelDecay ? lane + i * kWarp : 0));
+      gate[i] =
+          load_number_bits(p.gates.gate, token, gates + (kChannelDecay ? lane + i * kWarp : 0));
     }
   }
 };
@@ -60,7 +62,7 @@ template <typename Token, int Dk>
 struct LaneStep {
   Token key[Dk / kWarp];
   Token value;
-  float beta;
+  std::uint32_t beta;
 
   __device__ void load(const GatedDeltaParams& p, std::int64_t token, int step, int head, int v,
                        int lane) {
@@ -69,7 +71,7 @@ struct LaneStep {
     for (int i = 0; i < Dk / kWarp; ++i) key[i] = from[lane + i * kWarp];
     value =
         v < p.value_head_dim ? value_at<Token>(p, token, step, head)[v] : from_float<Token>(0.0f);
-    beta = load_number(p.gates.beta, token, step * p.num_value_heads + head);
+    beta = load_number_bits(p.gates.beta, token, step * p.num_value_heads + head);
   }
 };
 
@@ -143,11 +145,13 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
         if constexpr (kChannelDecay) {
           const int channel = lane + i * kWarp;
           reinterpret_cast<float*>(shared_decay[token_buffer])[channel] =
-              decode_decay(p.gates, next_token.gate[i], head, head * Dk + channel);
+              decode_decay(p.gates, widen_bits(next_token.gate[i], p.gates.gate.type), head,
+                           head * Dk + channel);
         }
       }
       float decay = 1;
-      if constexpr (!kChannelDecay) decay = decode_decay(p.gates, next_token.gate[0], head);
+      if constexpr (!kChannelDecay)
+        decay = decode_decay(p.gates, widen_bits(next_token.gate[0], p.gates.gate.type), head);
 
       for (int step = 0; step < p.steps; ++step, step_buffer ^= 1) {
         float4(&keys)[Dk / 4] = shared_key[step_buffer];
@@ -158,7 +162,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_variant_kernel(const GatedDel
               to_float(next_step.key[i]) * key_factor;
         }
         const float value = to_float(next_step.value);
-        const float beta = decode_beta(p.gates, next_step.beta);
+        const float beta = decode_beta(p.gates, widen_bits(next_step.beta, p.gates.beta.type));
         __syncwarp();
         if (step + 1 < p.steps) {
           next_step.load(p, token, step + 1, head, v, lane);
