@@ -5,7 +5,8 @@
                                   [--implementation NAME] [--runs N] [--device cuda|cpu]
 
 A row is a number of sequences; its two ways are timed in turns, as timing.py says: a graph of all layers' commits, with
-a cold L2. What was verified once is committed again and again, which costs what it costs the first time. On the CPU, where plans come in turn, both ways are the same work by the clock.
+a cold L2. What was verified once is committed again and again, which costs what it costs the first time. On the CPU,
+where plans come in turn, both ways are the same work by the clock.
 """
 import argparse
 import pathlib

@@ -11,7 +11,7 @@
 // spread over four schedulers; and with fewer than 4 warps per multiprocessor (few heads, few
 // sequences) by their latency. Global memory is touched once per token.
 //
-// H200, heads 16/32, dim 128, bf16 tokens, cold L2: 4x8192 in 12.1 ms (8.1 before gates came in any form).
+// H200, heads 16/32, dim 128, bf16 tokens, cold L2: 4x8192 in 12.1 ms, 1x32768 in 47.6 ms.
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/arguments.cuh"

@@ -1,6 +1,7 @@
 // The one-launch kernel of fused_sm90, for work items that fill most of the device, where it is
 // expected to take less time than prepare and chain: no records in memory. A block takes whole
-// (sequence, value head) work items, longest first, and has four warpgroups:
+// (sequence, value head) work items, longest first; with checkpoints an item is the part of a sequence up to
+// the next one, and starts from the state that the part before it left in registers. Four warpgroups:
 //
 //   two of math (chain_math.cuh), 64 columns of V each;
 //   first auxiliary:  K K^T -> L, Q K^T -> P, and the factors of the record;
