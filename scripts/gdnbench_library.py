@@ -219,8 +219,29 @@ def _offsets(values):
     return (ctypes.c_int64 * len(values))(*values), len(values) - 1
 
 
-class Plan:
+class _Made:
+    """What the library has made, `_handle`, until close(), the end of a `with` or of the object."""
+    _destroy = None  # the C function that frees it
+
+    def close(self):
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:
+            getattr(self._library._c, self._destroy)(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+class Plan(_Made):
     """One problem over one set of arrays; run() enqueues it. close() frees its workspace."""
+    _destroy = "gdnbench_plan_destroy"
 
     def __init__(self, library, problem, arrays, device, stream, sequence_offsets, implementation, strict):
         self._library, self._handle = library, ctypes.c_void_p()
@@ -247,26 +268,12 @@ class Plan:
         """One phase of an operation that has several, by its number in Library.phases()."""
         self._library.check(self._library._c.gdnbench_plan_run_phase(self._handle, phase))
 
-    def close(self):
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            self._library._c.gdnbench_plan_destroy(handle)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.close()
-
-
-class Group:
+class Group(_Made):
     """One phase of several plans of one implementation, device and stream, whose problems are the same but for lengths,
     inputs and pools; run() enqueues all of them, by one launch where info["launches"] is 1, in turn where it is 0. It
     keeps its plans; close() frees what it has on the device."""
+    _destroy = "gdnbench_group_destroy"
 
     def __init__(self, library, plans, phase):
         self._library, self._plans, self._handle = library, list(plans), ctypes.c_void_p()
@@ -278,18 +285,3 @@ class Group:
 
     def run(self):
         self._library.check(self._library._c.gdnbench_group_run(self._handle))
-
-    def close(self):
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            self._library._c.gdnbench_group_destroy(handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.close()
