@@ -160,7 +160,8 @@ TEST_P(GatedDelta, StatesInsideACall) {
   expect_all_agree(problems);
 }
 
-// In float32, bit for bit: whoever continues from a checkpoint gets what a call would have left there.
+// In float32, bit for bit: whoever continues from a checkpoint gets what a call would have left that ends there
+// and has the checkpoints before it.
 TEST_P(GatedDelta, ACheckpointIsTheFinalStateOfACallThatEndsThere) {
   bool is_supported = false;
   for (const char* more : {"", ",layout=vk,norm=1", ",h0=normal,slots=permuted"}) {
