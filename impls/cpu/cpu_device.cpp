@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
 
 #include "cpu/ceilings.h"
@@ -49,10 +50,14 @@ std::int64_t installed_memory_bytes() {
   return std::min(installed, read_integer_file("/sys/fs/cgroup/memory.max", kNoLimit));
 }
 
-/// Freed memory that the C library keeps for the next allocation.
+/// Freed memory that the C library keeps for the next allocation. Asked by one thread at a time:
+/// where another allocator stands in for the C library's (AddressSanitizer's, a preloaded one), the
+/// first question sets up the C library's own, and two threads that do so at once wreck it.
 std::int64_t kept_memory_bytes() {
 #ifdef __GLIBC_PREREQ
 #if __GLIBC_PREREQ(2, 33)
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> one_at_a_time(mutex);
   return static_cast<std::int64_t>(mallinfo2().fordblks);
 #endif
 #endif

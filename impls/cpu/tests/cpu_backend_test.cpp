@@ -1,11 +1,14 @@
 // The CPU backend's own promises: its device, its threads, its instruction sets.
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
 #include <variant>
+#include <vector>
 
 #include "cpu/instruction_set.h"
 #include "cpu/parallel.h"
@@ -58,6 +61,29 @@ TEST(CpuDevice, DescribesTheMachine) {
   EXPECT_GT(device->free_memory_bytes(), 0);
   EXPECT_LE(device->free_memory_bytes(), info.memory_bytes);
   EXPECT_FALSE(info.modelled_time);
+}
+
+// In a process that has not asked before: under AddressSanitizer the first question sets up an
+// allocator of the C library that nothing else uses, and no lock of that library is held then.
+TEST(CpuDevice, AnyNumberOfThreadsAskForFreeMemoryAtOnce) {
+  constexpr int kThreads = 4;
+  const auto device = open_device("cpu");
+  std::atomic<int> to_come{kThreads};
+  std::atomic<int> positive{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        --to_come;
+        while (to_come > 0) {  // awake, so that they ask in the same microsecond
+        }
+        for (int question = 0; question < 100; ++question) {
+          positive += device->free_memory_bytes() > 0;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(positive, kThreads * 100);
 }
 
 TEST(CpuDevice, AllocationsAreAlignedAndMayBeEmpty) {
