@@ -23,7 +23,7 @@ struct Holding {
   bool reversed = false;   ///< the dimensions' order in memory
   std::int64_t gap = 0;    ///< elements after each entry of each dimension
   bool narrower = false;   ///< in the narrowest types that there are
-  const char* alone = "";  ///< those alone whose names begin so
+  const char* alone = "";  ///< those alone whose names, or what they are alternatives of, begin so
   bool split = false;      ///< the first dimension in two
   bool shared = false;     ///< one number for all gates, one for all betas, ..: strides of 0
   bool rows =
@@ -34,6 +34,7 @@ constexpr Holding kHoldings[] = {
     {.name = "transposed", .reversed = true},
     {.name = "in narrower types", .narrower = true},
     {.name = "betas alone in narrower types", .narrower = true, .alone = "beta"},
+    {.name = "gates alone in narrower types", .narrower = true, .alone = "gate"},
     {.name = "biases alone in narrower types", .narrower = true, .alone = "dt_bias"},
     {.name = "in two dimensions, transposed, with gaps, in narrower types",
      .reversed = true,
@@ -59,7 +60,10 @@ StorageType narrower(StorageType type) {
 }
 
 StorageType held_type(StorageType own, const Operand& operand, const Holding& holding) {
-  return holding.narrower && operand.name.starts_with(holding.alone) ? narrower(own) : own;
+  const std::string_view alone = holding.alone;
+  const bool is_meant = operand.name.starts_with(alone) ||
+                        (!alone.empty() && operand.in_file.alternatives.starts_with(alone));
+  return holding.narrower && is_meant ? narrower(own) : own;
 }
 
 bool is_shared(const Operand& operand) {

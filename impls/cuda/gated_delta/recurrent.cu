@@ -29,13 +29,59 @@ namespace {
 constexpr int kWarp = 32;
 constexpr unsigned int kAllLanes = 0xffffffffu;
 
-__device__ __forceinline__ float warp_sum(float x) {
+/// Two sums over the warp, which wait for each other's shuffles together.
+__device__ __forceinline__ void sum_over_warp(float& x, float& y) {
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    x += __shfl_xor_sync(kAllLanes, x, offset);
+    const float other_x = __shfl_xor_sync(kAllLanes, x, offset);
+    const float other_y = __shfl_xor_sync(kAllLanes, y, offset);
+    x += other_x;
+    y += other_y;
   }
-  return x;
 }
+
+/// Decays and betas of a head's tokens, 32 at a time: a lane decodes those of one token, and the warp
+/// passes them round when their token comes. What to do for which encoding and type, a chain of
+/// branches that nothing else of a warp can hide, so costs a 32nd of a token's time; and the next 32
+/// are on their way meanwhile, as they lie in memory.
+class TokenGates {
+ public:
+  /// The first of the sequence's tokens, of `span`, are asked for.
+  __device__ TokenGates(const GateParams& gates, const SequenceSpan& span, int head, int lane)
+      : gates_(gates), last_(span.first + span.length - 1), head_(head), lane_(lane) {
+    load(span.first);
+  }
+
+  /// Before the sequence's token `index`: decodes 32 where they begin.
+  __device__ void advance(const SequenceSpan& span, std::int64_t index) {
+    if (index % kWarp != 0) return;
+    decay_ = decode_decay(gates_, widen_bits(gate_bits_, gates_.gate.type), head_);
+    beta_ = decode_beta(gates_, widen_bits(beta_bits_, gates_.beta.type));
+    load(span.first + index + kWarp);
+  }
+  __device__ float decay(std::int64_t index) const { return of_lane(decay_, index); }
+  __device__ float beta(std::int64_t index) const { return of_lane(beta_, index); }
+
+ private:
+  static __device__ float of_lane(float x, std::int64_t index) {
+    return __shfl_sync(kAllLanes, x, static_cast<int>(index % kWarp));
+  }
+  /// Of tokens first + lane; past the end the last one again.
+  __device__ void load(std::int64_t first) {
+    const std::int64_t token = min(first + lane_, last_);
+    gate_bits_ = load_number_bits(gates_.gate, token, head_);
+    beta_bits_ = load_number_bits(gates_.beta, token, head_);
+  }
+
+  const GateParams& gates_;
+  std::int64_t last_;
+  int head_;
+  int lane_;
+  std::uint32_t gate_bits_;
+  std::uint32_t beta_bits_;
+  float decay_ = 0;
+  float beta_ = 0;
+};
 
 /// What a lane loads of one token: elements lane, lane + 32, ... of q and k, its own column of v.
 template <typename Token, int Dk>
@@ -43,8 +89,6 @@ struct LaneToken {
   Token query[Dk / kWarp];
   Token key[Dk / kWarp];
   Token value;
-  std::uint32_t gate;  // as it lies in memory: nothing waits for it here, whatever its type
-  std::uint32_t beta;
 
   __device__ void load(const GatedDeltaParams& p, std::int64_t token, int head, int v, int lane) {
     const int key_head = head / p.value_heads_per_key_head;
@@ -54,8 +98,6 @@ struct LaneToken {
       key[i] = key_at<Token>(p, token, key_head)[lane + i * kWarp];
     }
     value = v < p.value_head_dim ? value_at<Token>(p, token, head)[v] : from_float<Token>(0.0f);
-    gate = load_number_bits(p.gates.gate, token, head);
-    beta = load_number_bits(p.gates.beta, token, head);
   }
 };
 
@@ -88,6 +130,7 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
     state[k] = owns_column ? load_state(p.pool, span.row, head, k, v) : 0.0f;
   }
 
+  TokenGates gates(p.gates, span, head, lane);
   LaneToken<Token, Dk> next;
   next.load(p, span.first, head, v, lane);
   const std::int64_t end = span.first + span.length;
@@ -96,6 +139,9 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   std::int64_t token = span.first;
   do {
     for (; token < span.first + walk.end; ++token, buffer ^= 1) {
+      gates.advance(span, token - span.first);
+      const float decay = gates.decay(token - span.first);
+      const float beta = gates.beta(token - span.first);
       float query_factor = p.scale;
       float key_factor = 1;
       if (p.normalize_qk) {
@@ -106,8 +152,9 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
           query_squares = fmaf(to_float(next.query[i]), to_float(next.query[i]), query_squares);
           key_squares = fmaf(to_float(next.key[i]), to_float(next.key[i]), key_squares);
         }
-        query_factor = p.scale / sqrtf(warp_sum(query_squares) + kNormEpsilon);
-        key_factor = 1 / sqrtf(warp_sum(key_squares) + kNormEpsilon);
+        sum_over_warp(query_squares, key_squares);
+        query_factor = p.scale / sqrtf(query_squares + kNormEpsilon);
+        key_factor = 1 / sqrtf(key_squares + kNormEpsilon);
       }
 #pragma unroll
       for (int i = 0; i < Dk / kWarp; ++i) {
@@ -117,8 +164,6 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
             to_float(next.key[i]) * key_factor;
       }
       const float value = to_float(next.value);
-      const float decay = decode_decay(p.gates, widen_bits(next.gate, p.gates.gate.type), head);
-      const float beta = decode_beta(p.gates, widen_bits(next.beta, p.gates.beta.type));
       __syncwarp();
       if (token + 1 < end) next.load(p, token + 1, head, v, lane);
 

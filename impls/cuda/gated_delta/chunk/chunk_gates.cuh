@@ -44,12 +44,13 @@ __device__ __forceinline__ float decay_between(const ChunkGates<C>& gates, int i
   return exp2_flushed(difference > 0.0f ? 0.0f : difference);
 }
 
-/// log_decay and beta of this lane's tokens, read ahead of scan_chunk_gates.
+/// Gates and betas of this lane's tokens, read ahead of scan_chunk_gates: as they lie in memory, so
+/// that nothing waits for them before they are wanted.
 template <int C>
 struct LaneGates {
   static constexpr int kCount = C < 32 ? 1 : C / 32;  ///< tokens lane * kCount ..
-  float log_decay[kCount];
-  float beta[kCount];
+  std::uint32_t gate[kCount];
+  std::uint32_t beta[kCount];
 };
 
 template <int C>
@@ -58,29 +59,30 @@ __device__ __forceinline__ LaneGates<C> load_lane_gates(const GatedDeltaParams& 
                                                         int lane) {
   constexpr int kCount = LaneGates<C>::kCount;
   LaneGates<C> result;
-  const HeadGates of_head = head_gates(p.gates, head, head);
 #pragma unroll
   for (int e = 0; e < kCount; ++e) {
-    const int r = lane * kCount + e;
-    const bool inside = r < length;
-    const float gate = inside ? load_number(p.gates.gate, first_token + r, head) : 0.0f;
-    result.log_decay[e] = inside ? decode_log_decay(p.gates, gate, of_head) : 0.0f;
-    result.beta[e] = inside ? beta_of(p.gates, first_token + r, head) : 0.0f;
+    const std::int64_t token = first_token + min(lane * kCount + e, length - 1);
+    result.gate[e] = load_number_bits(p.gates.gate, token, head);
+    result.beta[e] = load_number_bits(p.gates.beta, token, head);
   }
   return result;
 }
 
-/// One warp fills everything but the key and query factors.
+/// One warp fills everything but the key and query factors. `mine`: of a chunk of `length` tokens.
 template <int C>
-__device__ __forceinline__ void scan_chunk_gates(ChunkGates<C>& gates, const LaneGates<C>& mine,
-                                                 int lane) {
+__device__ __forceinline__ void scan_chunk_gates(const GateParams& p, int head,
+                                                 ChunkGates<C>& gates, const LaneGates<C>& mine,
+                                                 int length, int lane) {
   constexpr int kCount = LaneGates<C>::kCount;
   constexpr double kLog2OfE = 1.4426950408889634074;
+  const HeadGates of_head = head_gates(p, head, head);
   double sums[kCount];
   double running = 0;
 #pragma unroll
   for (int e = 0; e < kCount; ++e) {
-    const float g = mine.log_decay[e];
+    const bool inside = lane * kCount + e < length;
+    const float g =
+        inside ? decode_log_decay(p, widen_bits(mine.gate[e], p.gate.type), of_head) : 0.0f;
     running += static_cast<double>(g < -1000.0f ? -1000.0f : g) * kLog2OfE;
     sums[e] = running;
   }
@@ -100,7 +102,7 @@ __device__ __forceinline__ void scan_chunk_gates(ChunkGates<C>& gates, const Lan
       const float high = static_cast<float>(sum);
       gates.log2_high[r] = high;
       gates.log2_low[r] = static_cast<float>(sum - high);
-      gates.beta[r] = mine.beta[e];
+      gates.beta[r] = r < length ? decode_beta(p, widen_bits(mine.beta[e], p.beta.type)) : 0.0f;
       gates.gamma[r] = exp2f(high);
       const float rest = static_cast<float>(total - sum);
       gates.remaining[r] = exp2f(rest > 0.0f ? 0.0f : rest);

@@ -78,7 +78,8 @@ __host__ __device__ constexpr FusedLayout fused_layout(const FusedSplit& split) 
 /// last of them, which has the least of the inverse, scans the next chunk's gates.
 template <typename Element, int C, int kKeyBlocks>
 __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const Element* key,
-                                              const Element* query, const LaneGates<C>& next_gates,
+                                              const Element* query, int head,
+                                              const LaneGates<C>& next_gates, int next_length,
                                               ChunkGates<C>& next, int length, ChunkGates<C>& gates,
                                               float* L, Element* inverse, Element* scores,
                                               int thread, int num_threads) {
@@ -173,7 +174,8 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
                      round_to_fragment<Element>(block), lane);
     });
   }
-  if (warp == warps - 1) scan_chunk_gates(next, next_gates, lane);
+  if (warp == warps - 1 && next_length > 0)
+    scan_chunk_gates(p.gates, head, next, next_gates, next_length, lane);
 }
 
 /// One chunk of one value warp. S^T in and out; `value` points at the warp's 16 columns of V.
@@ -425,7 +427,10 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
     };
     block_barrier();
     const bool reads_gates = mine >= preparing - 32;
-    if (reads_gates) scan_chunk_gates(gates_at(0), read_gates(0), lane_anew());
+    if (reads_gates) {
+      scan_chunk_gates(p.gates, work.head, gates_at(0), read_gates(0), work.length<C>(0),
+                       lane_anew());
+    }
     fetch_key_query(0);
     commit_copies();
     wait_copies<0>();
@@ -438,8 +443,9 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
       if (c < work.num_chunks) {
         LaneGates<C> next_gates{};
         if (reads_gates && c + 1 < work.num_chunks) next_gates = read_gates(c + 1);
-        prepare_chunk<Element, C, kKeyBlocks>(p, key_tile(c), query_tile(c), next_gates,
-                                              gates_at(c + 1), work.length<C>(c), gates_at(c),
+        prepare_chunk<Element, C, kKeyBlocks>(p, key_tile(c), query_tile(c), work.head, next_gates,
+                                              max(0, work.length<C>(c + 1)), gates_at(c + 1),
+                                              work.length<C>(c), gates_at(c),
                                               reinterpret_cast<float*>(shared_bytes + at.triangle),
                                               inverse(c), scores(c), mine, preparing);
       }

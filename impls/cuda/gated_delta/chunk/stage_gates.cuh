@@ -57,7 +57,9 @@ __global__ void __launch_bounds__(kGateThreads)
   const ChunkSpan span = chunk_span<C>(p, w.map, static_cast<int>(chunk));
   if (span.length == 0 || span.padding) return;
   ChunkGates<C>& gates = *gates_at<C>(w, index);
-  scan_chunk_gates(gates, load_lane_gates<C>(p, head, span.first_token, span.length, lane), lane);
+  scan_chunk_gates(p.gates, head, gates,
+                   load_lane_gates<C>(p, head, span.first_token, span.length, lane), span.length,
+                   lane);
   const int key_head = head / p.value_heads_per_key_head;
   for (int r = lane; r < C; r += 32) {
     float query_factor = p.scale;
