@@ -10,26 +10,34 @@ if [ ! -f "$record" ]; then
 fi
 kernels=$(scripts/source_hash.sh kernels)
 harness=$(scripts/source_hash.sh harness)
-python3 - "$record" "$kernels" "$harness" <<'P'
+cases=$(scripts/source_hash.sh peers)
+python3 - "$record" "$kernels" "$harness" "$cases" <<'P'
 import json
 import sys
 
 record = json.load(open(sys.argv[1]))
-kernels, harness = sys.argv[2:]
+kernels, harness, cases = sys.argv[2:]
+peers = record.get("peers", {"not_run": "the record says nothing of them"})
+parts = {"tests": record, "compute-sanitizer": record, **record["suites"]}
+of_results = f"tests, compute-sanitizer, the suites {', '.join(record['suites'])}"
+if "cases" in peers:
+    parts["peers"] = peers
+    of_results += ", the peers' cases"
+
+
 def whose(part):
     return f"{part['device']}, driver {part['driver']}, {part['date']}"
 
 
 where = whose(record)
-elsewhere = [f"{name} on {whose(suite)}" for name, suite in record["suites"].items() if whose(suite) != where]
+elsewhere = [f"{name} on {whose(suite)}" for name, suite in parts.items() if whose(suite) != where]
 checked = record["suites"]["gpu"].get("implementations", [])
 partial = [f"{name} of {len(suite['implementations'])} of {len(checked)} implementations"
            for name, suite in record["suites"].items() if set(suite.get("implementations", checked)) < set(checked)]
 sanitized = {result[result.find("("):].strip("()") for result in record["compute_sanitizer"].values() if "(" in result}
 partial += [f"compute-sanitizer of {names}" for names in sorted(sanitized)]
 not_reached = record.get("not_reached", 0)
-counts = (f"{record['passed']} passed, {record['failed']} failed "
-          f"(tests, compute-sanitizer, the suites {', '.join(record['suites'])})")
+counts = f"{record['passed']} passed, {record['failed']} failed ({of_results})"
 if elsewhere:
     counts += "; of these " + ", ".join(elsewhere)
 if partial:
@@ -37,12 +45,15 @@ if partial:
 if not_reached:
     counts += f", {not_reached} results not reached"
 if record["kernels_sha256"] == kernels:
-    parts = {"tests": record, "compute-sanitizer": record, **record["suites"]}
     older = [name for name, part in parts.items() if part["harness_sha256"] != harness]
     same = "" if older else "and harness "
     print(f"GPU record: the kernel {same}sources at hand were checked on {where}: {counts}")
     if same == "":
         print(f"GPU record: the harness changed since these were run: {', '.join(older)}")
+    if "cases" not in peers:
+        print(f"GPU record: the peers' cases were not run: {peers['not_run']}")
+    elif peers["cases_sha256"] != cases:
+        print("GPU record: the peers' cases, or the functions that they call, changed since they were run")
     sys.exit(1 if record["failed"] or not_reached else 0)
 reason = record.get("pending", "")
 print(f"GPU record: kernel sources changed since the check on {where} ({counts})")

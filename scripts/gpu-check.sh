@@ -2,13 +2,15 @@
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [STEP...]
-# With --seconds the steps verify, stress and full end after S seconds each; the record then says how many
+# With --seconds the steps peers, verify, stress and full end after S seconds each; the record then says how many
 # results were not reached. With --largest the step stress leaves out larger problems; it counts them. With
 # --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances), and the Python
 #              module's where PyTorch is installed
+#   peers      other projects' own test cases on the functions of scripts/gdnbench/, where PyTorch and NumPy are
+#              installed; else the record says that they were not run. Started again, it goes on where it was cut
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
 #   stress     gdnbench verify --suite stress, whole
 #   full       gdnbench verify --suite full, whole: not by default
@@ -16,8 +18,8 @@
 #              all three on sequences that cuda/fused_sm90 splits
 #   table      every implementation, verified and timed, at 16/32 heads
 #   record     writes gpu-record.json from what the steps above left in --out
-#   add        puts the suites stress and full that --out has into the record that is there, of the same
-#              kernel sources: not by default
+#   add        puts the suites stress and full and the peers' cases that --out has into the record that is there,
+#              of the same kernel sources: not by default
 # The last two need neither GPU nor programs: --out may have come from another machine. An --out is of one
 # state of the sources and one card, kept in its file `origin`; for others another is asked for. Of stress and
 # full (and verify), results that a cut run did not reach may be made by name (gdnbench verify --device cuda
@@ -44,14 +46,14 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=$2; shift 2 ;;
     --largest) largest=(--largest "$2"); shift 2 ;;
     --only) only=$2; shift 2 ;;
-    tests|verify|stress|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
+    tests|peers|verify|stress|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
 done
 case "$seconds" in
   '' | *[!0-9]*) echo "gpu-check: --seconds '$seconds': expected a whole number" >&2; exit 2 ;;
 esac
-[ ${#steps[@]} -gt 0 ] || steps=(tests verify stress sanitizer table record)
+[ ${#steps[@]} -gt 0 ] || steps=(tests peers verify stress sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests chunk_stages_tests held_tests)
 test_shards=2  # of each of them
 
@@ -99,6 +101,12 @@ for step in "${steps[@]}"; do
 done
 if [ "$gpu_steps" = yes ]; then begin_gpu_steps; fi  # not as a condition: that would switch off set -e in it
 
+peers_jobs=14  # at most: processes that share the card
+
+library() {
+  if [ -e "$programs/libgdnbench.so" ]; then echo "$programs/libgdnbench.so"; else echo "$programs/lib/libgdnbench.so"; fi
+}
+
 run_tests() {
   local test shard
   rm -f "$out"/*_tests.*.json
@@ -112,10 +120,27 @@ run_tests() {
   done
   tail -q -n 2 "$out"/*_tests.*.log
   if python3 -c 'import torch' 2>/dev/null; then
-    local library=$programs/libgdnbench.so
-    [ -e "$library" ] || library=$programs/lib/libgdnbench.so
-    GDNBENCH_LIBRARY=$library python3 scripts/gdnbench_torch_test.py
+    GDNBENCH_LIBRARY=$(library) python3 scripts/gdnbench_torch_test.py
   fi
+}
+
+run_peers() {
+  local jobs status=0
+  rm -f "$out/peers.not_run"
+  if ! python3 -c 'import numpy, torch' 2>/dev/null; then
+    echo "python3 finds no PyTorch or no NumPy" >"$out/peers.not_run"
+    echo "peers: not run: $(cat "$out/peers.not_run")"
+    return
+  fi
+  jobs=$(nproc)
+  GDNBENCH_LIBRARY=$(library) python3 scripts/peers/run_cases.py --device cuda --seconds "$seconds" \
+    --jobs $((jobs < peers_jobs ? jobs : peers_jobs)) --json-lines "$out/peers.jsonl" --resume \
+    >"$out/peers.md" 2>"$out/peers.log" || status=$?
+  if [ ! -s "$out/peers.md" ]; then
+    echo "gpu-check: the peers' cases ended with status $status: $(tail -n 1 "$out/peers.log")" >&2
+    exit 2
+  fi
+  cat "$out/peers.md"  # what failed is in the record
 }
 
 # One process, whose jobs share the GPU (processes would take turns on it). What is cut leaves what it

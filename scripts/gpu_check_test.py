@@ -58,6 +58,34 @@ esac
 SANITIZER = """#!/bin/sh
 case "$*" in *"--tool ${DIRTY:-none} "*"${OF:-}"*) exit 9 ;; esac
 """
+# Reads and writes the file of results as run_cases.py does.
+RUN_CASES = r"""
+import os, pathlib, sys
+here = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(here), str(here.parent)]
+import case_results, source_hash
+arguments = dict(zip(sys.argv[1:-1:2], sys.argv[2::2]))
+assert sys.argv[-1] == "--resume" and 1 <= int(arguments["--jobs"]) <= 14 and "GDNBENCH_LIBRARY" in os.environ
+head = {"cases": {"a": 4, "b": 2}, "cases_sha256": source_hash.hash_of(here.parents[1], "peers"),
+        "device": arguments["--device"], "plan_only": "PLAN_ONLY" in os.environ, "strict": False}
+try:
+    file, known = case_results.begin(arguments["--json-lines"], head, True)
+except case_results.Unreadable as error:
+    sys.exit(f"run_cases: {error}")
+every = [("a:test[n=1]:f", "passed", ""), ("b:test[]:g", "refused", "x: 3 (of 4)"), ("a:test[n=2]:f", "passed",
+         "converted k, v"), ("a:test[n=3]:f", os.environ.get("PEER", "passed"), "out is wrong"),
+         ("b:test[n=1]:g", "refused", "x: 3 (of 5)"), ("a:test[n=4]:h", "no function", "")]
+left = [each for each in every if each[0] not in {name for name, *_ in known}]
+with open("ran", "a") as ran:
+    for name, outcome, detail in left[:int(os.environ.get("REACHED", len(left)))]:
+        ran.write(f"{arguments['--seconds']} {name}\n")
+        case_results.append(file, [name, outcome, detail, 0.5])
+if "REACHED" in os.environ:
+    file.write('["a:test[n=')  # as where it is killed
+print("| a table |")
+"""
+# Modules that gpu-check.sh asks for.
+MODULE = "import os\nif 'NO_TORCH' in os.environ: raise ImportError"
 
 
 class GpuCheck(unittest.TestCase):
@@ -66,14 +94,20 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.tree = pathlib.Path(folder.name)
         self.out = self.tree / "out"
-        for place in ("scripts", "build", "data", "tools", "impls/cuda", "impls/interface", "cmake", "harness",
-                      "reference"):
+        self.record = self.tree / "data/gpu-record.json"
+        for place in ("scripts/gdnbench", "scripts/peers/cases", "build", "data", "tools", "impls/cuda",
+                      "impls/interface", "cmake", "harness", "reference"):
             (self.tree / place).mkdir(parents=True)
-        for hashed in ("impls/cuda/x.cu", "impls/implementations.cmake", "cmake/GdnCuda.cmake", "harness/x.cpp"):
+        for hashed in ("impls/cuda/x.cu", "impls/implementations.cmake", "cmake/GdnCuda.cmake", "harness/x.cpp",
+                       "scripts/peers/cases/x.py", "scripts/peers/thin_functions.py", "scripts/gdnbench_library.py",
+                       "scripts/gdnbench_torch_test.py"):
             (self.tree / hashed).write_text("")
         for script in ("gpu-check.sh", "write_gpu_record.py", "merge_verify_shards.py", "source_hash.sh",
-                       "source_hash.py"):
-            shutil.copy(SCRIPTS / script, self.tree / "scripts")
+                       "source_hash.py", "peers/case_results.py"):
+            shutil.copy(SCRIPTS / script, self.tree / "scripts" / script)
+        (self.tree / "scripts/peers/run_cases.py").write_text(RUN_CASES)
+        for module in ("numpy.py", "torch.py"):
+            (self.tree / "tools" / module).write_text(MODULE)
         shutil.copy(SCRIPTS.parent / "cmake/GdnSourceHash.cmake", self.tree / "cmake")
         for test in TESTS:
             self.program(f"build/{test}", TEST_PROGRAM)
@@ -88,9 +122,16 @@ class GpuCheck(unittest.TestCase):
         """(exit status, standard error, the record or None)"""
         path = f"{self.tree / 'tools'}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run([self.tree / "scripts/gpu-check.sh", "--out", self.out, *steps], capture_output=True,
-                              text=True, env={**os.environ, "PATH": path, **environment})
-        record = self.tree / "data/gpu-record.json"
+                              text=True,
+                              env={**os.environ, "PATH": path, "PYTHONPATH": str(self.tree / "tools"), **environment})
+        record = self.record
         return done.returncode, done.stderr, json.loads(record.read_text()) if record.exists() else None
+
+    def said(self):
+        """(exit status, standard output) of check_gpu_record.sh"""
+        shutil.copy(SCRIPTS / "check_gpu_record.sh", self.tree / "scripts")
+        done = subprocess.run([self.tree / "scripts/check_gpu_record.sh"], capture_output=True, text=True)
+        return done.returncode, done.stdout
 
     def test_a_record_counts_every_shard_of_every_program(self):
         status, errors, record = self.check()
@@ -108,7 +149,8 @@ class GpuCheck(unittest.TestCase):
                          {"passed": tests, "failed": 0, "skipped": tests, "failures": [], "run_again": []})
         results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress
         self.assertGreater(results, 0)
-        self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (tests + results, 0, 0))
+        passed = tests + results + record["peers"]["passed"]
+        self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (passed, 0, 0))
         self.assertEqual(record["suites"]["gpu"]["worst"]["cuda/x bf16"],
                          {"output_floor_ratio": 1.5, "output_limit_ratio": 0.5, "final_state_limit_ratio": 0.25})
 
@@ -346,6 +388,105 @@ class GpuCheck(unittest.TestCase):
         said = subprocess.run(check, capture_output=True, text=True)
         self.assertEqual(said.returncode, 1)
         self.assertIn("stale", said.stderr)
+
+    def test_the_peers_cases_are_counted_by_peer(self):
+        status, errors, record = self.check("--seconds", "70")
+        self.assertEqual(status, 0, errors)
+        peers = record["peers"]
+        kinds = ("cases", "passed", "converted", "failed", "refused", "no_function", "not_reached")
+        self.assertEqual(peers["by_peer"], {"a": dict(zip(kinds, (4, 3, 1, 0, 0, 1, 0))),
+                                            "b": dict(zip(kinds, (2, 0, 0, 0, 2, 0, 0)))})
+        self.assertEqual([peers[kind] for kind in kinds], [6, 3, 1, 0, 2, 1, 0])
+        self.assertEqual((peers["refused_because"], peers["failures"]), ({"b g x: 3": 2}, []))
+        self.assertEqual((peers["device"], peers["date"], peers["harness_sha256"]),
+                         (record["device"], record["date"], record["harness_sha256"]))
+        self.assertEqual({line.split()[0] for line in (self.tree / "ran").read_text().splitlines()}, {"70"})
+        status, said = self.said()
+        self.assertEqual(status, 0, said)
+        self.assertIn(", the peers' cases)", said)
+        self.assertNotIn("not run", said)
+
+    def test_a_peers_case_that_failed_is_counted_and_named(self):
+        _, _, record = self.check(PEER="failed")
+        self.assertEqual((record["failed"], record["peers"]["failed"], record["peers"]["by_peer"]["a"]["failed"]),
+                         (1, 1, 1))
+        self.assertEqual(record["peers"]["failures"], ["a:test[n=3]:f: out is wrong"])
+        self.assertEqual(self.said()[0], 1)
+
+    def test_peers_cases_that_a_cut_run_did_not_reach_are_counted_and_run_later(self):
+        _, _, record = self.check(REACHED="2")
+        self.assertEqual((record["not_reached"], record["peers"]["not_reached"]), (4, 4))
+        self.assertEqual({peer: counts["not_reached"] for peer, counts in record["peers"]["by_peer"].items()},
+                         {"a": 3, "b": 1})
+        self.assertEqual(self.said()[0], 1)
+        _, _, record = self.check("peers", "record")
+        self.assertEqual((record["not_reached"], record["peers"]["passed"], record["peers"]["cases"]), (0, 3, 6))
+        ran = (self.tree / "ran").read_text().splitlines()
+        self.assertEqual((len(ran), len(set(ran))), (6, 6))
+
+    def test_where_pytorch_is_absent_the_record_says_so(self):
+        _, _, record = self.check(NO_TORCH="1")
+        self.assertEqual(record["peers"], {"not_run": "python3 finds no PyTorch or no NumPy"})
+        self.assertEqual(record["failed"], 0)
+        status, said = self.said()
+        self.assertEqual(status, 0, said)
+        self.assertIn("the peers' cases were not run: python3 finds no PyTorch", said)
+        _, _, record = self.check("peers", "add")
+        self.assertEqual(record["peers"]["cases"], 6)
+        _, _, record = self.check("stress", "peers", "add", NO_TORCH="1")
+        self.assertEqual(record["peers"]["cases"], 6)
+
+    def test_a_record_that_says_nothing_of_the_peers_still_reads(self):
+        self.assertEqual(self.check()[0], 0)
+        record = json.loads(self.record.read_text())
+        passed = record["passed"] - record.pop("peers")["passed"]
+        self.record.write_text(json.dumps({**record, "passed": passed}))
+        status, said = self.said()
+        self.assertEqual(status, 0, said)
+        self.assertIn("the record says nothing of them", said)
+        shutil.rmtree(self.out)
+        self.assertEqual(self.check("stress", "add")[2]["passed"], passed)
+        self.assertNotIn("peers", json.loads(self.record.read_text()))
+        status, errors, record = self.check("peers", "add")
+        self.assertEqual((status, record["passed"]), (0, passed + 3), errors)
+
+    def test_peers_results_of_other_cases_are_said_and_not_mixed(self):
+        self.assertEqual(self.check()[0], 0)
+        for changed in ("scripts/peers/cases/x.py", "scripts/peers/thin_functions.py", "scripts/gdnbench_library.py"):
+            (self.tree / changed).write_text("x = 1\n")
+            status, said = self.said()
+            self.assertEqual(status, 0, said)
+            self.assertIn("the peers' cases, or the functions that they call, changed since", said)
+            status, errors, _ = self.check("peers", "record")
+            self.assertEqual(status, 2)
+            self.assertIn("peers.jsonl: was begun with other cases_sha256; remove it", errors)
+            (self.tree / changed).write_text("")
+        self.assertNotIn("changed", self.said()[1])
+
+    def test_peers_results_that_are_none_are_refused_in_a_line(self):
+        self.assertEqual(self.check()[0], 0)
+        path = self.out / "peers.jsonl"
+        head, *results = path.read_text().splitlines()
+        refused = {"was cut before it began": "", "expected what run_cases.py": "3\n",
+                   "named twice": "\n".join([head, results[0], results[0], ""]),
+                   "none of the head's": head + '\n["c:test[]:f", "passed", "", 1]\n',
+                   "outcome 'well'": head + '\n["a:test[]:f", "well", "", 1]\n',
+                   "another kind of run": head.replace('"strict": false', '"strict": true') + "\n"}
+        for said, text in refused.items():
+            path.write_text(text)
+            status, errors, _ = self.check("record")
+            self.assertEqual((status, errors.count("\n")), (1, 1), errors)
+            self.assertIn(said, errors)
+        path.unlink()
+        self.assertIn("lacks peers.jsonl", self.check("record")[1])
+
+    def test_peers_results_that_reached_less_do_not_replace_those_that_reached_more(self):
+        self.assertEqual(self.check()[0], 0)
+        (self.out / "peers.jsonl").unlink()
+        self.assertEqual(self.check("peers", REACHED="5")[0], 0)
+        status, errors, record = self.check("add")
+        self.assertEqual((status, record["peers"]["not_reached"]), (1, 0))
+        self.assertIn("peers in", errors)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The SHA-256 of a part of the sources: of the sorted list of (path, hash of what the compiler reads there).
 
-    scripts/source_hash.py kernels|harness [--list]    of the parts that scripts/source_hash.sh names
+    scripts/source_hash.py kernels|harness|peers [--list]    of the parts that scripts/source_hash.sh names
     scripts/source_hash.py --text FILE                 what of a file is hashed
 
 Comments are left out, and white space that means nothing, so that the result of a GPU run stays that of sources of
 which only those changed. Line breaks mean nothing outside preprocessor directives; a space does not beside a bracket,
-a comma or a semicolon. Needs Python 3.6 and nothing else: what is hashed must be the same on every machine.
+a comma or a semicolon. Of Python the whole text is hashed. Needs Python 3.6 and nothing else: what is hashed must be the
+same on every machine.
 """
 import hashlib
 import pathlib
@@ -14,7 +15,9 @@ import re
 import sys
 
 ROOTS = {"kernels": ("impls/cuda", "impls/interface", "impls/implementations.cmake", "cmake/GdnCuda.cmake"),
-         "harness": ("harness", "reference")}
+         "harness": ("harness", "reference"),
+         "peers": ("scripts/peers/cases", "scripts/peers/thin_functions.py", "scripts/gdnbench",
+                   "scripts/gdnbench_library.py")}
 CPP = (".h", ".cpp", ".cu", ".cuh")
 
 # In this order: a comment's mark in a literal begins none, nor does a quote in a number a literal.
@@ -83,12 +86,17 @@ def cmake_text(text):
 def hashed_text(path):
     """What of a file is hashed. Bytes are read as they are, whatever a machine's encoding."""
     text = path.read_bytes().replace(b"\r\n", b"\n").decode("latin-1")
+    if path.suffix == ".py":
+        return text
     return (cpp_text if path.suffix in CPP else cmake_text)(text)
 
 
-def is_hashed(path, relative):
-    return (path.is_file() and not path.is_symlink() and
-            (path.suffix in (*CPP, ".cmake") or path.name == "CMakeLists.txt") and
+def is_hashed(path, relative, part):
+    if not path.is_file() or path.is_symlink():
+        return False
+    if part == "peers":
+        return path.suffix == ".py" and not path.name.endswith("_test.py")
+    return ((path.suffix in (*CPP, ".cmake") or path.name == "CMakeLists.txt") and
             "/tests/" not in relative and not relative.startswith("impls/cuda/emulated/"))
 
 
@@ -101,10 +109,14 @@ def listing(tree, part):
             sys.exit("source_hash: there is no {}".format(root))
         for path in [root] if root.is_file() else root.rglob("*"):
             relative = path.relative_to(tree).as_posix()
-            if is_hashed(path, relative):
+            if is_hashed(path, relative, part):
                 digest = hashlib.sha256(hashed_text(path).encode("latin-1")).hexdigest()
                 lines.append((relative, digest))
     return "".join("{}  {}\n".format(digest, relative) for relative, digest in sorted(lines))
+
+
+def hash_of(tree, part):
+    return hashlib.sha256(listing(tree, part).encode()).hexdigest()
 
 
 def main(arguments):
@@ -113,8 +125,11 @@ def main(arguments):
         return
     if not arguments or arguments[0] not in ROOTS or arguments[1:] not in ([], ["--list"]):
         sys.exit(__doc__)
-    lines = listing(pathlib.Path(__file__).resolve().parents[1], arguments[0])
-    print(lines if arguments[1:] else hashlib.sha256(lines.encode()).hexdigest(), end="" if arguments[1:] else "\n")
+    tree = pathlib.Path(__file__).resolve().parents[1]
+    if arguments[1:]:
+        print(listing(tree, arguments[0]), end="")
+    else:
+        print(hash_of(tree, arguments[0]))
 
 
 if __name__ == "__main__":

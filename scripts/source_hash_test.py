@@ -116,6 +116,25 @@ class SourceHash(unittest.TestCase):
         (self.tree / "reference/x.h").write_text("int x;\n")
         self.assertNotEqual(self.hash("harness"), before)
 
+    def test_the_peers_cases_have_a_hash_of_their_own(self):
+        for place in ("scripts/peers/cases", "scripts/gdnbench"):
+            (self.tree / place).mkdir(parents=True)
+        hashed = [self.tree / "scripts" / name for name in ("peers/cases/x.py", "peers/thin_functions.py", "gdnbench/x.py",
+                                                            "gdnbench_library.py")]
+        for path in hashed:
+            path.write_text("")
+        seen = {self.hash("peers")}
+        for path in hashed:
+            path.write_text("# A comment is hashed, too.\n")
+            self.assertNotIn(self.hash("peers"), seen, path)
+            seen.add(self.hash("peers"))
+        before, kernels = self.hash("peers"), self.hash()
+        for name in ("peers/cases/x_test.py", "peers/run_cases.py", "gdnbench/x.pyc"):
+            (self.tree / "scripts" / name).write_text("x = 1\n")
+        self.places[KERNEL].write_text("int x;\n")
+        self.assertEqual(self.hash("peers"), before)
+        self.assertNotEqual(self.hash(), kernels)
+
     def test_bytes_that_are_no_utf8_are_read(self):
         before = self.hash()
         self.places[KERNEL].write_bytes(KERNEL.encode() + b"// \xff\n")

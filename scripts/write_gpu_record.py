@@ -6,19 +6,25 @@
     gdnbench info --json | scripts/write_gpu_record.py --origin KERNELS_SHA256 HARNESS_SHA256
 
 TEST_RESULT: the JSON file in FOLDER of each shard of each test program. Each of them, and the result of
-every step but stress and full, must be there: a crashed shard leaves none, and a record of a partial check is
+every step but stress, full and peers, must be there: a crashed shard leaves none, and a record of a partial check is
 refused. Results (a problem and an implementation) that a shard cut by a time limit did not reach are
 counted in it. FOLDER/origin is what --origin printed: sources and card of its results; FOLDER/STEP.date the day of
 each step. --add: the record stays, which must be of the same kernel sources, and takes the suites stress and full
-that FOLDER has; each suite says where, when and with which harness it was run.
+that FOLDER has, and the peers' cases; each says where, when and with which harness it was run.
 """
+import collections
 import json
 import pathlib
 import sys
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent / "peers"))
+import case_results  # noqa: E402: found by the line above
+
 SANITIZERS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 METRICS = ("floor_ratio", "limit_ratio")  # of an output's errors; null where one does not say anything
 ADDED = (("stress", "stress"), ("full", "full"))  # suites that a record may be without, and their steps
+NAMED_FAILURES = 40  # of the peers' cases; all are counted
+AS_GPU_CHECK = {"device": "cuda", "plan_only": False, "strict": False}  # how run_cases.py must have run
 
 
 def outcomes_of(paths):
@@ -95,23 +101,56 @@ def suites_of(folder, suites, origin):
     return found
 
 
-def write(path, kernels, origin, tests, suites, sanitizer):
-    not_reached = sum(suite["not_reached"] for suite in suites.values())
+def peers_of(folder, origin):
+    """What came of the peers' cases, in all and by peer; or why they were not run; or nothing."""
+    path, reason = folder / "peers.jsonl", folder / "peers.not_run"
+    if not path.exists():
+        if not reason.exists() and (folder / "peers.date").exists():
+            sys.exit(f"write_gpu_record: {folder} lacks peers.jsonl; run the step peers again")
+        return {"not_run": reason.read_text().strip()} if reason.exists() else {}
+    try:
+        head, results = case_results.read(path)
+    except case_results.Unreadable as error:
+        sys.exit(f"write_gpu_record: {error}")
+    if head is None:
+        sys.exit(f"write_gpu_record: {path} was cut before it began; run the step peers again")
+    if any(head.get(key) != value for key, value in AS_GPU_CHECK.items()):
+        sys.exit(f"write_gpu_record: {path} is of another kind of run, expected one of {AS_GPU_CHECK}")
+    by_peer = case_results.counts_by_peer(head, results)
+    total = sum(map(collections.Counter, by_peer.values()), collections.Counter())
+    refusals = case_results.refusals(results)
+    failures = [case_results.failure_line(result) for result in sorted(results) if result[1] == "failed"]
+    return {**{key: total[key] for key in next(iter(by_peer.values()))}, "by_peer": by_peer,
+            "refused_because": {" ".join(key): count for key, count in sorted(refusals.items())},
+            "failures": failures[:NAMED_FAILURES], "cases_sha256": head["cases_sha256"], **origin,
+            "date": date_of(folder, "peers")}
+
+
+def write(path, kernels, origin, tests, suites, sanitizer, peers):
+    counted = [tests, *suites.values(), *([peers] if "cases" in peers else [])]
+    not_reached = sum(part.get("not_reached", 0) for part in counted)
     dirty = [tool for tool, result in sanitizer.items() if result.split(" (")[0] != "clean"]
     json.dump({
         "kernels_sha256": kernels,
         **origin,
-        "passed": tests["passed"] + sum(suite["passed"] for suite in suites.values()),
-        "failed": tests["failed"] + sum(suite["failed"] for suite in suites.values()) + len(dirty),
+        "passed": sum(part["passed"] for part in counted),
+        "failed": sum(part["failed"] for part in counted) + len(dirty),
         "not_reached": not_reached,
         "tests": tests,
         "compute_sanitizer": sanitizer,
         "suites": suites,
+        **({"peers": peers} if peers else {}),
         "pending": "",
     }, open(path, "w"), indent=1)
     for name, suite in suites.items():
         print(f"{path}: suite {name}: {suite['passed']} passed, {suite['failed']} failed, "
               f"{suite['known limit']} known limits, {suite['not_reached']} not reached")
+    if "cases" in peers:
+        print(f"{path}: peers: {peers['cases']} cases, {peers['passed']} passed ({peers['converted']} converted), "
+              f"{peers['failed']} failed, {peers['refused']} refused, {peers['no_function']} without a function, "
+              f"{peers['not_reached']} not reached")
+    else:
+        print(f"{path}: peers: not run: {peers.get('not_run', 'the step was not asked for')}")
     print(f"{path}: tests: {tests['passed']} passed, {tests['failed']} failed; {sanitizer}")
     if not_reached:
         print(f"{path}: {not_reached} results were not reached: this is the record of a part")
@@ -126,9 +165,10 @@ def main(folder, record, *test_results):
     kernels, origin = origin_of(folder)
     tests = count_tests([folder / name for name in test_results], sorted(folder.glob("*_tests.again.json")))
     suites = suites_of(folder, (("gpu", "verify"), *ADDED), origin)
+    peers = peers_of(folder, origin)
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in SANITIZERS}
     origin["date"] = date_of(folder, "tests", "sanitizer", "table")
-    write(record, kernels, origin, tests, suites, sanitizer)
+    write(record, kernels, origin, tests, suites, sanitizer, peers)
 
 
 def add(folder, record):
@@ -140,18 +180,25 @@ def add(folder, record):
     if before["kernels_sha256"] != kernels:
         sys.exit(f"write_gpu_record: {path} speaks of other kernel sources than {folder}; run the whole gpu-check.sh")
     suites = suites_of(folder, ADDED, origin)
-    if not suites:
-        sys.exit(f"write_gpu_record: {folder} has neither stress.json nor full.json; run one of those steps first")
+    peers, known = peers_of(folder, origin), before.get("peers", {})
+    if not suites and not peers:
+        sys.exit(f"write_gpu_record: {folder} has none of stress.json, full.json and peers.jsonl; run one of those steps "
+                 "first")
+    if "cases" in known:
+        if peers.get("not_reached", 0) > known["not_reached"]:
+            sys.exit(f"write_gpu_record: peers in {folder} reached less than the record has; finish the step first")
+        peers = peers if "cases" in peers else known
     for name, suite in suites.items():
-        known = before["suites"].get(name, suite)
-        if suite["not_reached"] > known["not_reached"]:
+        earlier = before["suites"].get(name, suite)
+        if suite["not_reached"] > earlier["not_reached"]:
             sys.exit(f"write_gpu_record: suite {name} in {folder} reached less than the record has; finish it first")
-        lacking = set(known.get("implementations", [])) - set(suite["implementations"])
+        lacking = set(earlier.get("implementations", [])) - set(suite["implementations"])
         if lacking:
             sys.exit(f"write_gpu_record: suite {name} in {folder} lacks {', '.join(sorted(lacking))}, which the record "
                      "has; run it without --only")
     own = {key: before[key] for key in (*origin, "date")}
-    write(record, kernels, own, before["tests"], {**before["suites"], **suites}, before["compute_sanitizer"])
+    write(record, kernels, own, before["tests"], {**before["suites"], **suites}, before["compute_sanitizer"],
+          peers or known)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,7 @@ def found(case):
     """(outcome, detail) of one case, planned."""
     outcome, detail = run_cases.run_case(case, plan_only=True)
     if outcome == "planned":
-        words = calls.latest.info["conversions"]
-        operands = sorted({each.partition(":")[0] for each in words.split("; ")}) if words else []
+        operands = run_cases.converted_operands()
         return ("converted", ", ".join(operands)) if operands else ("as called", "")
     return outcome, run_cases.reason_of(detail) if detail else ""
 

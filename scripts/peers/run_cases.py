@@ -5,13 +5,18 @@ with --device cuda.
 
     scripts/peers/run_cases.py --peer fla --function chunk_kda --sample 20 --seed 1
     scripts/peers/run_cases.py --plan-only --jobs 2          # plans every case and runs none
+    scripts/peers/run_cases.py --device cuda --jobs 14 --seconds 500 --json-lines FILE --resume
 
-A refusal counts as not run. `--strict` refuses what the library would convert, too.
+Every function has its share of the cases wherever the run ends, in an order that the seed says. With --json-lines each
+result is in the file as its case ends (case_results.py), and with --resume those that the file has are not run again.
+A refusal counts as not run. A case whose process dies has failed. `--strict` refuses what the library would convert,
+too. Exit 1: a case failed; 2: nothing was run, and why.
 """
 import argparse
 import collections
-import json
-import multiprocessing
+import contextlib
+import math
+import multiprocessing.connection
 import pathlib
 import random
 import sys
@@ -22,12 +27,15 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from cases import judge, oracle, peers, tensors  # noqa: E402: found by the line above
+import case_results  # noqa: E402
+from case_results import OUTCOMES, reason_of  # noqa: E402
 import gdnbench  # noqa: E402
 from gdnbench import calls  # noqa: E402
 from gdnbench_library import GdnbenchError  # noqa: E402
+import source_hash  # noqa: E402
 from thin_functions import FUNCTIONS  # noqa: E402
 
-OUTCOMES = ("passed", "planned", "failed", "refused", "no function")
+EVERY = list(peers.cases())
 
 
 def on_device(tensor, device):
@@ -78,47 +86,121 @@ def run_case(case, device="cpu", plan_only=False):
     return ("failed", "; ".join(lines)) if lines else ("passed", "")
 
 
-def _work(task):
-    index, device, plan_only, gdnbench.strict = task
+def converted_operands():
+    """Names of the operands that the latest call had converted."""
+    words = calls.latest.info["conversions"] if calls.latest else ""
+    return sorted({each.partition(":")[0] for each in words.split("; ")}) if words else []
+
+
+def _work(index, how):
+    """The result of a case, whatever it does."""
     case = EVERY[index]
-    start = time.time()
+    start = time.monotonic()
+    calls.latest, gdnbench.strict = None, how["strict"]
     try:
-        outcome, detail = run_case(case, device, plan_only)
+        outcome, detail = run_case(case, how["device"], how["plan_only"])
+        if outcome == "passed" and (operands := converted_operands()):
+            detail = case_results.CONVERTED + ", ".join(operands)
     except Exception as error:  # noqa: BLE001: a failure of one case is reported, and the others run
         outcome, detail = "failed", f"{case.name}: {type(error).__name__}: {error}"
     if len(calls._plans) > 8:
         calls.forget()
-    return index, outcome, detail, time.time() - start
+    return case.name, outcome, detail, round(time.monotonic() - start, 3)
 
 
-EVERY = list(peers.cases())
+def _serve(pipe, how):
+    """Runs the cases whose numbers come through the pipe, until it is closed or who holds its other end is killed."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(_work(pipe.recv(), how))
+
+
+class Worker:
+    """A process that runs one case after another. It begins anew: a card's context does not survive a fork."""
+
+    def __init__(self, how):
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, how), daemon=True)
+        self.process.start()
+        theirs.close()  # so that its end is seen
+
+    def begin(self, index):
+        self.index, self.began = index, time.monotonic()
+        with contextlib.suppress(OSError):  # it has ended: result() says so
+            self.pipe.send(index)
+
+    def result(self):
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return (EVERY[self.index].name, "failed", f"its process ended with status {self.process.exitcode}",
+                    round(time.monotonic() - self.began, 3))
+
+    def end(self):
+        self.pipe.close()
+        self.process.join()
+
+
+def run(indices, how, jobs, deadline=math.inf):
+    """The results of these cases as they end, of which none is begun after the deadline. A process in which a case
+    failed is not used again, for a card may answer every later call with the same error."""
+    waiting, busy = collections.deque(indices), {}
+
+    def goes_on():
+        return waiting and time.monotonic() < deadline
+
+    def begin(worker):
+        worker.begin(waiting.popleft())
+        busy[worker.pipe] = worker
+
+    while len(busy) < jobs and goes_on():
+        begin(Worker(how))
+    while busy:
+        for pipe in multiprocessing.connection.wait(list(busy)):
+            worker = busy.pop(pipe)
+            result = worker.result()
+            yield result
+            failed = result[1] == "failed"
+            if failed or not goes_on():
+                worker.end()
+            if goes_on():
+                begin(Worker(how) if failed else worker)
+
+
+def fair_order(chosen, sample, seed):
+    """Cases of each function, drawn by the seed, and then interleaved: first one of each function, and wherever a run
+    ends, of each its share."""
+    placed = []
+    for key, found in chosen.items():
+        drawn = random.Random(f"{seed} {key}").sample(found, min(sample or len(found), len(found)))
+        placed += [(place / len(drawn), index) for place, index in enumerate(drawn)]
+    return [index for _, index in sorted(placed)]
 
 
 def table(results):
     """Markdown by peer and function; then what was refused by reason and what failed."""
     by_function = collections.defaultdict(collections.Counter)
-    reasons, failed = collections.Counter(), []
-    for index, outcome, detail, _ in results:
-        case = EVERY[index]
-        by_function[case.peer, case.function][outcome] += 1
-        if outcome == "refused":
-            reasons[case.peer, case.function, reason_of(detail)] += 1
-        if outcome == "failed":
-            failed.append("- " + (detail if detail.startswith(case.name) else f"{case.name}: {detail}"))
+    for name, outcome, _, _ in results:
+        by_function[case_results.peer_and_function(name)][outcome] += 1
     lines = ["| peer | function | cases | " + " | ".join(OUTCOMES) + " |", "|:--|:--|--:" + "|--:" * len(OUTCOMES) + "|"]
     for (peer, function), counts in sorted(by_function.items()):
         lines.append(f"| {peer} | {function} | {sum(counts.values())} | "
                      + " | ".join(str(counts[outcome]) for outcome in OUTCOMES) + " |")
+    reasons = case_results.refusals(results)
     if reasons:
         lines += ["", "| peer | function | refused because | cases |", "|:--|:--|:--|--:|"]
         lines += [f"| {peer} | {function} | {reason} | {count} |"
                   for (peer, function, reason), count in sorted(reasons.items())]
+    failed = ["- " + case_results.failure_line(result) for result in results if result[1] == "failed"]
     return "\n".join(lines + ([""] + failed[:40] if failed else []))
 
 
-def reason_of(detail):
-    """A refusal without what differs from case to case."""
-    return detail.partition("\n")[0].partition(" (")[0][:160]
+def whole_number(text):
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}', expected a whole number")
+    return int(text)
 
 
 def main():
@@ -130,38 +212,47 @@ def main():
     parser.add_argument("--sample", type=int, help="so many cases of each function, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--largest", type=int, help="no case with more elements of tensors")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=whole_number, default=0, help="begin no case after so many (0: no limit)")
     parser.add_argument("--plan-only", action="store_true", help="plan and do not run")
     parser.add_argument("--strict", action="store_true", help="refuse what would be converted")
-    parser.add_argument("--json", help="results in a file, a list of [case, outcome, detail, seconds]")
+    parser.add_argument("--json-lines", metavar="FILE", help="a line for each result, as its case ends")
+    parser.add_argument("--resume", action="store_true", help="go on with that file")
     asked = parser.parse_args()
-    try:
-        calls.library()
-    except (OSError, GdnbenchError) as error:
-        sys.exit(f"run_cases: {error}")
+    if asked.resume and not asked.json_lines:
+        parser.error("--resume goes on with a file; expected --json-lines FILE")
+    deadline = time.monotonic() + (asked.seconds or math.inf)
     chosen = collections.defaultdict(list)
     for index, case in enumerate(EVERY):
         size = sum(int(np.prod(spec.shape)) for spec in case.tensors.values())
         if asked.peer in (None, case.peer) and asked.function in (None, case.function) and asked.named in case.name and (
                 asked.largest is None or size <= asked.largest):
             chosen[case.peer, case.function].append(index)
-    if not chosen:
-        sys.exit("run_cases: no case of that peer and function")
-    if asked.sample:
-        draw = random.Random(asked.seed)
-        chosen = {key: draw.sample(found, min(asked.sample, len(found))) for key, found in chosen.items()}
-    tasks = [(index, asked.device, asked.plan_only, asked.strict) for found in chosen.values() for index in found]
-    if asked.jobs > 1:
-        # Workers begin anew: a card's context does not survive a fork.
-        with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
-            results = list(pool.imap_unordered(_work, tasks, 4))
-    else:
-        results = [_work(task) for task in tasks]
+    how = {"device": asked.device, "plan_only": asked.plan_only, "strict": asked.strict}
+    head = {"cases": collections.Counter(case.peer for case in EVERY),
+            "cases_sha256": source_hash.hash_of(HERE.parents[1], "peers"), **how}
+    try:
+        calls.library()
+        if not chosen:
+            raise case_results.Unreadable("no case of that peer and function")
+        file, results = None, []
+        if asked.json_lines:
+            file, results = case_results.begin(asked.json_lines, head, asked.resume)
+    except (OSError, GdnbenchError, case_results.Unreadable) as error:
+        print(f"run_cases: {error}", file=sys.stderr)
+        sys.exit(2)
+    known = {name for name, *_ in results}
+    left = [index for index in fair_order(chosen, asked.sample, asked.seed) if EVERY[index].name not in known]
+    before = len(results)
+    for result in run(left, how, max(1, asked.jobs), deadline):
+        results.append([*result])
+        if file:
+            case_results.append(file, result)
     results.sort()
-    if asked.json:
-        with open(asked.json, "w", encoding="utf-8") as file:
-            json.dump([[EVERY[index].name, *rest] for index, *rest in results], file, indent=0)
     print(table(results))
+    not_reached = len(left) - (len(results) - before)
+    if not_reached:
+        print(f"\n{not_reached} cases were not reached in {asked.seconds} seconds")
     sys.exit(any(result[1] == "failed" for result in results))
 
 
