@@ -433,6 +433,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("the peers' cases were not run: python3 finds no PyTorch", said)
         _, _, record = self.check("peers", "add")
         self.assertEqual(record["peers"]["cases"], 6)
+        (self.out / "peers.jsonl").unlink()
         _, _, record = self.check("stress", "peers", "add", NO_TORCH="1")
         self.assertEqual(record["peers"]["cases"], 6)
 

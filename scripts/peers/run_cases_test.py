@@ -76,6 +76,13 @@ class RunCases(unittest.TestCase):
         self.assertTrue(self.path.read_bytes().startswith(whole_lines), "what was there is run again")
         self.assertEqual(sorted(name for name, *_ in case_results.read(self.path)[1]), names)
 
+    def test_a_result_is_in_the_file_at_once(self):
+        result = ["fla:test[]:f", "passed", "", 0.5]
+        file, _ = case_results.begin(self.path, {"cases": {"fla": 2}}, False)
+        with file:
+            case_results.append(file, result)
+            self.assertEqual(case_results.read(self.path)[1], [result])
+
     def test_cases_that_were_not_reached_in_time_are_counted(self):
         cut = self.run_cases("--plan-only", "--seconds", "1")
         self.assertEqual(cut.returncode, 0, cut.stderr)
