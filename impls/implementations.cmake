@@ -26,7 +26,7 @@ gdn_implementation(cuda/gated_delta/channel_sm90/invariant.cpp SM90A)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
-gdn_implementation(cuda/gated_delta/decode.cu)
+gdn_implementation(cuda/gated_delta/decode.cu cuda/gated_delta/decode_checkpoints.cu)
 gdn_implementation(cuda/gated_delta/chunkwise.cpp
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
   cuda/gated_delta/chunk/chunkwise_f32.cu cuda/gated_delta/chunk/chunkwise_bf16.cu

@@ -160,6 +160,30 @@ TEST_P(GatedDelta, StatesInsideACall) {
   expect_all_agree(problems);
 }
 
+// Of short sequences, which have forms of their own: head dims, layouts and element types of the state and of the
+// checkpoints in turn.
+TEST_P(GatedDelta, StatesInsideShortCalls) {
+  std::vector<std::string> problems;
+  int turn = 0;
+  for (const char* layout : {"kv", "vk"}) {
+    for (const char* state : {"f32", "bf16", "f16"}) {
+      for (const char* checkpoint : {"f32", "bf16", "f16"}) {
+        const std::vector<std::string> more = {
+            ",dim=128,seq=4+1+0+3+2,slots=padding,checkpoints=3",
+            ",dim=64x72,seq=1+1+1,checkpoints=2,steps=2",
+            ",dim=96x40,seq=5+0+9,slots=permuted,output_slots=other,checkpoints=4,pool_pad=8",
+            ",dim=192x136,seq=3+2,slots=permuted,checkpoints=2,ht=0,norm=1",
+            ",dim=256x24,seq=4+1+2,checkpoints=5,decay=channel"};
+        problems.push_back(
+            "gated_delta:heads=1/2,dtype=bf16,gates=mid,h0=normal,layout=" + std::string(layout) +
+            ",state=" + state + ",checkpoint_dtype=" + checkpoint +
+            more[static_cast<std::size_t>(turn++) % more.size()]);
+      }
+    }
+  }
+  expect_all_agree(problems);
+}
+
 // In float32, bit for bit: whoever continues from a checkpoint gets what a call would have left that ends there
 // and has the checkpoints before it.
 TEST_P(GatedDelta, ACheckpointIsTheFinalStateOfACallThatEndsThere) {

@@ -35,6 +35,19 @@ TEST(Select, TakesTheHighestRankThatDoesTheProblem) {
   }
 }
 
+// Calls of few tokens pass through once, with states inside them too.
+TEST(Select, ShortCallsWithCheckpointsAreDecodes) {
+  if (!find_backend("cuda-emulated").status().available) GTEST_SKIP();
+  const auto device = open_device("cuda-emulated");
+  for (const char* more : {"", ",layout=vk,state=bf16,checkpoint_dtype=f32", ",decay=channel"}) {
+    const Problem problem =
+        Problem::parse("gated_delta:heads=2/4,dim=128,seq=16x4,dtype=bf16,h0=normal,checkpoints=2" +
+                       std::string(more));
+    EXPECT_EQ(select(problem, device->info()).implementation->description().name, "cuda/decode")
+        << more;
+  }
+}
+
 // A layer is chosen as the form of the recurrence that it is made of is: also where a problem decides.
 TEST(Select, AChainRanksAsItsMainStep) {
   for (const char* text : {"heads=1/2,dim=64,seq=5x1,dtype=bf16", "heads=1/2,dim=64,seq=300"}) {

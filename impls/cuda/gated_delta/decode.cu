@@ -9,6 +9,9 @@
 // heads and sequences; from some ten tokens on by the chain of steps, which long sequences leave to
 // other forms.
 //
+// States inside a call (`checkpoints`) are stored from the registers as their tokens have passed, and nothing is
+// read again: their bytes are what they cost. decode_checkpoints.cu compiles the kernel for them.
+//
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, 1 / 16 / 128 / 512 sequences of one token:
 // float32 states in vk .0062 / .0228 / .1308 / .5098 ms, bfloat16 ones .0060 / .0155 / .0725 / .2703, of
 // kv up to 15 % more; 128 sequences of 4 tokens .195 and .141 (data/measured/h200-2026-11-25).
@@ -17,62 +20,18 @@
 #include <string>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/decode_kernel.cuh"
 #include "cuda/gated_delta/tile/launch.cuh"
-#include "cuda/gated_delta/tile/recurrence.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/require.h"
 #include "cuda/target.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
-
-/// What a kernel takes beside the problem.
-struct DecodeOptions {
-  DType token_dtype;
-  TileGrid grid;
-  bool evict_last;  ///< how the state is loaded
-};
-
-template <typename Case>
-__global__ void __launch_bounds__(Case::Shape::kThreads, Case::Shape::blocks())
-    decode_kernel(const GatedDeltaParams p, const DecodeOptions options) {
-  using Recurrence = TileRecurrence<typename Case::Shape>;
-  __shared__ typename Recurrence::Shared shared;
-  const int thread = static_cast<int>(threadIdx.x);
-  const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
-
-  const SequenceSpan span = sequence_span(p, place.sequence);
-  if (span.length == 0) return;
-  if (span.is_padding()) {
-    store_zero_outputs(p, span, place.head, place.first_value,
-                       min(place.first_value + Case::Shape::kBlockValues, p.value_head_dim), thread,
-                       Case::Shape::kThreads);
-    return;
-  }
-  typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
-  tile.load(p.pool, span.row, place.head, options.evict_last);
-  Recurrence(p, options.token_dtype, place, shared, tile).run_directly(span.first, span.length);
-  const int sequence = options.grid.sequence_again();
-  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
-  tile.store(p.pool, output_row(p, sequence, row), place.head);
-}
-
-// ---- host
-
-struct Launch {
-  void (*kernel)(GatedDeltaParams, DecodeOptions) = nullptr;
-  int block_values = 0;
-  int threads = 0;
-};
-
-Launch launch_of(const Problem& problem) {
-  return with_tile_case<Launch>(problem, [](auto tile_case) -> Launch {
-    using Case = decltype(tile_case);
-    return {decode_kernel<Case>, Case::Shape::kBlockValues, Case::Shape::kThreads};
-  });
-}
 
 /// Whether the states are more than the L2 holds of a GPU that this is for (50 MB on an H200). Then
 /// lines that have been read are written back later if they are the last to leave: 3 % less time
@@ -85,13 +44,20 @@ bool outgrows_l2(const Problem& problem) {
   return problem.num_sequences() * state_bytes > kL2Bytes;
 }
 
+Alignment alignment() {
+  Alignment alignment = tile_alignment();
+  alignment.operands.emplace_back(kCheckpointStates);
+  return alignment;
+}
+
 class Decode final : public Implementation {
  public:
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/decode",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants() + HonouredFields{"output_slots"},
+        .honours = recurrence_options() + recurrence_variants() +
+                   HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",
@@ -101,8 +67,8 @@ class Decode final : public Implementation {
         .resources = "",
         .min_compute_capability = 80,
         .rank = 15,
-        .aligned = tile_alignment(),
-        // Every head dim, layout and state dtype, and every variant.
+        .aligned = alignment(),
+        // Every head dim, layout and state dtype, and every variant; checkpoints in every dtype.
         .examples = {
             "gated_delta:heads=2/4,dim=128,seq=5x1,h0=normal,dtype=bf16",
             "gated_delta:heads=2/4,dim=128,seq=3+1,h0=normal,dtype=bf16,state=bf16,layout=vk",
@@ -119,7 +85,13 @@ class Decode final : public Implementation {
             "gated_delta:heads=1/2,dim=128,seq=7x1,h0=normal,dtype=bf16,slots=padding,"
             "output_slots=other",
             "gated_delta:heads=2/6,dim=96x24,seq=3x2,dtype=f16,steps=3,out=f32",
-            "gated_delta:heads=1/2,dim=192,seq=1+2,h0=normal,dtype=f32,state=f16,layout=vk"}};
+            "gated_delta:heads=1/2,dim=192,seq=1+2,h0=normal,dtype=f32,state=f16,layout=vk",
+            "gated_delta:heads=1/2,dim=128x136,seq=1+4+0+3+7,h0=normal,dtype=bf16,slots=padding,"
+            "output_slots=other,layout=vk,checkpoints=3,checkpoint_dtype=bf16",
+            "gated_delta:heads=1/2,dim=64x72,seq=4+1+0+6,h0=normal,dtype=f32,state=bf16,"
+            "pool_pad=8,steps=2,decay=channel,checkpoints=4,checkpoint_dtype=f32",
+            "gated_delta:heads=1/2,dim=96x40,seq=5x2,dtype=f16,ht=0,checkpoints=2,"
+            "checkpoint_dtype=f16"}};
     return description;
   }
 
@@ -142,7 +114,11 @@ class Decode final : public Implementation {
     require_runnable(*this, problem, device);
     const GatedDeltaParams params = make_params(problem, arguments);
     require_tile_alignment(params, problem);
-    const Launch launch = launch_of(problem);
+    if (problem.checkpoints > 0 && problem.num_sequences() > 0) {
+      require_pointer(params.checkpoints.states.data, 16, kCheckpointStates);
+    }
+    const DecodeLaunch launch = problem.checkpoints > 0 ? decode_checkpoints_launch(problem)
+                                                        : decode_launch<false>(problem);
     const DecodeOptions options = {problem.token_dtype, tile_grid(problem, launch.block_values),
                                    outgrows_l2(problem)};
     const unsigned int blocks =

@@ -124,18 +124,29 @@ class CheckpointWalk {
   std::int64_t length_;
 };
 
-/// Zeros to a head's columns [v_begin, v_end) of the sequence's checkpoints that are not wanted: all of
-/// them without tokens or a row.
+/// store_zeros(row) for each of the sequence's checkpoints that are not wanted: all of them without tokens or a
+/// row. Counts are loaded whatever the span is, which need not have arrived by then.
+template <typename StoreZeros>
+__device__ __forceinline__ void store_absent_checkpoints(const GatedDeltaParams& p, int sequence,
+                                                         const SequenceSpan& span,
+                                                         StoreZeros store_zeros) {
+  for (int j = 0; j < p.checkpoints.count; ++j) {
+    const std::int64_t row = static_cast<std::int64_t>(sequence) * p.checkpoints.count + j;
+    const std::int64_t tokens = p.checkpoints.tokens[row];
+    if (tokens != 0 && span.length > 0 && !span.is_padding()) continue;
+    store_zeros(row);
+  }
+}
+
+/// The same to a head's columns [v_begin, v_end).
 __device__ __forceinline__ void store_absent_checkpoints(const GatedDeltaParams& p, int sequence,
                                                          const SequenceSpan& span, int head,
                                                          int v_begin, int v_end, int thread,
                                                          int num_threads) {
-  for (int j = 0; j < p.checkpoints.count; ++j) {
-    const std::int64_t row = static_cast<std::int64_t>(sequence) * p.checkpoints.count + j;
-    if (span.length > 0 && !span.is_padding() && p.checkpoints.tokens[row] != 0) continue;
+  store_absent_checkpoints(p, sequence, span, [&](std::int64_t row) {
     store_state_tile(p.checkpoints.states, row, head, v_begin, v_end, thread, num_threads,
                      [](int, int) { return 0.0f; });
-  }
+  });
 }
 
 /// Pointers to one head's vector of a token; Dk or Dv elements.

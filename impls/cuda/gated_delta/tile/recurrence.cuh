@@ -65,8 +65,11 @@ class TileRecurrence {
   }
 
   /// Runs `length` > 0 tokens from `first` on, over a tile whose loads have been issued, each step from
-  /// memory as it comes. A barrier a token where decays are those of key channels.
-  __device__ __forceinline__ void run_directly(std::int64_t first, std::int64_t length) {
+  /// memory as it comes. A barrier a token where decays are those of key channels. After each token
+  /// `behind(token)` is called by every thread, the tile being the state before that token.
+  template <typename Behind>
+  __device__ __forceinline__ void run_directly(std::int64_t first, std::int64_t length,
+                                               Behind behind) {
     const std::int64_t end = first + length;
     std::int64_t token = first;
     int number = 0;  // of the token's step
@@ -94,6 +97,7 @@ class TileRecurrence {
 
       number = last_of_token ? 0 : number + 1;
       token += last_of_token;
+      if (last_of_token) behind(token);
       if (token == end) return;
       buffer ^= static_cast<int>(last_of_token);
       raw = load(token, number);

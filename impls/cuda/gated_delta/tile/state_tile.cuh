@@ -97,17 +97,18 @@ struct TileShape {
   static_assert(kByKeys ? kBlockValues <= kThreads : kValues <= kLanes);
 };
 
-/// Sixteen bytes of a pool row as they lie in memory. Not an array of 16-bit elements: the compiler
-/// would give each a register of its own, for which every load waits before the next is issued.
-template <typename State>
-struct alignas(16) PackedWord {
-  static constexpr int kCount = Vector16<State>::kCount;
-  std::uint32_t bits[4];
+/// Elements of a pool row as they lie in memory: sixteen bytes, or fewer. Not an array of 16-bit elements: the
+/// compiler would give each a register of its own, for which every load waits before the next is issued.
+template <typename State, int kCount_ = Vector16<State>::kCount>
+struct alignas(kCount_ * sizeof(State)) PackedWord {
+  static constexpr int kCount = kCount_;
+  static constexpr int kRegisters = kCount * static_cast<int>(sizeof(State)) / 4;
+  std::uint32_t bits[kRegisters];
 
   __device__ __forceinline__ void unpack(float (&values)[kCount]) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      if constexpr (kCount == 4) {
+      if constexpr (sizeof(State) == 4) {
         values[i] = __uint_as_float(bits[i]);
       } else {
         values[i] = widen_half_word<State>(bits[i / 2], i % 2);
@@ -116,8 +117,8 @@ struct alignas(16) PackedWord {
   }
   __device__ __forceinline__ void pack(const float (&values)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (kCount == 4) {
+    for (int i = 0; i < kRegisters; ++i) {
+      if constexpr (sizeof(State) == 4) {
         bits[i] = __float_as_uint(values[i]);
       } else {
         bits[i] = round_to_pair<State>(values[2 * i], values[2 * i + 1]);
@@ -215,7 +216,52 @@ class StateTile {
     }
   }
 
+  /// store() to rows that are in a dtype of their own, whichever it is.
+  __device__ __forceinline__ void store_converted(const StatePool& pool, std::int64_t row,
+                                                  int head) const {
+    store_converted(pool, row, head, [this](int i, int j) { return elements_[i][j]; });
+  }
+  /// Zeros in the place of the state, whatever the dtype of the rows.
+  __device__ __forceinline__ void store_zeros(const StatePool& pool, std::int64_t row,
+                                              int head) const {
+    store_converted(pool, row, head, [](int, int) { return 0.0f; });
+  }
+
  private:
+  template <typename Get>
+  __device__ __forceinline__ void store_converted(const StatePool& pool, std::int64_t row, int head,
+                                                  Get get) const {
+    switch (pool.dtype) {
+      case DType::float32:
+        return store_as<float>(pool, row, head, get);
+      case DType::bfloat16:
+        return store_as<__nv_bfloat16>(pool, row, head, get);
+      case DType::float16:
+        return store_as<__half>(pool, row, head, get);
+    }
+  }
+  /// get(i, j), element j of word i, in as many bytes at a time as the word's elements take, 16 at most.
+  template <typename To, typename Get>
+  __device__ __forceinline__ void store_as(const StatePool& pool, std::int64_t row, int head,
+                                           Get get) const {
+    if (!pool.write || row < 0 || !has_values()) return;
+    constexpr int kPart =
+        Shape::kVector < Vector16<To>::kCount ? Shape::kVector : Vector16<To>::kCount;
+    auto* const at = static_cast<To*>(pool.data) + state_offset(pool, row, head);
+#pragma unroll
+    for (int i = 0; i < Shape::kWords; ++i) {
+#pragma unroll
+      for (int j = 0; j < Shape::kVector; j += kPart) {
+        float values[kPart];
+#pragma unroll
+        for (int e = 0; e < kPart; ++e) values[e] = get(i, j + e);
+        PackedWord<To, kPart> part;
+        part.pack(values);
+        *reinterpret_cast<PackedWord<To, kPart>*>(at + offset(i) + j) = part;
+      }
+    }
+  }
+
   __device__ __forceinline__ int offset(int word) const {
     return Shape::kByKeys ? key(word) * value_head_dim_ + first_value_
                           : value(word / Shape::kAlong) * Shape::kKeyDim +

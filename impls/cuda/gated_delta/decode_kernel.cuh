@@ -1,0 +1,93 @@
+// The kernel of cuda/decode, and which of its instances a problem has. Those that store states inside the
+// call are compiled in a file of their own, decode_checkpoints.cu, so that both files compile at once.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/gated_delta/params.cuh"
+#include "cuda/gated_delta/sequence_walk.cuh"
+#include "cuda/gated_delta/tile/launch.cuh"
+#include "cuda/gated_delta/tile/recurrence.cuh"
+#include "cuda/target.h"
+#include "interface/dtype.h"
+#include "interface/problem.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+/// What a kernel takes beside the problem.
+struct DecodeOptions {
+  DType token_dtype;
+  TileGrid grid;
+  bool evict_last;  ///< how the state is loaded
+};
+
+struct DecodeLaunch {
+  void (*kernel)(GatedDeltaParams, DecodeOptions) = nullptr;
+  int block_values = 0;
+  int threads = 0;
+};
+
+/// Of a problem with checkpoints.
+DecodeLaunch decode_checkpoints_launch(const Problem& problem);
+
+#ifdef __CUDACC__
+
+/// Registers beside those that TileShape::blocks() counts: where a checkpoint is and what it is due after. With 8
+/// a bfloat16 state of kv and 128 keys would leave room for one block of 8 warps instead of two.
+template <bool kCheckpoints>
+constexpr int walk_registers() {
+  return kCheckpoints ? 4 : 0;
+}
+
+template <typename Case, bool kCheckpoints>
+__global__ void __launch_bounds__(Case::Shape::kThreads,
+                                  Case::Shape::blocks(walk_registers<kCheckpoints>()))
+    decode_kernel(const GatedDeltaParams p, const DecodeOptions options) {
+  using Recurrence = TileRecurrence<typename Case::Shape>;
+  __shared__ typename Recurrence::Shared shared;
+  const int thread = static_cast<int>(threadIdx.x);
+  const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
+
+  const SequenceSpan span = sequence_span(p, place.sequence);
+  if constexpr (kCheckpoints) {
+    const typename Recurrence::Tile nothing(thread, place.first_value, p.value_head_dim);
+    store_absent_checkpoints(p, place.sequence, span, [&](std::int64_t row) {
+      nothing.store_zeros(p.checkpoints.states, row, place.head);
+    });
+  }
+  if (span.length == 0) return;
+  if (span.is_padding()) {
+    store_zero_outputs(p, span, place.head, place.first_value,
+                       min(place.first_value + Case::Shape::kBlockValues, p.value_head_dim), thread,
+                       Case::Shape::kThreads);
+    return;
+  }
+  typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
+  tile.load(p.pool, span.row, place.head, options.evict_last);
+  SequenceWalk<kCheckpoints> walk(p, kCheckpoints ? options.grid.sequence_again() : 0, span.length);
+  Recurrence(p, options.token_dtype, place, shared, tile)
+      .run_directly(span.first, span.length, [&](std::int64_t token) {
+        if constexpr (kCheckpoints) {
+          if (token != span.first + walk.end) return;
+          walk.store(p, [&](const StatePool& states, std::int64_t row) {
+            tile.store_converted(states, row, place.head);
+          });
+          walk.next(p);
+        }
+      });
+  const int sequence = options.grid.sequence_again();
+  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
+  tile.store(p.pool, output_row(p, sequence, row), place.head);
+}
+
+template <bool kCheckpoints>
+DecodeLaunch decode_launch(const Problem& problem) {
+  return with_tile_case<DecodeLaunch>(problem, [](auto tile_case) -> DecodeLaunch {
+    using Case = decltype(tile_case);
+    return {decode_kernel<Case, kCheckpoints>, Case::Shape::kBlockValues, Case::Shape::kThreads};
+  });
+}
+
+#endif  // __CUDACC__
+
+}  // namespace gdn::GDN_CUDA_TARGET
