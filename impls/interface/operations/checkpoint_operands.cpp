@@ -63,8 +63,9 @@ void fit_checkpoints(const Case& whole, const std::vector<PartOfSequence>& parts
     const std::int64_t before = parts[n].first_token - whole.first_token(parts[n].sequence);
     for (std::int64_t j = 0; j < checkpoints; ++j) {
       const auto at = static_cast<std::size_t>(parts[n].sequence * checkpoints + j);
-      const std::int64_t count = whole.other_indices[kCheckpointTokens][at] - before;
-      const bool is_here = count > 0 && count <= parts[n].count;
+      const std::int64_t of_whole = whole.other_indices[kCheckpointTokens][at];
+      const std::int64_t count = of_whole - before;  // a part may begin before its sequence
+      const bool is_here = of_whole != 0 && count > 0 && count <= parts[n].count;
       counts[n * static_cast<std::size_t>(checkpoints) + static_cast<std::size_t>(j)] =
           is_here ? count : 0;
     }
