@@ -16,7 +16,7 @@
 #   full       gdnbench verify --suite full, whole: not by default
 #   sanitizer  compute-sanitizer memcheck and racecheck on a small grid, synccheck on the Hopper kernels;
 #              all three on sequences that cuda/fused_sm90 splits
-#   table      every implementation, verified and timed, at 16/32 heads
+#   table      every implementation, verified and timed, at 16/32 heads: for the reader, no part of the record
 #   record     writes gpu-record.json from what the steps above left in --out
 #   add        puts the suites stress and full and the peers' cases that --out has into the record that is there,
 #              of the same kernel sources: not by default

@@ -158,7 +158,7 @@ def write(path, kernels, origin, tests, suites, sanitizer, peers):
 
 def main(folder, record, *test_results):
     folder = pathlib.Path(folder)
-    needed = [*test_results, "verify.json", *SANITIZERS, "table.md"]
+    needed = [*test_results, "verify.json", *SANITIZERS]
     missing = [name for name in needed if not (folder / name).exists()]
     if missing:
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
@@ -167,7 +167,7 @@ def main(folder, record, *test_results):
     suites = suites_of(folder, (("gpu", "verify"), *ADDED), origin)
     peers = peers_of(folder, origin)
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in SANITIZERS}
-    origin["date"] = date_of(folder, "tests", "sanitizer", "table")
+    origin["date"] = date_of(folder, "tests", "sanitizer")
     write(record, kernels, origin, tests, suites, sanitizer, peers)
 
 
