@@ -14,7 +14,8 @@
 //
 // Reached, H200, 16/32 heads of 128, bfloat16 tokens, cold L2, 1 / 16 / 128 / 512 sequences of one token:
 // float32 states in vk .0062 / .0228 / .1308 / .5098 ms, bfloat16 ones .0060 / .0155 / .0725 / .2703, of
-// kv up to 15 % more; 128 sequences of 4 tokens .195 and .141 (data/measured/h200-2026-11-25).
+// kv up to 15 % more; 128 sequences of 4 tokens .195 and .141 (data/measured/h200-2026-11-25). 16 sequences
+// of 4 tokens with a checkpoint behind each .062 for .037 without (data/measured/h200-2026-11-26).
 #include <cuda_runtime.h>
 
 #include <string>
