@@ -16,8 +16,10 @@
 //
 // Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, median of 7, ms:
 //     chunk          16     32     64
-//     4 x 8192     1.31   1.12   1.30     (a block a head, 8 value and 4 preparing warps)
+//     4 x 8192     1.53   1.18   1.30     (a block a head, 8 value and 4 preparing warps)
 //     1 x 32768    4.36   3.50   3.84     (4 blocks a head, 2 value and 8 preparing warps)
+// The first line is of 2026-11-26, the second of an earlier state of the kernel, of which the first read
+// 1.31, 1.12 and 1.30; what costs chunks of 16 more since is not known.
 // Few long sequences are cuda/chunkwise's: its work before and after the state pass is parallel.
 //
 // Error: as cuda/chunkwise, but X = beta (V - gamma K S) is rounded as well: 0.24 to 0.49 in the
