@@ -197,6 +197,18 @@ __device__ __forceinline__ void load_channels(const Token* from, float (&to)[Cou
   for (int i = 0; i < Count; ++i) to[i] = to_float(values.values[i]);
 }
 
+/// The same from an array whose type is known at run time.
+template <int Count>
+__device__ __forceinline__ void load_channels(const void* array, std::int64_t index, DType dtype,
+                                              float (&to)[Count]) {
+  if (dtype == DType::float32)
+    return load_channels<float, Count>(static_cast<const float*>(array) + index, to);
+  if (dtype == DType::bfloat16)
+    return load_channels<__nv_bfloat16, Count>(static_cast<const __nv_bfloat16*>(array) + index,
+                                               to);
+  load_channels<__half, Count>(static_cast<const __half*>(array) + index, to);
+}
+
 template <typename Element, int Count>
 __device__ __forceinline__ void store_channels(void* array, std::int64_t index,
                                                const float (&from)[Count]) {
@@ -277,7 +289,7 @@ struct VectorWindow {
   __device__ __forceinline__ void load(const ConvParams& p, std::int64_t row) {
     if (p.window_strides.channel == 1) {
       return each_place(p, [&](int j) {
-        load_vector(p.window_in, row + j * p.window_strides.place, p.window_dtype, values[j]);
+        load_channels(p.window_in, row + j * p.window_strides.place, p.window_dtype, values[j]);
       });
     }
     if (p.window_places == kPlaces) return load_channels_of<kPlaces>(p, row);
@@ -300,15 +312,6 @@ struct VectorWindow {
     for (int j = 0; j < kPlaces; ++j) {
       if (j < p.window_places) body(j);
     }
-  }
-  static __device__ __forceinline__ void load_vector(const void* array, std::int64_t index,
-                                                     DType dtype, float (&to)[Count]) {
-    if (dtype == DType::float32)
-      return load_channels<float, Count>(static_cast<const float*>(array) + index, to);
-    if (dtype == DType::bfloat16)
-      return load_channels<__nv_bfloat16, Count>(static_cast<const __nv_bfloat16*>(array) + index,
-                                                 to);
-    load_channels<__half, Count>(static_cast<const __half*>(array) + index, to);
   }
   static __device__ __forceinline__ void store_vector(void* array, std::int64_t index, DType dtype,
                                                       const float (&from)[Count]) {
@@ -347,10 +350,8 @@ constexpr int blocks_per_sm(int ahead, Form form) {
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
-/// has leading zero weights. Weight: what weights and bias are in memory, Token or float. Ordinary: its
-/// window is, and nothing is added to its output.
-template <typename Token, typename Weight, typename Output, int Width, int Count, int Ahead,
-          Form form>
+/// has leading zero weights. Ordinary: its window is, and nothing is added to its output.
+template <typename Token, typename Output, int Width, int Count, int Ahead, Form form>
 __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, form))
     conv_channels_kernel(const KernelParams<form> p, int channel_blocks) {
   constexpr bool Ordinary = form == Form::ordinary;
@@ -380,22 +381,21 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
   const bool full_width = Width == kVectorWidth && p.width == Width;
   PerChannel<Count, Width> weight;
   if (full_width) {
-    weight.load(p.weight, channel * Width,
-                std::is_same_v<Weight, Token> ? p.token_dtype : DType::float32, p.whole);
+    weight.load(p.weight, channel * Width, p.weight_dtype, p.whole);
   } else {
 #pragma unroll
     for (int i = 0; i < Count; ++i) {
 #pragma unroll
       for (int j = 0; j < Width; ++j) {
-        weight.values[i][j] = j < skipped ? 0.0f
-                                          : to_float(static_cast<const Weight*>(
-                                                p.weight)[(channel + i) * p.width + j - skipped]);
+        weight.values[i][j] =
+            j < skipped
+                ? 0.0f
+                : load_element(p.weight, (channel + i) * p.width + j - skipped, p.weight_dtype);
       }
     }
   }
   float bias[Count] = {};
-  if (p.bias != nullptr)
-    load_channels<Weight, Count>(static_cast<const Weight*>(p.bias) + channel, bias);
+  if (p.bias != nullptr) load_channels(p.bias, channel, p.weight_dtype, bias);
 
   // history[j] is the input of token t - (Width - 1) + j.
   const Window<form> window(p, tile);
@@ -623,14 +623,14 @@ struct LaneTokens {
     }
   }
   /// add(sum, i): what is added to the output of the lane's i-th token, which is `sum` without it.
-  template <typename Weight, typename Add>
-  __device__ __forceinline__ void store(Token* to, int lane, int count, const Weight* weight,
+  template <typename WeightAt, typename Add>
+  __device__ __forceinline__ void store(Token* to, int lane, int count, const WeightAt& weight_at,
                                         int width, float bias, bool silu, const Add& add) const {
     float weights[kVectorWidth];
 #pragma unroll
     for (int j = 0; j < kVectorWidth; ++j) {
       const int at = j - (kVectorWidth - width);
-      weights[j] = at >= 0 ? to_float(weight[at]) : 0.0f;
+      weights[j] = at >= 0 ? weight_at(at) : 0.0f;
     }
     const int first = lane * kCount;
     Vector16<Token> words[kVectors];
@@ -662,7 +662,7 @@ struct LaneTokens {
 };
 
 /// A warp: a channel of a tile.
-template <typename Token, typename Weight, Form form>
+template <typename Token, Form form>
 __device__ __forceinline__ void convolve_channel(const KernelParams<form>& p,
                                                  const ConvRows& input_rows,
                                                  const ConvRows& output_rows, const Tile& tile,
@@ -688,9 +688,10 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<form>& p,
   const Window<form> window(p, tile);
   const std::int64_t row = window.begin(channel);
   const int places = window.places();
-  const float bias =
-      p.bias != nullptr ? to_float(static_cast<const Weight*>(p.bias)[channel]) : 0.0f;
-  const auto* const weight = static_cast<const Weight*>(p.weight) + channel * p.width;
+  const float bias = p.bias != nullptr ? load_element(p.bias, channel, p.weight_dtype) : 0.0f;
+  const auto weight_at = [&](int j) {
+    return load_element(p.weight, channel * p.width + j, p.weight_dtype);
+  };
 
   // Of a whole tile a lane takes neighbouring tokens in vectors, where inputs and outputs lie so.
   const auto* const own_input = first_input + (tile.begin - first);
@@ -723,7 +724,7 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<form>& p,
     if constexpr (kAdding) {
       LaneTokens<Token>::load_into(added, own_added, lane, tile.end - tile.begin);
     }
-    tokens.store(own_output, lane, tile.end - tile.begin, weight, p.width, bias, p.silu,
+    tokens.store(own_output, lane, tile.end - tile.begin, weight_at, p.width, bias, p.silu,
                  [&](float sum, int i) {
                    if constexpr (kAdding) {
                      sum += added[i];
@@ -739,7 +740,7 @@ __device__ __forceinline__ void convolve_channel(const KernelParams<form>& p,
         for (int j = 0; j < p.width; ++j) {
           const int s = t - (p.width - 1) + j;
           const float x = s >= 0 ? input_at(s) : window.old(row, 0, places + s);
-          sum = fmaf(to_float(weight[j]), x, sum);
+          sum = fmaf(weight_at(j), x, sum);
         }
         sum = p.output_dtype == DType::float32 ? activate<float>(sum, p.silu)
                                                : activate<Token>(sum, p.silu);
@@ -783,7 +784,7 @@ struct TimeGrid {
 };
 
 // Three blocks a multiprocessor: left to itself the compiler spills for a fourth.
-template <typename Token, typename Weight, Form form>
+template <typename Token, Form form>
 __global__ void __launch_bounds__(32 * kTimeWarps, 3)
     conv_time_kernel(const KernelParams<form> p, const ConvRows input_rows,
                      const ConvRows output_rows, const TimeGrid grid) {
@@ -795,8 +796,8 @@ __global__ void __launch_bounds__(32 * kTimeWarps, 3)
   const std::int64_t end = min(first + grid.channels_per_warp, p.channels);
 #pragma unroll 1
   for (std::int64_t channel = first; channel < end; ++channel) {
-    convolve_channel<Token, Weight, form>(p, input_rows, output_rows, tile, channel,
-                                          static_cast<int>(threadIdx.x % 32));
+    convolve_channel<Token, form>(p, input_rows, output_rows, tile, channel,
+                                  static_cast<int>(threadIdx.x % 32));
   }
 }
 
@@ -819,7 +820,7 @@ void with_form(const AddingConvParams& p, const Launch& launch) {
   }
 }
 
-template <typename Token, typename Weight, typename Output, int Width, int Count, int Ahead>
+template <typename Token, typename Output, int Width, int Count, int Ahead>
 void launch_channels(const AddingConvParams& p, cudaStream_t stream) {
   const std::int64_t per_block = static_cast<std::int64_t>(kChannelThreads) * Count;
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
@@ -827,9 +828,8 @@ void launch_channels(const AddingConvParams& p, cudaStream_t stream) {
       grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
   const auto count = static_cast<int>(channel_blocks);
   with_form(p, [&](auto form, const auto& params) {
-    launch_kernel(
-        conv_channels_kernel<Token, Weight, Output, Width, Count, Ahead, decltype(form)::value>,
-        blocks, kChannelThreads, 0, stream, params, count);
+    launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead, decltype(form)::value>,
+                  blocks, kChannelThreads, 0, stream, params, count);
   });
 }
 
@@ -845,27 +845,27 @@ bool has_vector_window(const ConvParams& p, int vector) {
          strides.row % vector == 0 && (of_channels || of_places);
 }
 
-template <typename Token, typename Weight, typename Output>
+template <typename Token, typename Output>
 void launch_channels_into(AddingConvParams p, cudaStream_t stream) {
   constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
   if (p.width > kVectorWidth)
-    return launch_channels<Token, Weight, Output, kMaxWidth, 1, kAhead>(p, stream);
+    return launch_channels<Token, Output, kMaxWidth, 1, kAhead>(p, stream);
   const bool vectors = p.channels % kVector == 0 && p.input_token_stride % kVector == 0 &&
                        is_aligned(p.input) && is_aligned(p.output) &&
                        (p.bias == nullptr || is_aligned(p.bias)) &&
                        p.added_token_stride % kVector == 0 && is_aligned(p.added);
-  if (!vectors) return launch_channels<Token, Weight, Output, kVectorWidth, 1, kAhead>(p, stream);
+  if (!vectors) return launch_channels<Token, Output, kVectorWidth, 1, kAhead>(p, stream);
   const bool windows_aligned = is_aligned(p.window_in) && is_aligned(p.window_out);
   p.whole = windows_aligned && is_aligned(p.weight);
   p.window_vectors = windows_aligned && has_vector_window(p, kVector);
   // Of few tokens each there is nothing to load ahead of, and registers are better spent on threads.
   if (p.token_capacity <= 2 * p.num_sequences) {
-    return launch_channels<Token, Weight, Output, kVectorWidth, kVector, 1>(p, stream);
+    return launch_channels<Token, Output, kVectorWidth, kVector, 1>(p, stream);
   }
-  launch_channels<Token, Weight, Output, kVectorWidth, kVector, kAhead>(p, stream);
+  launch_channels<Token, Output, kVectorWidth, kVector, kAhead>(p, stream);
 }
 
-template <typename Token, typename Weight>
+template <typename Token>
 void launch(const AddingConvParams& p, cudaStream_t stream) {
   if (p.input_layout == ConvLayout::time) {
     // Several channels a warp only where warps are many times what a card holds at once.
@@ -876,14 +876,13 @@ void launch(const AddingConvParams& p, cudaStream_t stream) {
     grid.blocks = static_cast<int>((p.channels + per_block - 1) / per_block);
     const unsigned int blocks = grid_blocks(most_tiles(p, kTimeRun) * grid.blocks, "causal_conv1d");
     with_form(p, [&](auto form, const auto& params) {
-      launch_kernel(conv_time_kernel<Token, Weight, decltype(form)::value>, blocks, 32 * kTimeWarps,
-                    0, stream, params, p.input_rows, p.output_rows, grid);
+      launch_kernel(conv_time_kernel<Token, decltype(form)::value>, blocks, 32 * kTimeWarps, 0,
+                    stream, params, p.input_rows, p.output_rows, grid);
     });
     return;
   }
-  if (p.output_dtype == DType::float32)
-    return launch_channels_into<Token, Weight, float>(p, stream);
-  launch_channels_into<Token, Weight, Token>(p, stream);
+  if (p.output_dtype == DType::float32) return launch_channels_into<Token, float>(p, stream);
+  launch_channels_into<Token, Token>(p, stream);
 }
 
 }  // namespace
@@ -917,7 +916,7 @@ AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArgu
   p.added = arguments.residual;
   p.added_token_stride = arguments.residual_token_stride;
   if (p.added != nullptr) p.added_rows = ConvRows(arguments.residual_rows);
-  p.float32_weights = problem.effective_conv_weight_dtype() == DType::float32;
+  p.weight_dtype = problem.effective_conv_weight_dtype();
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
   p.ordinary = p.window_in != nullptr && !p.has_window && !p.residual && !p.window_position &&
@@ -929,8 +928,7 @@ AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArgu
 void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream) {
   with_element_type(params.token_dtype, [&](auto token) {
     using Token = decltype(token);
-    if (params.float32_weights) return launch<Token, float>(params, stream);
-    launch<Token, Token>(params, stream);
+    launch<Token>(params, stream);
   });
   GDN_CUDA_CHECK(cudaGetLastError());
 }

@@ -17,14 +17,15 @@ namespace gdn::GDN_CUDA_TARGET {
 /// it takes registers from these kernels (nvcc 13.0), which one-token sequences pay for.
 struct OrdinaryConvParams {
   const void* input = nullptr;
-  const void* weight = nullptr;  ///< [channels, width], token dtype or float32
-  const void* bias = nullptr;    ///< [channels] in the type of the weights, or null
+  const void* weight = nullptr;  ///< [channels, width], in weight_dtype
+  const void* bias = nullptr;    ///< [channels] in weight_dtype, or null
   IndexArray sequence_offsets;
   IndexArray slot_index;            ///< none: sequence n has row n
   const void* window_in = nullptr;  ///< null: zeros stand before the sequences
   void* window_out = nullptr;       ///< null: windows stay as they are; may be window_in
   void* output = nullptr;
   DType token_dtype = DType::float32;
+  DType weight_dtype = DType::float32;  ///< the token dtype or float32
   DType window_dtype = DType::float32;
   DType output_dtype = DType::float32;  ///< the token dtype or float32
   ConvLayout input_layout = ConvLayout::channels;
@@ -72,7 +73,6 @@ struct ConvParams : OrdinaryConvParams {
   bool window_vectors = false;
   /// Windows are OrdinaryConvParams' and there is no residual.
   bool ordinary = true;
-  bool float32_weights = true;  ///< what weights and bias are, whatever tokens are; else as tokens
 };
 
 /// What kernels that add a tensor behind the activation take besides.

@@ -125,11 +125,8 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
   __shared__ float4 shared_query[2][Dk / 4];
   __shared__ float4 shared_key[2][Dk / 4];
 
-  float state[Dk];
-#pragma unroll
-  for (int k = 0; k < Dk; ++k) {
-    state[k] = owns_column ? load_state(p.pool, span.row, head, k, v) : 0.0f;
-  }
+  float state[Dk] = {};
+  if (owns_column) load_state_column(p.pool, span.row, head, v, state);
 
   TokenGates gates(p.gates, span, head, lane);
   LaneToken<Token, Dk> next;
@@ -203,16 +200,14 @@ __global__ void __launch_bounds__(kWarp) recurrent_kernel(const GatedDeltaParams
 
     if (owns_column) {
       walk.store(p, [&](const StatePool& states, std::int64_t row) {
-#pragma unroll
-        for (int k = 0; k < Dk; ++k) store_state(states, row, head, k, v, state[k]);
+        store_state_column(states, row, head, v, state);
       });
     }
   } while (walk.next(p));
 
   if (!owns_column) return;
   const std::int64_t row = output_row(p, sequence, span.row);
-#pragma unroll
-  for (int k = 0; k < Dk; ++k) store_state(p.pool, row, head, k, v, state[k]);
+  store_state_column(p.pool, row, head, v, state);
 }
 
 template <typename Token, int Dk>

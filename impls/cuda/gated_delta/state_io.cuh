@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/element.cuh"
 #include "cuda/target.h"
@@ -50,6 +51,44 @@ __device__ __forceinline__ void store_state(const StatePool& pool, std::int64_t 
   if (!pool.write || row < 0) return;
   store_element(pool.data, state_offset(pool, row, head) + state_element(pool, k, v), pool.dtype,
                 value);
+}
+
+/// body(pointer to the pool's elements), which has their type: a loop inside it does not ask for the type of each.
+template <typename Body>
+__device__ __forceinline__ void with_state_elements(const StatePool& pool, const Body& body) {
+  if (pool.dtype == DType::float32) return body(static_cast<float*>(pool.data));
+  if (pool.dtype == DType::bfloat16) return body(static_cast<__nv_bfloat16*>(pool.data));
+  body(static_cast<__half*>(pool.data));
+}
+
+/// Column v of a head's initial state, all Dk elements of it: zeros where the problem has none.
+template <int Dk>
+__device__ __forceinline__ void load_state_column(const StatePool& pool, std::int64_t row, int head,
+                                                  int v, float (&column)[Dk]) {
+#pragma unroll
+  for (int k = 0; k < Dk; ++k) column[k] = 0;
+  if (!pool.read) return;
+  const std::int64_t first = state_offset(pool, row, head) + state_element(pool, 0, v);
+  const int step = state_element(pool, 1, 0);
+  with_state_elements(pool, [&](const auto* elements) {
+#pragma unroll
+    for (int k = 0; k < Dk; ++k) column[k] = to_float(elements[first + k * step]);
+  });
+}
+
+/// The inverse. Nothing where the problem wants no final state, or the row is negative.
+template <int Dk>
+__device__ __forceinline__ void store_state_column(const StatePool& pool, std::int64_t row,
+                                                   int head, int v, const float (&column)[Dk]) {
+  if (!pool.write || row < 0) return;
+  const std::int64_t first = state_offset(pool, row, head) + state_element(pool, 0, v);
+  const int step = state_element(pool, 1, 0);
+  with_state_elements(pool, [&](auto* elements) {
+#pragma unroll
+    for (int k = 0; k < Dk; ++k) {
+      elements[first + k * step] = from_float<std::remove_pointer_t<decltype(elements)>>(column[k]);
+    }
+  });
 }
 
 /// Calls put(k, v, value) for every k in [0, Dk) and v in [v_begin, v_end), shared out over
