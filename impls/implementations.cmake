@@ -33,7 +33,7 @@ gdn_implementation(cuda/gated_delta/chunkwise.cpp
   cuda/gated_delta/chunk/chunkwise_f16.cu)
 gdn_implementation(cuda/gated_delta/fused.cpp
   cuda/gated_delta/chunk/fused_f32.cu cuda/gated_delta/chunk/fused_bf16.cu
-  cuda/gated_delta/chunk/fused_f16.cu)
+  cuda/gated_delta/chunk/fused_f16.cu cuda/gated_delta/chunk/fused_checkpoints.cu)
 gdn_implementation(cuda/gated_delta_backward/recurrent.cu)
 gdn_implementation(cuda/gated_delta_backward/chunkwise.cpp
   cuda/gated_delta_backward/chunk/chunkwise_16.cu cuda/gated_delta_backward/chunk/chunkwise_32.cu

@@ -6,6 +6,10 @@
 // present one. Nothing but q, k, v and gates is read, nothing but outputs and the final state
 // written.
 //
+// States inside the call (`checkpoints`) cut its chunks: a block stores the state where the tokens before a
+// checkpoint end and starts anew behind it, which costs it a chunk's preparation that nothing hides.
+// chunk/fused_checkpoints.cu compiles the kernels for them.
+//
 // 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
 // error of float32 (chunk/fragments.cuh). Any Dk up to 256 and any Dv whose rows are multiples of
 // 16 bytes; chunks of 16, 32, 64 as far as their tiles fit in shared memory.
@@ -52,16 +56,28 @@ struct Kernels {
   int (*max_value_warps)(int);
 };
 
-template <typename Element, int C>
+template <typename Element, int C, bool kCheckpoints = false>
 Kernels kernels() {
-  return {fused_shared_bytes<Element, C>, configure_fused<Element, C>, enqueue_fused<Element, C>,
-          max_value_warps<Element, C>};
+  return {fused_shared_bytes<Element, C, kCheckpoints>, configure_fused<Element, C, kCheckpoints>,
+          enqueue_fused<Element, C, kCheckpoints>, max_value_warps<Element, C>};
+}
+
+std::int64_t default_chunk(DType token_dtype) {
+  return with_element_type(token_dtype, [](auto element) -> std::int64_t {
+    return kDefaultFusedChunk<decltype(element)>;
+  });
+}
+
+std::int64_t chunk_of(const Problem& problem) {
+  return problem.chunk != 0 ? problem.chunk : default_chunk(problem.token_dtype);
 }
 
 /// For what chunk_support allows.
-Kernels kernels_of(DType token_dtype, std::int64_t chunk) {
-  return with_element_type(token_dtype, [&](auto element) -> Kernels {
+Kernels kernels_of(const Problem& problem) {
+  const std::int64_t chunk = chunk_of(problem);
+  return with_element_type(problem.token_dtype, [&](auto element) -> Kernels {
     using Element = decltype(element);
+    if (problem.checkpoints > 0) return kernels<Element, kDefaultFusedChunk<Element>, true>();
     if (chunk == 16) return kernels<Element, 16>();
     if constexpr (sizeof(Element) == 2) {
       if (chunk == 64) return kernels<Element, 64>();
@@ -70,7 +86,14 @@ Kernels kernels_of(DType token_dtype, std::int64_t chunk) {
   });
 }
 
-Support chunk_support(DType token_dtype, std::int64_t chunk) {
+Support chunk_support(const Problem& problem) {
+  const DType token_dtype = problem.token_dtype;
+  const std::int64_t chunk = chunk_of(problem);
+  if (problem.checkpoints > 0 && chunk != default_chunk(token_dtype)) {
+    return Support::no("chunk=" + std::to_string(chunk) +
+                       " with checkpoints, which are compiled for chunk=" +
+                       std::to_string(default_chunk(token_dtype)) + " of these tokens alone");
+  }
   if (chunk == 16 || chunk == 32) return Support::yes();
   if (chunk == 64) {
     if (token_dtype != DType::float32) return Support::yes();
@@ -82,12 +105,6 @@ Support chunk_support(DType token_dtype, std::int64_t chunk) {
   return Support::no("chunk=" + std::to_string(chunk) +
                      " is not 16, 32 or 64: the tiles of two chunks and a chunk's outputs have to "
                      "fit in one block's shared memory and registers");
-}
-
-/// 64 tokens where their tiles fit; 32 otherwise.
-std::int64_t chunk_of(const Problem& problem) {
-  if (problem.chunk != 0) return problem.chunk;
-  return problem.token_dtype == DType::float32 ? 32 : 64;
 }
 
 /// Chooses how many value warps share a block: as many as leave no multiprocessor idle, fewer where
@@ -121,7 +138,8 @@ class Fused final : public Implementation {
     static const Description description = {
         .name = "cuda/fused",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"output_slots"},
+        .honours = recurrence_options() +
+                   HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "fused",
@@ -131,15 +149,18 @@ class Fused final : public Implementation {
         .min_compute_capability = 80,
         .rank = 40,
         .aligned = token_alignment(),
-        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
-                     "gated_delta:heads=1/2,dim=128,seq=70,h0=normal,dtype=f16,chunk=32"}};
+        .examples = {
+            "gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
+            "gated_delta:heads=1/2,dim=128,seq=70,h0=normal,dtype=f16,chunk=32",
+            "gated_delta:heads=1/2,dim=64x72,seq=20+3+0+150,h0=normal,dtype=bf16,slots=padding,"
+            "output_slots=other,layout=vk,checkpoints=3,checkpoint_dtype=bf16",
+            "gated_delta:heads=1/1,dim=136x40,seq=70+1,dtype=f32,state=bf16,ht=0,norm=1,"
+            "checkpoints=4,checkpoint_dtype=f32"}};
     return description;
   }
 
   Support supports(const Problem& problem) const override {
-    const std::int64_t C = chunk_of(problem);
-    const Support chunk = chunk_support(problem.token_dtype, C);
-    if (!chunk) return chunk;
+    if (Support support = chunk_support(problem); !support) return support;
     if (Support support = fragment_support(problem); !support) return support;
     FusedSplit split;
     return shared_memory_support(problem, kMaxSharedBytes, 1, split);
@@ -161,7 +182,7 @@ class Fused final : public Implementation {
     const Support fits =
         shared_memory_support(problem, max_shared_bytes, device.info().multiprocessors, split);
     if (!fits) throw Error(ErrorKind::unsupported, description().name + ": " + fits.reason);
-    const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
+    const Kernels kernels = kernels_of(problem);
     GDN_CUDA_CHECK(cudaSetDevice(device_index(device)));
     kernels.configure(params.key_head_dim, split);
 
@@ -179,7 +200,7 @@ class Fused final : public Implementation {
  private:
   static Support shared_memory_support(const Problem& problem, int max_shared_bytes,
                                        int multiprocessors, FusedSplit& split) {
-    const Kernels kernels = kernels_of(problem.token_dtype, chunk_of(problem));
+    const Kernels kernels = kernels_of(problem);
     if (choose_split(problem, kernels, max_shared_bytes, multiprocessors, split)) {
       return Support::yes();
     }

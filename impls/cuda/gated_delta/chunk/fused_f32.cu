@@ -1,4 +1,4 @@
 #include "cuda/gated_delta/chunk/fused_instance.cuh"
 
-GDN_INSTANTIATE_FUSED(float, 16)
-GDN_INSTANTIATE_FUSED(float, 32)
+GDN_INSTANTIATE_FUSED(float, 16, false)
+GDN_INSTANTIATE_FUSED(float, 32, false)

@@ -12,6 +12,9 @@
 // S^T [16 v x Dk] stays in the float32 registers of its warp, X and V' as well: a value warp reads
 // K, Q, T and P from shared memory and exchanges nothing with the other ones. K, Q and V of the
 // chunks to come arrive meanwhile.
+//
+// With checkpoints the walk ends at each of them and starts anew behind it, the state passing through
+// shared memory in float32: a chunk never crosses one.
 #pragma once
 
 #include "cuda/gated_delta/chunk/chunk_gates.cuh"
@@ -46,12 +49,40 @@ struct alignas(16) FusedWork {
   }
 };
 
+/// Behind it, with checkpoints: where the block is in its sequence, of which FusedWork then has the tokens
+/// up to the next checkpoint alone.
+struct FusedCheckpoints {
+  CheckpointWalk walk;
+  std::int64_t sequence_first;  ///< token
+  bool is_done;
+
+  template <int C>
+  __device__ void begin(const GatedDeltaParams& p, FusedWork& work) {
+    walk = CheckpointWalk(p, work.sequence, work.span.length);
+    sequence_first = work.span.first;
+    show_tokens<C>(work);
+  }
+  template <int C>
+  __device__ void advance(const GatedDeltaParams& p, FusedWork& work) {
+    is_done = !walk.next(p);
+    if (!is_done) show_tokens<C>(work);
+  }
+
+ private:
+  template <int C>
+  __device__ void show_tokens(FusedWork& work) const {
+    work.span.first = sequence_first + walk.begin;
+    work.span.length = walk.end - walk.begin;
+    work.num_chunks = static_cast<int>((work.span.length + C - 1) / C);
+  }
+};
+
 /// Shared memory: byte offsets. K, Q, V: row-major tiles; T, P: lower blocks in fragment order.
 struct FusedLayout {
   int key, query, value, inverse, scores, gates, triangle, work, bytes;
   int key_tile, value_tile, triangle_tile;  ///< bytes of one K or Q; of one V; of one T or P
 };
-template <typename Element, int C, int kKeyBlocks>
+template <typename Element, int C, int kKeyBlocks, bool kCheckpoints>
 __host__ __device__ constexpr FusedLayout fused_layout(const FusedSplit& split) {
   const int element = static_cast<int>(sizeof(Element));
   FusedLayout at{};
@@ -71,6 +102,7 @@ __host__ __device__ constexpr FusedLayout fused_layout(const FusedSplit& split) 
   if (exchange > at.bytes) at.bytes = exchange;
   at.work = at.bytes;
   at.bytes += static_cast<int>(sizeof(FusedWork));
+  if (kCheckpoints) at.bytes += static_cast<int>(sizeof(FusedCheckpoints));
   return at;
 }
 
@@ -324,7 +356,7 @@ __device__ __forceinline__ FusedWork fused_work(const GatedDeltaParams& p,
 /// `at`: fused_layout() of the same split, a parameter so that it takes no registers.
 /// Block: 32 (value_warps + preparing_warps) threads; kKeyBlocks: blocks of 16 rows of S there are
 /// registers for.
-template <typename Element, int C, int kKeyBlocks>
+template <typename Element, int C, int kKeyBlocks, bool kCheckpoints>
 __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlocks) +
                                         kFewestPreparingWarps),
                                   1)
@@ -339,6 +371,10 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
   auto& work = *reinterpret_cast<FusedWork*>(shared_bytes + at.work);
   if (thread == 0) work = fused_work<C>(p, split);
   __syncthreads();
+  if constexpr (kCheckpoints) {
+    store_absent_checkpoints(p, work.sequence, work.span, work.head, work.v_begin, work.v_end,
+                             thread, num_threads);
+  }
   if (work.span.length == 0) return;
   if (work.span.is_padding()) {
     store_zero_outputs(p, work.span, work.head, work.v_begin, work.v_end, thread, num_threads);
@@ -369,101 +405,122 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
   load_state_tile(
       p.pool, work.span.row, work.head, work.v_begin, work.v_end, thread, num_threads,
       [&](int k, int v, float value) { exchange[(v - work.v_begin) * kStride + k] = value; });
+  const auto exchanged = [&](int k, int v) { return exchange[(v - work.v_begin) * kStride + k]; };
+  auto& checkpoints =
+      *reinterpret_cast<FusedCheckpoints*>(shared_bytes + at.work + sizeof(FusedWork));
+  if constexpr (kCheckpoints) {
+    if (thread == 0) checkpoints.begin<C>(p, work);
+  }
   __syncthreads();
 
-  // Both roles pass the same block barriers: one before the first step, one after each.
-  if (is_value_warp) {
-    Accumulator S[kKeyBlocks];  // S^T: rows v, columns k; block kk holds k = 16 kk ..
+  bool more = false;  // tokens behind the checkpoint that the walk has come to
+  do {
+    // Both roles pass the same block barriers: one before the first step, one after each.
+    if (is_value_warp) {
+      Accumulator S[kKeyBlocks];  // S^T: rows v, columns k; block kk holds k = 16 kk ..
 #pragma unroll
-    for (int kk = 0; kk < kKeyBlocks; ++kk) {
-      S[kk] = zero_accumulator();
-      if (kk < key_blocks) {
-        S[kk] = widen(load_fragment(exchange, kStride, 16 * warp, 16 * kk, lane));
+      for (int kk = 0; kk < kKeyBlocks; ++kk) {
+        S[kk] = zero_accumulator();
+        if (kk < key_blocks) {
+          S[kk] = widen(load_fragment(exchange, kStride, 16 * warp, 16 * kk, lane));
+        }
       }
-    }
-    block_barrier();
-    block_barrier();  // the first chunk is being prepared
-#pragma unroll 1
-    for (int c = 0; c < work.num_chunks; ++c) {  // also where all 16 dimensions are past Dv: unused
-      walk_chunk<Element, C, kKeyBlocks>(S, p, key_tile(c), query_tile(c),
-                                         value_tile(c) + 16 * warp_anew(), value_stride,
-                                         gates_at(c), inverse(c), scores(c), work, c);
       block_barrier();
-    }
-    float* const rows = exchange + 16 * warp_anew() * kStride;
-    const int lane_now = lane_anew();
+      block_barrier();  // the first chunk is being prepared
+#pragma unroll 1
+      for (int c = 0; c < work.num_chunks;
+           ++c) {  // also where all 16 dimensions are past Dv: unused
+        walk_chunk<Element, C, kKeyBlocks>(S, p, key_tile(c), query_tile(c),
+                                           value_tile(c) + 16 * warp_anew(), value_stride,
+                                           gates_at(c), inverse(c), scores(c), work, c);
+        block_barrier();
+      }
+      float* const rows = exchange + 16 * warp_anew() * kStride;
+      const int lane_now = lane_anew();
 #pragma unroll
-    for (int kk = 0; kk < kKeyBlocks; ++kk) {
-      if (kk < key_blocks) {
+      for (int kk = 0; kk < kKeyBlocks; ++kk) {
+        if (kk < key_blocks) {
 #pragma unroll
-        for (int e = 0; e < 8; e += 2) {
-          *reinterpret_cast<float2*>(rows + fragment_row(lane_now, e) * kStride + 16 * kk +
-                                     fragment_column(lane_now, e)) =
-              make_float2(S[kk].value[e], S[kk].value[e + 1]);
+          for (int e = 0; e < 8; e += 2) {
+            *reinterpret_cast<float2*>(rows + fragment_row(lane_now, e) * kStride + 16 * kk +
+                                       fragment_column(lane_now, e)) =
+                make_float2(S[kk].value[e], S[kk].value[e + 1]);
+          }
+        }
+      }
+    } else {
+      const int preparing = 32 * split.preparing_warps;
+      const int mine = thread - 32 * split.value_warps;
+      const auto fetch_key_query = [&](int c) {
+        copy_rows_async(key_tile(c), kStride,
+                        key_at<Element>(p, work.first_token<C>(c), work.key_head),
+                        p.key_token_stride, C, work.length<C>(c), p.key_head_dim, 16 * key_blocks,
+                        mine, preparing);
+        copy_rows_async(query_tile(c), kStride,
+                        query_at<Element>(p, work.first_token<C>(c), work.key_head),
+                        p.query_token_stride, C, work.length<C>(c), p.key_head_dim, 16 * key_blocks,
+                        mine, preparing);
+      };
+      const auto fetch_value = [&](int c) {
+        copy_rows_async(value_tile(c), value_stride,
+                        value_at<Element>(p, work.first_token<C>(c), work.head) + work.v_begin,
+                        p.value_token_stride, C, work.length<C>(c), work.v_end - work.v_begin,
+                        16 * blocks_of_16(work.v_end - work.v_begin), mine, preparing);
+      };
+      const auto read_gates = [&](int c) {
+        return load_lane_gates<C>(p, work.head, work.first_token<C>(c), work.length<C>(c),
+                                  lane_anew());
+      };
+      block_barrier();
+      const bool reads_gates = mine >= preparing - 32;
+      if (reads_gates) {
+        scan_chunk_gates(p.gates, work.head, gates_at(0), read_gates(0), work.length<C>(0),
+                         lane_anew());
+      }
+      fetch_key_query(0);
+      commit_copies();
+      wait_copies<0>();
+      named_barrier<1>(preparing);
+#pragma unroll 1
+      for (int c = 0; c <= work.num_chunks;
+           ++c) {  // prepares chunk c; the value warps are at c - 1
+        if (c < work.num_chunks) fetch_value(c);
+        if (split.key_stages == 3 && c + 1 < work.num_chunks) fetch_key_query(c + 1);
+        commit_copies();
+        if (c < work.num_chunks) {
+          LaneGates<C> next_gates{};
+          if (reads_gates && c + 1 < work.num_chunks) next_gates = read_gates(c + 1);
+          prepare_chunk<Element, C, kKeyBlocks>(
+              p, key_tile(c), query_tile(c), work.head, next_gates, max(0, work.length<C>(c + 1)),
+              gates_at(c + 1), work.length<C>(c), gates_at(c),
+              reinterpret_cast<float*>(shared_bytes + at.triangle), inverse(c), scores(c), mine,
+              preparing);
+        }
+        wait_copies<0>();
+        block_barrier();
+        // The tiles of chunk c - 1 are free now.
+        if (split.key_stages == 2 && c + 1 < work.num_chunks) {
+          fetch_key_query(c + 1);
+          commit_copies();
+          wait_copies<0>();
+          named_barrier<1>(preparing);
         }
       }
     }
-  } else {
-    const int preparing = 32 * split.preparing_warps;
-    const int mine = thread - 32 * split.value_warps;
-    const auto fetch_key_query = [&](int c) {
-      copy_rows_async(key_tile(c), kStride,
-                      key_at<Element>(p, work.first_token<C>(c), work.key_head), p.key_token_stride,
-                      C, work.length<C>(c), p.key_head_dim, 16 * key_blocks, mine, preparing);
-      copy_rows_async(query_tile(c), kStride,
-                      query_at<Element>(p, work.first_token<C>(c), work.key_head),
-                      p.query_token_stride, C, work.length<C>(c), p.key_head_dim, 16 * key_blocks,
-                      mine, preparing);
-    };
-    const auto fetch_value = [&](int c) {
-      copy_rows_async(value_tile(c), value_stride,
-                      value_at<Element>(p, work.first_token<C>(c), work.head) + work.v_begin,
-                      p.value_token_stride, C, work.length<C>(c), work.v_end - work.v_begin,
-                      16 * blocks_of_16(work.v_end - work.v_begin), mine, preparing);
-    };
-    const auto read_gates = [&](int c) {
-      return load_lane_gates<C>(p, work.head, work.first_token<C>(c), work.length<C>(c),
-                                lane_anew());
-    };
-    block_barrier();
-    const bool reads_gates = mine >= preparing - 32;
-    if (reads_gates) {
-      scan_chunk_gates(p.gates, work.head, gates_at(0), read_gates(0), work.length<C>(0),
-                       lane_anew());
+    __syncthreads();
+    if constexpr (kCheckpoints) {
+      checkpoints.walk.store(p, [&](const StatePool& states, std::int64_t row) {
+        store_state_tile(states, row, work.head, work.v_begin, work.v_end, thread, num_threads,
+                         exchanged);
+      });
+      __syncthreads();
+      if (thread == 0) checkpoints.advance<C>(p, work);
+      __syncthreads();
+      more = !checkpoints.is_done;
     }
-    fetch_key_query(0);
-    commit_copies();
-    wait_copies<0>();
-    named_barrier<1>(preparing);
-#pragma unroll 1
-    for (int c = 0; c <= work.num_chunks; ++c) {  // prepares chunk c; the value warps are at c - 1
-      if (c < work.num_chunks) fetch_value(c);
-      if (split.key_stages == 3 && c + 1 < work.num_chunks) fetch_key_query(c + 1);
-      commit_copies();
-      if (c < work.num_chunks) {
-        LaneGates<C> next_gates{};
-        if (reads_gates && c + 1 < work.num_chunks) next_gates = read_gates(c + 1);
-        prepare_chunk<Element, C, kKeyBlocks>(p, key_tile(c), query_tile(c), work.head, next_gates,
-                                              max(0, work.length<C>(c + 1)), gates_at(c + 1),
-                                              work.length<C>(c), gates_at(c),
-                                              reinterpret_cast<float*>(shared_bytes + at.triangle),
-                                              inverse(c), scores(c), mine, preparing);
-      }
-      wait_copies<0>();
-      block_barrier();
-      // The tiles of chunk c - 1 are free now.
-      if (split.key_stages == 2 && c + 1 < work.num_chunks) {
-        fetch_key_query(c + 1);
-        commit_copies();
-        wait_copies<0>();
-        named_barrier<1>(preparing);
-      }
-    }
-  }
-  __syncthreads();
+  } while (more);
   store_state_tile(p.pool, output_row(p, work.sequence, work.span.row), work.head, work.v_begin,
-                   work.v_end, thread, num_threads,
-                   [&](int k, int v) { return exchange[(v - work.v_begin) * kStride + k]; });
+                   work.v_end, thread, num_threads, exchanged);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -1,5 +1,6 @@
-// The launch of cuda/fused for one token dtype and chunk size: declared here, instantiated one pair
-// per translation unit (fused_*.cu), so that they compile side by side.
+// The launch of cuda/fused for one token dtype and chunk size: declared here, instantiated in a
+// translation unit for each dtype (fused_*.cu) and one for the kernels that store states inside the
+// call (fused_checkpoints.cu), so that they compile side by side.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,20 +19,24 @@ struct FusedSplit {
 
 constexpr int kFewestPreparingWarps = 4;
 
+/// The chunk that a problem gets which asks for none, and the only one that is compiled with checkpoints.
+template <typename Element>
+constexpr int kDefaultFusedChunk = sizeof(Element) == 4 ? 32 : 64;
+
 /// Most value warps of a block: fewer where their state and tiles take more registers.
 template <typename Element, int C>
 constexpr int max_value_warps(int key_head_dim) {
   return key_head_dim > 128 || (sizeof(Element) == 4 && C > 16) ? 4 : 8;
 }
 
-template <typename Element, int C>
+template <typename Element, int C, bool kCheckpoints>
 int fused_shared_bytes(int key_head_dim, const FusedSplit& split);
 
 /// Raises the kernel's shared-memory limit; once, before the first enqueue.
-template <typename Element, int C>
+template <typename Element, int C, bool kCheckpoints>
 void configure_fused(int key_head_dim, const FusedSplit& split);
 
-template <typename Element, int C>
+template <typename Element, int C, bool kCheckpoints>
 void enqueue_fused(const GatedDeltaParams& params, const FusedSplit& split, cudaStream_t stream);
 
 }  // namespace gdn::GDN_CUDA_TARGET
