@@ -30,7 +30,8 @@ gdn_implementation(cuda/gated_delta/decode.cu cuda/gated_delta/decode_checkpoint
 gdn_implementation(cuda/gated_delta/chunkwise.cpp
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
   cuda/gated_delta/chunk/chunkwise_f32.cu cuda/gated_delta/chunk/chunkwise_bf16.cu
-  cuda/gated_delta/chunk/chunkwise_f16.cu)
+  cuda/gated_delta/chunk/chunkwise_f16.cu cuda/gated_delta/chunk/chunkwise_checkpoints.cu
+  cuda/gated_delta/chunk/checkpoint_segments.cu)
 gdn_implementation(cuda/gated_delta/fused.cpp
   cuda/gated_delta/chunk/fused_f32.cu cuda/gated_delta/chunk/fused_bf16.cu
   cuda/gated_delta/chunk/fused_f16.cu cuda/gated_delta/chunk/fused_checkpoints.cu)

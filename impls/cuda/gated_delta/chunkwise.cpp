@@ -2,6 +2,7 @@
 // reading: each stage is one file of chunk/, complete in itself.
 //
 //   chunk_map      chunk -> sequence, from the sequence offsets on the device
+//                  (with checkpoints checkpoint_segments first: they cut sequences, and so chunks)
 //   stage_gates    (norms of q and k,) decays, their sums in a chunk, beta
 //   stage_inverse  K K^T, L = I + strict_lower(diag(beta) (K K^T * D)), T = L^-1
 //   stage_wu       U = T diag(beta) V,  W = T diag(beta gamma) K
@@ -11,7 +12,8 @@
 //
 // Variants: with the additive update V' = diag(beta) V takes the place of stages inverse and wu
 // (stage_additive) and the state pass has one product less; several steps per token are so many
-// rows (step_rows). One decay per key channel stands inside the products K K^T and Q K^T, which
+// rows (step_rows). Of states inside the call (`checkpoints`) the state pass alone knows, to all other stages the
+// tokens between two of them are a sequence (checkpoint_segments). One decay per key channel stands inside the products K K^T and Q K^T, which
 // these stages form without it: refused.
 //
 // 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
@@ -36,6 +38,7 @@
 // 0.23 relative after 300 tokens in bfloat16.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "cuda/gated_delta/arguments.cuh"
@@ -50,7 +53,7 @@
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
-constexpr std::int64_t kDefaultChunk = 64;
+constexpr std::int64_t kDefaultChunk = kChunkOfCheckpoints;
 /// What a block may have on an H200 (sm_90); a device that has less says so when planning.
 constexpr int kMaxSharedBytes = 232448;
 
@@ -118,10 +121,12 @@ struct WorkspaceSizes {
   std::int64_t first_chunk = 0, sequence = 0, norms = 0, gates = 0, inverse = 0, w = 0, values = 0,
                states = 0;
   std::int64_t row_offsets = 0, row_log_decay = 0;        ///< StepRows
+  std::int64_t segment_offsets = 0, segment_slots = 0;    ///< CheckpointSegments
   std::int64_t row_key = 0, row_value = 0, row_beta = 0;  ///< of which a plan may need none
   std::int64_t total() const {
     return first_chunk + sequence + 2 * norms + gates + inverse + w + values + states +
-           row_offsets + row_log_decay + row_key + row_value + row_beta;
+           row_offsets + row_log_decay + segment_offsets + segment_slots + row_key + row_value +
+           row_beta;
   }
 };
 
@@ -134,9 +139,16 @@ WorkspaceSizes workspace_sizes(const Problem& problem) {
   const std::int64_t value_blocks = blocks_of_16(static_cast<int>(problem.value_head_dim));
   WorkspaceSizes sizes;
   const std::int64_t rows = problem.total_tokens() * problem.steps;
-  sizes.max_chunks = max_chunks(rows, problem.num_sequences(), C);
+  std::int64_t sequences = problem.num_sequences();  // as the chunk map has them
+  sizes.max_chunks = max_chunks(rows, sequences, C);
+  if (problem.checkpoints > 0) {
+    sequences *= segments_of_sequence(problem.checkpoints);
+    sizes.max_chunks = std::min(max_chunks(rows, sequences, C), rows);  // none is empty
+    sizes.segment_offsets = 8 * (sequences + 1);
+    sizes.segment_slots = 8 * sequences;
+  }
   const std::int64_t chunk_heads = sizes.max_chunks * problem.num_value_heads;
-  sizes.first_chunk = 4 * (problem.num_sequences() + 1);
+  sizes.first_chunk = 4 * (sequences + 1);
   sizes.sequence = 4 * sizes.max_chunks;
   sizes.norms = problem.normalize_qk ? 4 * rows * problem.num_key_heads : 0;
   sizes.gates = chunk_heads * 7 * 4 * C;
@@ -162,7 +174,8 @@ class Chunkwise final : public Implementation {
     static const Description description = {
         .name = "cuda/chunkwise",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"update", "steps", "output_slots"},
+        .honours = recurrence_options() + HonouredFields{"update", "steps", "output_slots",
+                                                         "checkpoints", "checkpoint_dtype"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "chunkwise",
@@ -171,8 +184,15 @@ class Chunkwise final : public Implementation {
         .min_compute_capability = 80,
         .rank = 30,
         .aligned = token_alignment(),
-        .examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
-                     "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=f32,chunk=32"}};
+        .examples = {
+            "gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
+            "gated_delta:heads=1/2,dim=64,seq=70,h0=normal,dtype=f32,chunk=32",
+            "gated_delta:heads=1/2,dim=64x72,seq=20+3+0+150,h0=normal,dtype=bf16,slots=padding,"
+            "output_slots=other,layout=vk,checkpoints=3,checkpoint_dtype=bf16",
+            "gated_delta:heads=1/2,dim=136x40,seq=70+1,dtype=f32,state=bf16,ht=0,norm=1,"
+            "checkpoints=4,checkpoint_dtype=f32",
+            "gated_delta:heads=1/2,dim=64,seq=50+9,dtype=f16,h0=normal,steps=2,update=additive,"
+            "checkpoints=2"}};
     return description;
   }
 
@@ -180,6 +200,16 @@ class Chunkwise final : public Implementation {
     const std::int64_t C = chunk_of(problem);
     if (C != 16 && C != 32 && C != 64 && C != 128) {
       return Support::no("chunk=" + std::to_string(C) + " is not 16, 32, 64 or 128");
+    }
+    if (problem.checkpoints > 0 && C != kChunkOfCheckpoints) {
+      return Support::no("chunk=" + std::to_string(C) +
+                         " with checkpoints, which are compiled for chunk=" +
+                         std::to_string(kChunkOfCheckpoints) + " alone");
+    }
+    if (problem.num_sequences() > kLargestIndex / segments_of_sequence(problem.checkpoints)) {
+      return Support::no("sequences=" + std::to_string(problem.num_sequences()) +
+                         " with checkpoints=" + std::to_string(problem.checkpoints) +
+                         ": more than 2^31 parts of sequences");
     }
     if (Support support = fragment_support(problem); !support) return support;
     ChunkwiseLaunch launch;
@@ -200,6 +230,7 @@ class Chunkwise final : public Implementation {
     require_token_alignment(launch.params, problem.token_dtype, 16);
     if (problem.total_tokens() > 0) require_pointer(launch.params.output, 8, "output");
     launch.token_capacity = problem.total_tokens();
+    launch.tokens = launch.params;
 
     int max_shared_bytes = 0;
     GDN_CUDA_CHECK(cudaDeviceGetAttribute(
@@ -232,7 +263,6 @@ class Chunkwise final : public Implementation {
     if (problem.steps > 1) {
       launch.rows.sequence_offsets = static_cast<std::int64_t*>(allocate(sizes.row_offsets));
       launch.rows.log_decay = static_cast<float*>(allocate(sizes.row_log_decay));
-      launch.tokens = launch.params;
       if (!keys_are_rows(launch.tokens)) launch.rows.key = allocate(sizes.row_key);
       if (!values_are_rows(launch.tokens)) launch.rows.value = allocate(sizes.row_value);
       if (!betas_are_rows(launch.tokens)) {
@@ -240,12 +270,20 @@ class Chunkwise final : public Implementation {
       }
       launch.params = params_of_step_rows(launch.tokens, launch.rows);
     }
+    if (problem.checkpoints > 0) {
+      launch.segments.offsets = static_cast<std::int64_t*>(allocate(sizes.segment_offsets));
+      launch.segments.slot_index = static_cast<std::int64_t*>(allocate(sizes.segment_slots));
+      launch.params = params_of_segments(launch.params, launch.segments);
+    }
 
     PlanInfo info;
     info.chunk = chunk_of(problem);
     if (launch.token_capacity > 0) {
       info.launches = (problem.update == UpdateRule::delta ? 6 : 5) +
-                      (problem.normalize_qk ? 1 : 0) + (problem.steps > 1 ? 1 : 0);
+                      (problem.normalize_qk ? 1 : 0) + (problem.steps > 1 ? 1 : 0) +
+                      (problem.checkpoints > 0 ? 1 : 0);
+    } else if (problem.checkpoints > 0 && problem.num_sequences() > 0) {
+      info.launches = 2;  // zeros of checkpoints
     }
     info.choice = "state_warps=" + std::to_string(launch.state_warps) +
                   " state_stages=" + std::to_string(launch.state_stages);

@@ -38,15 +38,27 @@ int chunkwise_shared_bytes(const ChunkwiseLaunch& launch) {
 template <typename Element, int C, typename Function>
 void with_states_kernel(const GatedDeltaParams& p, Function&& function) {
   if (p.additive_update) {
-    function(p.key_head_dim > 128 ? states_kernel<Element, C, 16, true>
-                                  : states_kernel<Element, C, 8, true>);
+    function(p.key_head_dim > 128 ? states_kernel<Element, C, 16, true, false>
+                                  : states_kernel<Element, C, 8, true, false>);
   } else if (p.key_head_dim > 128) {
-    function(states_kernel<Element, C, 16, false>);
+    function(states_kernel<Element, C, 16, false, false>);
   } else if (p.key_head_dim > 64) {
-    function(states_kernel<Element, C, 8, false>);
+    function(states_kernel<Element, C, 8, false, false>);
   } else {
-    function(states_kernel<Element, C, 4, false>);
+    function(states_kernel<Element, C, 4, false, false>);
   }
+}
+
+template <typename Element, int C, typename StatesKernel>
+void enqueue_states(const ChunkwiseLaunch& launch, StatesKernel* kernel, cudaStream_t stream) {
+  const GatedDeltaParams& p = launch.params;
+  const std::int64_t tiles =
+      (blocks_of_16(p.value_head_dim) + launch.state_warps - 1) / launch.state_warps;
+  launch_kernel(kernel,
+                grid_blocks(std::int64_t{launch.tokens.num_sequences} * p.num_value_heads * tiles,
+                            "cuda/chunkwise"),
+                32 * (launch.state_warps + kLoadingWarps), states_shared_bytes<Element, C>(launch),
+                stream, p, launch.workspace, launch.state_stages);
 }
 
 template <typename Element, int C>
@@ -62,8 +74,13 @@ void configure_chunkwise(const ChunkwiseLaunch& launch) {
   allow(inverse_kernel<Element, C>, sizeof(InverseShared<Element, C>));
   allow(wu_kernel<Element, C>, sizeof(WuShared<Element, C>));
   allow(additive_kernel<Element, C>, sizeof(AdditiveShared<Element, C>));
-  with_states_kernel<Element, C>(
-      launch.params, [&](auto* kernel) { allow(kernel, states_shared_bytes<Element, C>(launch)); });
+  if (launch.params.checkpoints.count == 0) {
+    with_states_kernel<Element, C>(launch.params, [&](auto* kernel) {
+      allow(kernel, states_shared_bytes<Element, C>(launch));
+    });
+  } else if constexpr (C == kChunkOfCheckpoints) {
+    configure_checkpoint_states<Element>(launch);
+  }
   allow(outputs_kernel_of<Element, C>(launch.params),
         outputs_layout<Element, C>(launch.params.key_head_dim, launch.params.value_head_dim).bytes);
 }
@@ -74,6 +91,17 @@ void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
   const ChunkwiseWorkspace& w = launch.workspace;
   const auto blocks = [](std::int64_t count) { return grid_blocks(count, "cuda/chunkwise"); };
   constexpr int kWarps = kGateThreads / 32;
+  const auto states = [&] {
+    if constexpr (C == kChunkOfCheckpoints) {
+      if (p.checkpoints.count > 0) return enqueue_checkpoint_states<Element>(launch, stream);
+    }
+    with_states_kernel<Element, C>(
+        p, [&](auto* kernel) { enqueue_states<Element, C>(launch, kernel, stream); });
+  };
+  if (p.checkpoints.count > 0 && launch.tokens.num_sequences > 0) {
+    enqueue_checkpoint_segments(launch.tokens, launch.segments, stream);
+    if (launch.token_capacity == 0) return states();  // zeros
+  }
   if (w.max_chunks == 0 || launch.token_capacity == 0) return;
   const std::int64_t chunk_heads = w.max_chunks * p.num_value_heads;
   const bool many_steps = p.steps > 1;
@@ -100,13 +128,7 @@ void enqueue_chunkwise(const ChunkwiseLaunch& launch, cudaStream_t stream) {
     launch_kernel(wu_kernel<Element, C>, blocks(chunk_heads * slabs), kWuThreads,
                   sizeof(WuShared<Element, C>), stream, p, w);
   }
-  const std::int64_t tiles =
-      (blocks_of_16(p.value_head_dim) + launch.state_warps - 1) / launch.state_warps;
-  with_states_kernel<Element, C>(p, [&](auto* kernel) {
-    launch_kernel(kernel, blocks(std::int64_t{p.num_sequences} * p.num_value_heads * tiles),
-                  32 * (launch.state_warps + kLoadingWarps),
-                  states_shared_bytes<Element, C>(launch), stream, p, w, launch.state_stages);
-  });
+  states();
   launch_kernel(outputs_kernel_of<Element, C>(p), blocks(chunk_heads), kOutputThreads<C>,
                 outputs_layout<Element, C>(p.key_head_dim, p.value_head_dim).bytes, stream, p, w);
 }

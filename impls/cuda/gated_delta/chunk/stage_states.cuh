@@ -8,6 +8,10 @@
 // for stage 6. A block is 1 to 4 such warps, which share W and K in shared memory, and 2 warps that
 // copy the next chunk's there meanwhile.
 //
+// With checkpoints the sequences of `p` and of the chunk map are segments (checkpoint_segments.cuh): a block
+// walks the chunks of all segments of its sequence, which are numbered one behind the other, and its warps
+// store S from their registers after the last chunk of a segment that ends at a checkpoint.
+//
 // With the additive update V' = U and there is no W: only the second of the two equations is left.
 //
 // Bound by: latency of one chunk (two dependent chains of products) where sequences and heads are
@@ -15,6 +19,7 @@
 // where many.
 #pragma once
 
+#include "cuda/gated_delta/chunk/checkpoint_segments.cuh"
 #include "cuda/gated_delta/chunk/chunkwise_workspace.cuh"
 #include "cuda/gated_delta/chunk/tile_copy.cuh"
 #include "cuda/ptx.cuh"
@@ -52,9 +57,27 @@ inline __host__ __device__ int state_exchange_bytes(int key_head_dim, int warps)
          static_cast<int>(sizeof(float));
 }
 
+/// A warp's S^T, of value dimensions v_begin .. v_begin + 15, to a row of states.
+template <int kKeyBlocks>
+__device__ __forceinline__ void store_fragments(const StatePool& states, std::int64_t row, int head,
+                                                int v_begin, const Accumulator (&S)[kKeyBlocks],
+                                                int lane) {
+#pragma unroll
+  for (int kk = 0; kk < kKeyBlocks; ++kk) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int k = 16 * kk + fragment_column(lane, e);
+      const int v = v_begin + fragment_row(lane, e);
+      if (k < states.key_head_dim && v < states.value_head_dim) {
+        store_state(states, row, head, k, v, S[kk].value[e]);
+      }
+    }
+  }
+}
+
 /// kKeyBlocks: 16-row blocks of S that are computed; Dk <= 16 kKeyBlocks. Block: a warp for
 /// each 16 value dimensions, then kLoadingWarps. `stages`: 1 or 2 chunks in shared memory.
-template <typename Element, int C, int kKeyBlocks, bool kAdditive>
+template <typename Element, int C, int kKeyBlocks, bool kAdditive, bool kCheckpoints>
 __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
                                   kKeyBlocks <= 8 && sizeof(Element) == 2 ? 2 : 1)
     states_kernel(const GatedDeltaParams p, const ChunkwiseWorkspace w, int stages) {
@@ -76,15 +99,25 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
   const int tile = static_cast<int>(blockIdx.x % tiles);
   const int head = static_cast<int>(blockIdx.x / tiles % p.num_value_heads);
   const int sequence = static_cast<int>(blockIdx.x / tiles / p.num_value_heads);
-  const SequenceSpan span = sequence_span(p, sequence);
-  if (span.length == 0 || span.is_padding()) return;
-  const int first_chunk = w.map.first_chunk[sequence];
-  const int num_chunks = static_cast<int>((span.length + C - 1) / C);
+  // its segments, without checkpoints itself
+  const int segments =
+      kCheckpoints ? static_cast<int>(segments_of_sequence(p.checkpoints.count)) : 1;
+  SequenceSpan span = sequence_span(p, sequence * segments);
+  if constexpr (kCheckpoints) {
+    span.length = p.sequence_offsets[(sequence + 1) * segments] - span.first;
+  }
 
   const int first_block = tile * warps;  // of value dimensions, this block's
   const int block_count = min(warps, value_blocks - first_block);
   const int v_begin = 16 * first_block;
   const int v_end = min(p.value_head_dim, v_begin + 16 * block_count);
+  if constexpr (kCheckpoints) {
+    store_absent_checkpoints(p, sequence, span, head, v_begin, v_end, thread, num_threads);
+  }
+  if (span.length == 0 || span.is_padding()) return;
+  const int first_chunk = w.map.first_chunk[sequence * segments];
+  const int num_chunks = kCheckpoints ? w.map.first_chunk[(sequence + 1) * segments] - first_chunk
+                                      : static_cast<int>((span.length + C - 1) / C);
   const int my_block = thread / 32;
   const bool active = my_block < block_count;
 
@@ -109,17 +142,23 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
     const auto fetch = [&](int c) {
       unsigned char* const stage = stage_at(c);
       const std::int64_t index = chunk_head(p, first_chunk + c, head);
-      const std::int64_t done = static_cast<std::int64_t>(c) * C;
+      ChunkSpan chunk;
+      if constexpr (kCheckpoints) {
+        chunk = chunk_span<C>(p, w.map, first_chunk + c);
+      } else {
+        const std::int64_t done = static_cast<std::int64_t>(c) * C;
+        chunk.first_token = span.first + done;
+        chunk.length = static_cast<int>(span.length - done < C ? span.length - done : C);
+      }
       if constexpr (!kAdditive) {
         copy_async(stage, w_at<Element, C>(w, p, index),
                    kBlocks * key_blocks * kFragmentElements * static_cast<int>(sizeof(Element)),
                    loader, 32 * kLoadingWarps);
       }
       copy_rows_async(reinterpret_cast<Element*>(stage + layout.key), tile_stride(16 * key_blocks),
-                      key_at<Element>(p, span.first + done, head / p.value_heads_per_key_head),
-                      p.key_token_stride, C,
-                      static_cast<int>(span.length - done < C ? span.length - done : C),
-                      p.key_head_dim, 16 * key_blocks, loader, 32 * kLoadingWarps);
+                      key_at<Element>(p, chunk.first_token, head / p.value_heads_per_key_head),
+                      p.key_token_stride, C, chunk.length, p.key_head_dim, 16 * key_blocks, loader,
+                      32 * kLoadingWarps);
       copy_async(stage + layout.values,
                  values_at<Element, C>(w, p, index) + first_block * kBlocks * kFragmentElements,
                  block_count * kBlocks * kFragmentElements * static_cast<int>(sizeof(Element)),
@@ -235,6 +274,15 @@ __global__ void __launch_bounds__(32 * (kMaxStateWarps + kLoadingWarps),
 #pragma unroll
           for (int kk = 1; kk < kKeyBlocks; ++kk) {
             if (kk >= key_blocks) S[kk] = zero_accumulator();
+          }
+        }
+        if constexpr (kCheckpoints) {
+          const int segment = w.map.sequence[first_chunk + c];
+          const int place = segment - sequence * segments;
+          if (place < p.checkpoints.count &&
+              w.map.first_chunk[segment + 1] == first_chunk + c + 1) {
+            const std::int64_t row = std::int64_t{sequence} * p.checkpoints.count + place;
+            store_fragments(p.checkpoints.states, row, head, v_begin + 16 * my_block, S, lane);
           }
         }
       }
