@@ -77,8 +77,26 @@ GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments)
   p.output_element = element_of(problem.effective_output_dtype());
   p.normalize_qk = problem.normalize_qk ? 1 : 0;
   p.scale = static_cast<float>(problem.effective_scale());
-  p.packets = in_packets(p) ? 1 : 0;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(given.checkpoint_states) % 16 == 0;
+  p.packets = aligned && in_packets(p) ? 1 : 0;
   return p;
+}
+
+CheckpointParams make_checkpoint_params(const Problem& problem, const Arguments& arguments) {
+  const GatedDeltaArguments given = gated_delta_arguments(problem, arguments);
+  return {make_params(problem, arguments),
+          {given.checkpoint_tokens, given.checkpoint_states,
+           problem.state_row_stride() - problem.pool_row_padding,
+           static_cast<std::int32_t>(problem.checkpoints),
+           element_of(problem.effective_checkpoint_dtype())}};
+}
+
+std::size_t checkpoint_params_bytes(const Problem& problem) {
+  return problem.checkpoints > 0 ? sizeof(CheckpointParams) : sizeof(GatedDeltaParams);
+}
+
+std::string checkpoint_prefix(const Problem& problem) {
+  return problem.checkpoints > 0 ? "checkpoints_" : "";
 }
 
 }  // namespace gdn::hip

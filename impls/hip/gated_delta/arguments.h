@@ -1,6 +1,7 @@
 // From the interface's arguments to a kernel's argument block.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "hip/gated_delta/params.h"
@@ -10,6 +11,12 @@ namespace gdn::hip {
 
 /// Throws what require_operands() throws.
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments);
+
+/// Of kernels that store states inside the call. Others read its first member, and are given no more bytes.
+CheckpointParams make_checkpoint_params(const Problem& problem, const Arguments& arguments);
+std::size_t checkpoint_params_bytes(const Problem& problem);
+/// Before the name of a kernel that is compiled with and without.
+std::string checkpoint_prefix(const Problem& problem);
 
 /// "f32", "bf16", "f16": the end of a kernel's name.
 std::string kernel_suffix(DType token_dtype);

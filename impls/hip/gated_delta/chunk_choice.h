@@ -34,6 +34,16 @@ inline Support chunk_support(const Problem& problem) {
   return Support::yes();
 }
 
+/// With checkpoints, of a problem that chunk_support() accepts: the chunk that it gets if it asks for none.
+inline Support checkpoint_chunk_support(const Problem& problem) {
+  const std::int64_t compiled = problem.key_head_dim > 128 ? 16 : 32;
+  if (problem.checkpoints == 0 || problem.chunk == 0 || problem.chunk == compiled)
+    return Support::yes();
+  return Support::no("chunk=" + std::to_string(problem.chunk) +
+                     " with checkpoints; at Dk=" + std::to_string(problem.key_head_dim) +
+                     " they are compiled for chunk=" + std::to_string(compiled) + " alone");
+}
+
 /// For a problem that chunk_support() accepts.
 inline ChunkChoice choose_chunk(const Problem& problem) {
   ChunkChoice choice;

@@ -13,7 +13,7 @@
 // Modelled, not measured (gdnbench bench --device gfx906-emulator --heads 16/32 --dim 128 --seq
 // 1x256 --h0 normal): float32 0.576 ms, float16 0.455 ms. With all rows as float32 in LDS it was
 // 0.649 ms and 0.698 ms.
-#include "hip/gated_delta/chunk_tiles.h"
+#include "hip/gated_delta/chunkwise_walk.h"
 
 namespace gdn::hip {
 namespace {
@@ -24,11 +24,6 @@ struct SlotChunk {
   int count;           ///< tokens
   std::int64_t token;  ///< first
 };
-template <int C>
-__device__ __forceinline__ std::int64_t first_slot(const GatedDeltaParams& p, int sequence) {
-  constexpr int kShift = C == 16 ? 4 : 5;
-  return (p.sequence_offsets[sequence] >> kShift) + sequence;
-}
 template <int C>
 __device__ __forceinline__ SlotChunk chunk_of_slot(const GatedDeltaParams& p, std::int64_t slot) {
   int low = 0, high = p.num_sequences - 1;  // the last sequence whose first slot is not beyond
@@ -44,12 +39,6 @@ __device__ __forceinline__ SlotChunk chunk_of_slot(const GatedDeltaParams& p, st
   const std::int64_t first = p.sequence_offsets[low];
   const std::int64_t left = p.sequence_offsets[low + 1] - first - start;
   return {low, left <= 0 ? 0 : left < C ? static_cast<int>(left) : C, first + start};
-}
-
-template <int C>
-__device__ __forceinline__ std::int64_t slot_head(const GatedDeltaParams& p, std::int64_t slot,
-                                                  int head) {
-  return slot * p.num_value_heads + head;
 }
 
 template <typename Tile, int D, int C>
@@ -104,76 +93,6 @@ __device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
 #pragma unroll
     for (int i = 0; i < C; ++i) update[i * Dv + column] = x[i];
   }
-}
-
-template <typename Tile, int D, int C>
-struct WalkLds {
-  TokenRows<Tile, D, C> keys;
-  TokenRows<float, D, C> carried;  ///< W
-  UpdateRows<C> update;
-  ChunkGates<C> gates;
-};
-
-/// Grid: x = tiles of 128 columns, y = value head, z = sequence.
-template <typename Tile, int D, int C>
-__device__ __forceinline__ void walk(const ChunkwiseParams& params) {
-  GDN_LDS(lds, WalkLds<Tile, D, C>);
-  const GatedDeltaParams& p = params.delta;
-  const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
-  const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
-  const int Dk = p.key_head_dim, Dv = p.value_head_dim;
-  const Span span = span_of(p, sequence);
-  if (span.length == 0) return;
-  if (span.row < 0) {
-    store_zero_outputs(p, span, head, first_column);
-    return;
-  }
-  const TileThread thread = tile_thread();
-  ChunkState<D> state;
-  state.load_pool(p, span.row, head, first_column);
-  std::int64_t slot = first_slot<C>(p, sequence);
-  for (std::int64_t start = 0; start < span.length; start += C, ++slot) {
-    const std::int64_t token = span.first + start;
-    const int count = span.length - start < C ? static_cast<int>(span.length - start) : C;
-    const float* const carried = params.carried + slot_head<C>(p, slot, head) * C * Dk;
-    float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
-    float* const states =
-        params.state +
-        (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) * ChunkState<D>::kElements;
-    load_gates(p, token, count, head, lds.gates);
-    load_keys(p, token, key_head_of(p, head), count, lds.keys);
-#pragma unroll
-    for (int step = 0; step < C / kChunkWaves; ++step) {
-      const int row = thread.wave + kChunkWaves * step;
-#pragma unroll
-      for (int i = 0; i < D / kWave; ++i) {
-        const int k = thread.lane + kWave * i;
-        lds.carried.x[row][k] = k < Dk ? carried[row * Dk + k] : 0.0f;
-      }
-    }
-    state.store_registers(states);
-    __syncthreads();
-#pragma unroll 1
-    for (int block = 0; block < C / 8; ++block) {
-      const int i = 8 * block + thread.group;
-      const float4 product = state.rows_times_state(lds.carried.x, block);
-      const float carried_over[4] = {product.x, product.y, product.z, product.w};
-      float corrected[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = thread.column + e;
-        const bool inside = first_column + column < Dv;
-        corrected[e] = inside ? update[i * Dv + column] - carried_over[e] : 0.0f;
-        if (inside) update[i * Dv + column] = corrected[e];
-      }
-      *reinterpret_cast<float4*>(&lds.update.x[i][thread.column]) =
-          make_float4(corrected[0], corrected[1], corrected[2], corrected[3]);
-    }
-    __syncthreads();
-    advance_state(lds.keys, lds.update, lds.gates, count, state);
-    __syncthreads();
-  }
-  state.store_pool(p, span.row, head, first_column);
 }
 
 template <typename Tile, int D, int C>

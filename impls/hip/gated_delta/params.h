@@ -56,6 +56,21 @@ struct GatedDeltaParams {
 };
 static_assert(sizeof(GatedDeltaParams) == 14 * 8 + 4 * 8 + 20 * 4);
 
+/// States inside the call, which are written as the pool is, to rows of their own. Beside GatedDeltaParams, as
+/// kernels that know nothing of them have no more arguments.
+struct Checkpoints {
+  IndexArray tokens;        ///< [N, count]: after how many; 0, or rising within a sequence
+  void* states;             ///< [N, count] rows
+  std::int64_t row_stride;  ///< elements
+  std::int32_t count;       ///< of each sequence
+  Element element;
+};
+
+struct CheckpointParams {
+  GatedDeltaParams delta;
+  Checkpoints checkpoints;
+};
+
 /// Of the chunkwise kernels: chunks of all sequences lie in slots; sequence n's first chunk is in
 /// slot offset[n] / C + n, so that no two sequences share one whatever their lengths (C a power of
 /// two). The workspace regions hold, for every slot and value head,
@@ -65,6 +80,21 @@ struct ChunkwiseParams {
   float* update;   ///< U = L^-1 diag(beta) V, then V' = U - W S: [C, Dv]
   float* state;    ///< S before the chunk: for each tile of 128 columns, as its registers hold it
   std::int64_t column_tiles;
+};
+
+/// Of the walk that stores states inside the call; `delta` is of segments (chunkwise_walk.h).
+struct ChunkwiseCheckpointParams {
+  ChunkwiseParams chunkwise;
+  Checkpoints checkpoints;
+};
+
+constexpr int kSegmentThreads = 64;  ///< of a workgroup, a sequence each
+/// Of the kernel that cuts sequences into M segments.
+struct SegmentParams {
+  GatedDeltaParams delta;
+  Checkpoints checkpoints;
+  std::int64_t* offsets;     ///< [M + 1]
+  std::int64_t* slot_index;  ///< [M], of the segment's sequence
 };
 
 }  // namespace gdn::hip

@@ -4,6 +4,7 @@
 // of the form of WholeCall. Included by .hip files only.
 #pragma once
 
+#include "hip/gated_delta/checkpoints.h"
 #include "hip/gated_delta/state_tile.h"
 
 namespace gdn::hip {
@@ -96,14 +97,22 @@ __device__ __forceinline__ WaveColumn wave_column() {
 }
 
 /// A wave's column. rows = ceil(Dk/64).
-template <typename Token, int rows, typename Sum, typename Call>
-__device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call& call) {
+template <typename Token, int rows, typename Sum, typename Call, typename States = NoCheckpoints>
+__device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call& call,
+                                          const States& checkpoints = {}) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
-  const auto [lane, column] = wave_column();
+  const WaveColumn place = wave_column();
+  const int lane = place.lane, column = place.column;
   const int key_head = key_head_of(p, head);
   const Span span = span_of(p, sequence);
   const int Dk = p.key_head_dim, Dv = p.value_head_dim;
-  if (column >= Dv || span.length == 0) return;
+  if (column >= Dv) return;
+  checkpoints.store_absent(p, sequence, span,
+                           [&](const GatedDeltaParams& states, std::int64_t row) {
+                             const float zeros[rows] = {};
+                             store_column(states, row, head, column, lane, zeros);
+                           });
+  if (span.length == 0) return;
   const std::int64_t end = span.first + span.length;
   if (span.row < 0) {
     for (std::int64_t token = span.first + lane; token < end; token += kWave) {
@@ -115,60 +124,67 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
   float state[rows];
   load_column(p, span.row, head, column, lane, state);
 
-  for (std::int64_t token = span.first; token < end; ++token) {
-    const Token* const keys = key_at<Token>(p, token, key_head);
-    const Token* const values = value_at<Token>(p, token, head);
-    float query[rows], key[rows];
-    load_rows(query_at<Token>(p, token, key_head), lane, Dk, query);
-    load_rows(keys, lane, Dk, key);
-    float query_factor = p.scale;
-    if (p.normalize_qk != 0) {
-      query_factor = p.scale / norm_of<Sum>(query);
-      scale_rows(1.0f / norm_of<Sum>(key), key);
-    }
-    float decay = 1.0f;  // of the state in registers, still to be done
-    if (Call::kVariants && call.decay_per_channel()) {
+  auto walk = checkpoints.walk(sequence, span.length);
+  std::int64_t token = span.first;
+  do {
+    for (; token < span.first + walk.end; ++token) {
+      const Token* const keys = key_at<Token>(p, token, key_head);
+      const Token* const values = value_at<Token>(p, token, head);
+      float query[rows], key[rows];
+      load_rows(query_at<Token>(p, token, key_head), lane, Dk, query);
+      load_rows(keys, lane, Dk, key);
+      float query_factor = p.scale;
+      if (p.normalize_qk != 0) {
+        query_factor = p.scale / norm_of<Sum>(query);
+        scale_rows(1.0f / norm_of<Sum>(key), key);
+      }
+      float decay = 1.0f;  // of the state in registers, still to be done
+      if (Call::kVariants && call.decay_per_channel()) {
 #pragma unroll
-      for (int r = 0; r < rows; ++r) {
-        const int k = lane + kWave * r;
-        if (k < Dk) {
-          const float channel = channel_decay_of(p, token, head, k);
-          call.keep_channel_decay(token, head, column, k, channel);
-          state[r] *= channel;
+        for (int r = 0; r < rows; ++r) {
+          const int k = lane + kWave * r;
+          if (k < Dk) {
+            const float channel = channel_decay_of(p, token, head, k);
+            call.keep_channel_decay(token, head, column, k, channel);
+            state[r] *= channel;
+          }
         }
+      } else {
+        decay = decay_of(p, token, head);
+        call.keep_decay(token, head, column, decay);
       }
-    } else {
-      decay = decay_of(p, token, head);
-      call.keep_decay(token, head, column, decay);
-    }
-    for (int step = 0; step < call.steps(); ++step) {
-      if (step > 0) {
-        load_rows(keys + step * call.key_step(), lane, Dk, key);
-        if (p.normalize_qk != 0) scale_rows(1.0f / norm_of<Sum>(key), key);
-        decay = 1.0f;
+      for (int step = 0; step < call.steps(); ++step) {
+        if (step > 0) {
+          load_rows(keys + step * call.key_step(), lane, Dk, key);
+          if (p.normalize_qk != 0) scale_rows(1.0f / norm_of<Sum>(key), key);
+          decay = 1.0f;
+        }
+        const float beta = beta_of(p, token, head + step * call.beta_step());
+        const float value = to_float(values[column + step * call.value_step()]);
+        float correction = beta * value;
+        if (!Call::kVariants || !call.additive()) {
+          float predicted = 0.0f;
+#pragma unroll
+          for (int r = 0; r < rows; ++r) predicted = fmaf(state[r], key[r], predicted);
+          correction = beta * (value - decay * Sum::sum(predicted));
+        }
+        call.keep_step(token, step, head, column, lane, key, correction);
+#pragma unroll
+        for (int r = 0; r < rows; ++r) state[r] = fmaf(key[r], correction, state[r] * decay);
       }
-      const float beta = beta_of(p, token, head + step * call.beta_step());
-      const float value = to_float(values[column + step * call.value_step()]);
-      float correction = beta * value;
-      if (!Call::kVariants || !call.additive()) {
-        float predicted = 0.0f;
+      float output = 0.0f;
 #pragma unroll
-        for (int r = 0; r < rows; ++r) predicted = fmaf(state[r], key[r], predicted);
-        correction = beta * (value - decay * Sum::sum(predicted));
+      for (int r = 0; r < rows; ++r) output = fmaf(state[r], query[r], output);
+      output = Sum::sum(output);
+      if (lane == 0) {
+        store_element(p.output, p.output_element, output_index(p, token, head, column),
+                      output * query_factor);
       }
-      call.keep_step(token, step, head, column, lane, key, correction);
-#pragma unroll
-      for (int r = 0; r < rows; ++r) state[r] = fmaf(key[r], correction, state[r] * decay);
     }
-    float output = 0.0f;
-#pragma unroll
-    for (int r = 0; r < rows; ++r) output = fmaf(state[r], query[r], output);
-    output = Sum::sum(output);
-    if (lane == 0) {
-      store_element(p.output, p.output_element, output_index(p, token, head, column),
-                    output * query_factor);
-    }
-  }
+    walk.store(p, [&](const GatedDeltaParams& states, std::int64_t row) {
+      store_column(states, row, head, column, lane, state);
+    });
+  } while (walk.next());
   if (Call::kStoresState) store_column(p, span.row, head, column, lane, state);
 }
 
@@ -226,8 +242,9 @@ __device__ __forceinline__ float sum_of_squares(const Packet<Token, 4> (&x)[D / 
 }
 
 /// For problems in packets. Grid: x = tiles of 32 state columns, y = value head, z = sequence.
-template <typename Token, int D, typename Call>
-__device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, const Call& call) {
+template <typename Token, int D, typename Call, typename States = NoCheckpoints>
+__device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, const Call& call,
+                                                  const States& checkpoints = {}) {
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
   const int key_head = key_head_of(p, head);
@@ -235,6 +252,13 @@ __device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, con
   const int column = first_column + thread.column;
   const Span span = span_of(p, sequence);
   const std::int64_t end = span.first + span.length;
+  using State = StateTile<D, kColumnsThreads / kWave, Access::packets>;
+  checkpoints.store_absent(p, sequence, span,
+                           [&](const GatedDeltaParams& states, std::int64_t row) {
+                             State zeros;
+                             zeros.clear();
+                             zeros.store_pool(states, row, head, first_column);
+                           });
   if (span.length == 0) return;
   if (span.row < 0) {
     const float zeros[4] = {};
@@ -249,43 +273,50 @@ __device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, con
   const HeadGates gates = head_gates(p, head);
   LaneToken<Token, D> next;
   next.load(p, span.first, head, key_head, column);
-  StateTile<D, kColumnsThreads / kWave, Access::packets> state;
+  State state;
   state.load_pool(p, span.row, head, first_column);
-  for (std::int64_t token = span.first; token < end; ++token) {
-    const LaneToken<Token, D> now = next.arrived(p);
-    // On their way during this token's arithmetic.
-    if (token + 1 < end) next.load(p, token + 1, head, key_head, column);
-    const float decay = decay_from(p, gates, now.gate), beta = beta_from(p, now.beta);
-    float key_factor = 1.0f;
-    if (p.normalize_qk != 0) {
-      key_factor = 1.0f / sqrtf(sum_of_squares<Token, D>(now.key) + kNormEpsilon);
-    }
-    float predicted[4] = {}, correction[4];
+  auto walk = checkpoints.walk(sequence, span.length);
+  std::int64_t token = span.first;
+  do {
+    for (; token < span.first + walk.end; ++token) {
+      const LaneToken<Token, D> now = next.arrived(p);
+      // On their way during this token's arithmetic.
+      if (token + 1 < end) next.load(p, token + 1, head, key_head, column);
+      const float decay = decay_from(p, gates, now.gate), beta = beta_from(p, now.beta);
+      float key_factor = 1.0f;
+      if (p.normalize_qk != 0) {
+        key_factor = 1.0f / sqrtf(sum_of_squares<Token, D>(now.key) + kNormEpsilon);
+      }
+      float predicted[4] = {}, correction[4];
 #pragma unroll
-    for (int j = 0; j < D / 32; ++j) state.add_product(j, now.key[j], predicted);
+      for (int j = 0; j < D / 32; ++j) state.add_product(j, now.key[j], predicted);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float sum = key_factor * sum_of_groups(predicted[e]);
-      correction[e] = beta * (to_float(now.value.x[e]) - decay * sum) * key_factor;
-    }
-    call.keep_columns(token, head, column, thread.group, now.key, correction, decay);
-    state.scale(decay);
+      for (int e = 0; e < 4; ++e) {
+        const float sum = key_factor * sum_of_groups(predicted[e]);
+        correction[e] = beta * (to_float(now.value.x[e]) - decay * sum) * key_factor;
+      }
+      call.keep_columns(token, head, column, thread.group, now.key, correction, decay);
+      state.scale(decay);
 #pragma unroll
-    for (int j = 0; j < D / 32; ++j) state.add_outer_product(j, now.key[j], correction);
+      for (int j = 0; j < D / 32; ++j) state.add_outer_product(j, now.key[j], correction);
 
-    float query_factor = p.scale;
-    if (p.normalize_qk != 0) {
-      query_factor = p.scale / sqrtf(sum_of_squares<Token, D>(now.query) + kNormEpsilon);
-    }
-    float output[4] = {};
+      float query_factor = p.scale;
+      if (p.normalize_qk != 0) {
+        query_factor = p.scale / sqrtf(sum_of_squares<Token, D>(now.query) + kNormEpsilon);
+      }
+      float output[4] = {};
 #pragma unroll
-    for (int j = 0; j < D / 32; ++j) state.add_product(j, now.query[j], output);
+      for (int j = 0; j < D / 32; ++j) state.add_product(j, now.query[j], output);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) output[e] = sum_of_groups(output[e]) * query_factor;
-    if (thread.group == 0 && column < p.value_head_dim) {
-      store_columns(p, output_index(p, token, head, column), p.value_head_dim - column, output);
+      for (int e = 0; e < 4; ++e) output[e] = sum_of_groups(output[e]) * query_factor;
+      if (thread.group == 0 && column < p.value_head_dim) {
+        store_columns(p, output_index(p, token, head, column), p.value_head_dim - column, output);
+      }
     }
-  }
+    walk.store(p, [&](const GatedDeltaParams& states, std::int64_t row) {
+      state.store_pool(states, row, head, first_column);
+    });
+  } while (walk.next());
   if (Call::kStoresState) state.store_pool(p, span.row, head, first_column);
 }
 

@@ -59,12 +59,24 @@ class Recurrent final : public Implementation {
     description_.name = std::move(name);
     description_.operation = gated_delta_operation();
     description_.honours = recurrence_options();
+    if (version_.name != shuffle_version().name) {  // compiled without
+      description_.honours =
+          description_.honours + HonouredFields{"checkpoints", "checkpoint_dtype"};
+    }
     description_.backend = "hip";
     description_.form = "recurrent";
     description_.summary = std::move(summary);
     description_.resources = "gfx906";
     description_.rank = rank;
     description_.examples = {"gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=f32"};
+    if (version_.name == shuffle_version().name) return;
+    description_.examples.insert(
+        description_.examples.end(),
+        {"gated_delta:heads=1/"
+         "2,dim=64x72,seq=20+3+0+9,h0=normal,dtype=bf16,slots=padding,layout=vk,"
+         "checkpoints=3,checkpoint_dtype=bf16",
+         "gated_delta:heads=1/1,dim=136x36,seq=7+1,dtype=f32,state=bf16,ht=0,norm=1,checkpoints=4,"
+         "checkpoint_dtype=f32"});
   }
 
   const Description& description() const override { return description_; }
@@ -76,18 +88,19 @@ class Recurrent final : public Implementation {
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device& device) const override {
     require_runnable(*this, problem, device);
-    const GatedDeltaParams params = make_params(problem, arguments);
-    const Launch launch = launch_of(version_, problem, params);
-    const std::string kernel = "recurrent_" + launch.version.name + "_" +
-                               std::to_string(launch.rows) + "_" +
+    const CheckpointParams params = make_checkpoint_params(problem, arguments);
+    const std::size_t bytes = checkpoint_params_bytes(problem);
+    const Launch launch = launch_of(version_, problem, params.delta);
+    const std::string kernel = checkpoint_prefix(problem) + "recurrent_" + launch.version.name +
+                               "_" + std::to_string(launch.rows) + "_" +
                                kernel_suffix(problem.token_dtype);
     PlanInfo info;
     info.launches = 1;
     info.choice = "columns_per_wave=" + std::to_string(launch.version.columns_per_wave);
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        [params, launch, kernel](KernelLauncher& launcher) {
+                                        [params, bytes, launch, kernel](KernelLauncher& launcher) {
                                           launcher.launch(kernel, launch.grid, launch.block,
-                                                          &params, sizeof(params));
+                                                          &params, bytes);
                                         });
   }
 

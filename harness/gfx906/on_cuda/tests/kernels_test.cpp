@@ -22,6 +22,7 @@
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/gated_rms_norm.h"
@@ -71,6 +72,15 @@ class OnHostDevice final : public DeviceAsHip {
     } else if (name.starts_with("verify_") || name.starts_with("commit_")) {
       ASSERT_EQ(argument_bytes, sizeof(DraftParams));
       run_kernel<DraftParams>(kernel, grid, block, arguments, lds);
+    } else if (name == "checkpoints_segments") {
+      ASSERT_EQ(argument_bytes, sizeof(SegmentParams));
+      run_kernel<SegmentParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("checkpoints_walk_")) {
+      ASSERT_EQ(argument_bytes, sizeof(ChunkwiseCheckpointParams));
+      run_kernel<ChunkwiseCheckpointParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("checkpoints_")) {
+      ASSERT_EQ(argument_bytes, sizeof(CheckpointParams));
+      run_kernel<CheckpointParams>(kernel, grid, block, arguments, lds);
     } else {
       ASSERT_EQ(argument_bytes, sizeof(GatedDeltaParams));
       run_kernel<GatedDeltaParams>(kernel, grid, block, arguments, lds);
@@ -120,6 +130,11 @@ TEST(KernelsOnCuda, DraftsAgreeWithTheReference) {
   expect_agree(gated_delta_verify_operation(),
                {"heads=1/2,dim=40x24,seq=5+0+3,h0=normal,dtype=f32",
                 "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,steps=2,decay=channel"});
+}
+
+TEST(KernelsOnCuda, StatesInsideACallAgreeWithTheReference) {
+  expect_agree(gated_delta_operation(),
+               {"heads=1/2,dim=40x8,seq=75+3+0+2,h0=normal,dtype=f32,slots=padding,checkpoints=3"});
 }
 
 // Every form of gated_delta that a layer has.
