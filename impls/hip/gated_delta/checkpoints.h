@@ -13,6 +13,10 @@ struct NoCheckpoints {
   struct Walk {
     std::int64_t end;  ///< tokens of the sequence up to the next checkpoint, or all
 
+    /// The token behind those, of a sequence of tokens first .. last_end.
+    __device__ __forceinline__ std::int64_t stop(std::int64_t, std::int64_t last_end) const {
+      return last_end;
+    }
     __device__ __forceinline__ bool next() const { return false; }
     __device__ __forceinline__ int segment() const { return 0; }
     template <typename Store>
@@ -50,6 +54,9 @@ struct WithCheckpoints {
         end = tokens;
         return;
       }
+    }
+    __device__ __forceinline__ std::int64_t stop(std::int64_t first, std::int64_t) const {
+      return first + end;
     }
     /// The part of the sequence up to `end`, counted with those that are without tokens.
     __device__ __forceinline__ int segment() const {

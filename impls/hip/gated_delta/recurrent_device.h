@@ -127,7 +127,8 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
   auto walk = checkpoints.walk(sequence, span.length);
   std::int64_t token = span.first;
   do {
-    for (; token < span.first + walk.end; ++token) {
+    const std::int64_t stop = walk.stop(span.first, end);
+    for (; token < stop; ++token) {
       const Token* const keys = key_at<Token>(p, token, key_head);
       const Token* const values = value_at<Token>(p, token, head);
       float query[rows], key[rows];
@@ -278,7 +279,8 @@ __device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, con
   auto walk = checkpoints.walk(sequence, span.length);
   std::int64_t token = span.first;
   do {
-    for (; token < span.first + walk.end; ++token) {
+    const std::int64_t stop = walk.stop(span.first, end);
+    for (; token < stop; ++token) {
       const LaneToken<Token, D> now = next.arrived(p);
       // On their way during this token's arithmetic.
       if (token + 1 < end) next.load(p, token + 1, head, key_head, column);
