@@ -12,9 +12,12 @@
 //
 // Variants: with the additive update V' = diag(beta) V takes the place of stages inverse and wu
 // (stage_additive) and the state pass has one product less; several steps per token are so many
-// rows (step_rows). Of states inside the call (`checkpoints`) the state pass alone knows, to all other stages the
-// tokens between two of them are a sequence (checkpoint_segments). One decay per key channel stands inside the products K K^T and Q K^T, which
+// rows (step_rows). One decay per key channel stands inside the products K K^T and Q K^T, which
 // these stages form without it: refused.
+//
+// Of states inside the call (`checkpoints`) the state pass alone knows: to all other stages the tokens
+// between two of them are a sequence (checkpoint_segments). Four in each of four sequences of 8192 tokens,
+// 16/32 heads of 128, bfloat16, cost 6 % of the time on an H200, sixteen 13 %.
 //
 // 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
 // error of float32 (chunk/fragments.cuh). Any Dk up to 256 and any Dv whose rows are multiples of

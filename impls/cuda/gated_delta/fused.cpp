@@ -7,8 +7,9 @@
 // written.
 //
 // States inside the call (`checkpoints`) cut its chunks: a block stores the state where the tokens before a
-// checkpoint end and starts anew behind it, which costs it a chunk's preparation that nothing hides.
-// chunk/fused_checkpoints.cu compiles the kernels for them.
+// checkpoint end and starts anew behind it, whose first chunk's preparation nothing hides. 4 x 8192 tokens as
+// below took 1.27 ms with four in each sequence, 1.51 with sixteen. chunk/fused_checkpoints.cu compiles the
+// kernels for them.
 //
 // 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
 // error of float32 (chunk/fragments.cuh). Any Dk up to 256 and any Dv whose rows are multiples of
@@ -23,7 +24,8 @@
 //     4 x 8192     1.53   1.18   1.30     (a block a head, 8 value and 4 preparing warps)
 //     1 x 32768    4.36   3.50   3.84     (4 blocks a head, 2 value and 8 preparing warps)
 // The first line is of 2026-11-26, the second of an earlier state of the kernel, of which the first read
-// 1.31, 1.12 and 1.30; what costs chunks of 16 more since is not known.
+// 1.31, 1.12 and 1.30; what costs chunks of 16 more since is not known. In those a fifth of all warp samples
+// of Nsight Compute are of value warps that wait for the preparing ones at the chunk's barrier.
 // Few long sequences are cuda/chunkwise's: its work before and after the state pass is parallel.
 //
 // Error: as cuda/chunkwise, but X = beta (V - gamma K S) is rounded as well: 0.24 to 0.49 in the
