@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a clean clone to a table: installs the distribution packages that are missing, builds, verifies
-# every implementation on the real trace, times the default sweep on the best device present, prints
-# the tables and says where the rows are.
+# From a clean clone to a table: installs the distribution packages that are missing, builds for the devices
+# that this machine has, verifies every implementation on the real trace, times the default sweep on the best
+# device present, prints the tables and says where the rows are.
 #   scripts/quickstart.sh [ROWS.h5]      rows go to results/quickstart.h5 unless named
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +10,12 @@ rows=${1:-results/quickstart.h5}
 scripts/install_dependencies.sh
 # Tests and the device that they run CUDA kernels on are scripts/test.sh's: it adds them to this build.
 options=(-DGDN_TESTS=OFF -DGDN_CUDA_EMULATED=OFF)
+# Kernels that no device here could run, more than half of what there is to compile, are left to test.sh too;
+# a build that has them keeps them.
+if [ ! -e /dev/nvidiactl ] && ! nvidia-smi -L >/dev/null 2>&1 && ! grep -qs '^GDN_CUDA:.*=\(AUTO\|ON\)$' build/CMakeCache.txt; then
+  echo "No NVIDIA GPU here: the CUDA kernels are left out (scripts/test.sh compiles them)."
+  options+=(-DGDN_CUDA=OFF)
+fi
 cmake --preset release "${options[@]}" >/dev/null || { cmake --preset release "${options[@]}"; exit 1; }
 cmake --build --preset release -j "$(nproc)" --target gdnbench gdnbench_c
 mkdir -p "$(dirname "$rows")"

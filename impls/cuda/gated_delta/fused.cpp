@@ -19,13 +19,12 @@
 // products of the value warps and the substitution of the preparing ones: the tensor cores are
 // mostly idle. Blocks that share a head repeat the preparing warps' work.
 //
-// Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, median of 7, ms:
+// Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, ms:
 //     chunk          16     32     64
-//     4 x 8192     1.53   1.18   1.30     (a block a head, 8 value and 4 preparing warps)
-//     1 x 32768    4.36   3.50   3.84     (4 blocks a head, 2 value and 8 preparing warps)
-// The first line is of 2026-11-26, the second of an earlier state of the kernel, of which the first read
-// 1.31, 1.12 and 1.30; what costs chunks of 16 more since is not known. In those a fifth of all warp samples
-// of Nsight Compute are of value warps that wait for the preparing ones at the chunk's barrier.
+//     4 x 8192     1.29   1.09   1.29     (a block a head, 8 value and 4 preparing warps)
+//     1 x 32768    4.34   3.77   3.79     (4 blocks a head, 2 value and 8 preparing warps)
+// What takes the gates of a chunk apart is hidden under its inverse where that leaves a warp free; a division
+// for each copy of rows took a tenth of the time of chunks of 16.
 // Few long sequences are cuda/chunkwise's: its work before and after the state pass is parallel.
 //
 // Error: as cuda/chunkwise, but X = beta (V - gamma K S) is rounded as well: 0.24 to 0.49 in the

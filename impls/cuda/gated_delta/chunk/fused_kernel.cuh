@@ -107,7 +107,8 @@ __host__ __device__ constexpr FusedLayout fused_layout(const FusedSplit& split) 
 }
 
 /// T, P and the key and query factors of one chunk from its K and Q, by the preparing warps. The
-/// last of them, which has the least of the inverse, scans the next chunk's gates.
+/// last of them scans the next chunk's gates: while the others invert where the chunk has fewer blocks
+/// than there are warps, else behind its own part of the inverse, which is the least.
 template <typename Element, int C, int kKeyBlocks>
 __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const Element* key,
                                               const Element* query, int head,
@@ -123,9 +124,11 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
   const int key_blocks = blocks_of_16(p.key_head_dim);
   constexpr int kStride = tile_stride(16 * kKeyBlocks);
 
-  if (thread < 2 * C) {  // one row of K or Q each
-    const int r = thread % C;
-    const bool is_key = thread < C;
+  // One row of K or Q each, by the last warps: they have the fewest of the products below.
+  const int norm = num_threads - 1 - thread;
+  if (norm < 2 * C) {
+    const int r = norm % C;
+    const bool is_key = norm < C;
     float factor = is_key ? 1.0f : p.scale;
     if (p.normalize_qk && r < length) {
       const Element* const row = (is_key ? key : query) + r * kStride;
@@ -198,9 +201,9 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
     }
   }
   named_barrier<1>(num_threads);
-  if (warp < kBlocks) invert_diagonal_block<C>(L, warp, lane);
-  named_barrier<1>(num_threads);
   if (warp < kBlocks) {
+    invert_diagonal_block<C>(L, warp, lane);
+    named_barrier<2>(32 * kBlocks);
     substitute_block_column<C>(L, warp, lane, [&](int i, const Accumulator& block) {
       store_fragment(inverse + triangle_block(i, warp) * kFragmentElements,
                      round_to_fragment<Element>(block), lane);
@@ -451,21 +454,22 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
     } else {
       const int preparing = 32 * split.preparing_warps;
       const int mine = thread - 32 * split.value_warps;
+      const RowShare key_share = row_share<Element>(16 * key_blocks, mine, preparing);
+      const RowShare value_share =
+          row_share<Element>(16 * blocks_of_16(work.v_end - work.v_begin), mine, preparing);
       const auto fetch_key_query = [&](int c) {
         copy_rows_async(key_tile(c), kStride,
                         key_at<Element>(p, work.first_token<C>(c), work.key_head),
-                        p.key_token_stride, C, work.length<C>(c), p.key_head_dim, 16 * key_blocks,
-                        mine, preparing);
+                        p.key_token_stride, C, work.length<C>(c), p.key_head_dim, key_share);
         copy_rows_async(query_tile(c), kStride,
                         query_at<Element>(p, work.first_token<C>(c), work.key_head),
-                        p.query_token_stride, C, work.length<C>(c), p.key_head_dim, 16 * key_blocks,
-                        mine, preparing);
+                        p.query_token_stride, C, work.length<C>(c), p.key_head_dim, key_share);
       };
       const auto fetch_value = [&](int c) {
         copy_rows_async(value_tile(c), value_stride,
                         value_at<Element>(p, work.first_token<C>(c), work.head) + work.v_begin,
                         p.value_token_stride, C, work.length<C>(c), work.v_end - work.v_begin,
-                        16 * blocks_of_16(work.v_end - work.v_begin), mine, preparing);
+                        value_share);
       };
       const auto read_gates = [&](int c) {
         return load_lane_gates<C>(p, work.head, work.first_token<C>(c), work.length<C>(c),

@@ -17,29 +17,49 @@ __device__ __forceinline__ void copy_async(void* shared, const void* source, int
   }
 }
 
+/// A thread's part of a tile's 16-byte vectors: where it begins and the steps it goes on in. A kernel that
+/// copies a tile a chunk makes it once, since its two divisions are most of what a small tile costs.
+struct RowShare {
+  int vectors;  ///< of a row
+  int row;
+  int vector;
+  int row_step;
+  int vector_step;
+
+  __device__ RowShare(int row_vectors, int thread, int num_threads)
+      : vectors(row_vectors),
+        row(thread / row_vectors),
+        vector(thread % row_vectors),
+        row_step(num_threads / row_vectors),
+        vector_step(num_threads % row_vectors) {}
+};
+
+/// For rows of `padded_columns` elements.
+template <typename Element>
+__device__ __forceinline__ RowShare row_share(int padded_columns, int thread, int num_threads) {
+  return {padded_columns / static_cast<int>(16 / sizeof(Element)), thread, num_threads};
+}
+
 /// Tile [rows][stride] <- source rows of `columns` elements, source_stride elements apart; rows
-/// from valid_rows on, and columns from `columns` up to `padded_columns`, become zeros.
+/// from valid_rows on, and columns from `columns` up to the share's padded ones, become zeros.
 template <typename Element>
 __device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const Element* source,
                                                 std::int64_t source_stride, int rows,
-                                                int valid_rows, int columns, int padded_columns,
-                                                int thread, int num_threads) {
+                                                int valid_rows, int columns,
+                                                const RowShare& share) {
   constexpr int kVector = 16 / sizeof(Element);
-  const int vectors = padded_columns / kVector;
-  int row = thread / vectors;
-  int vector = thread % vectors;
-  const int row_step = num_threads / vectors;
-  const int vector_step = num_threads % vectors;
-  if (vector_step == 0) {  // a thread's copies lie below each other
+  int row = share.row;
+  int vector = share.vector;
+  if (share.vector_step == 0) {  // a thread's copies lie below each other
     const bool column_valid = vector * kVector < columns;
     Element* to = tile + row * stride + vector * kVector;
     const Element* from = source + row * source_stride + vector * kVector;
 #pragma unroll 4
-    for (; row < rows; row += row_step) {
+    for (; row < rows; row += share.row_step) {
       const bool valid = row < valid_rows && column_valid;
       copy16_async_if(valid, to, valid ? from : source);
-      to += row_step * stride;
-      from += row_step * source_stride;
+      to += share.row_step * stride;
+      from += share.row_step * source_stride;
     }
     return;
   }
@@ -47,13 +67,23 @@ __device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const
     const bool valid = row < valid_rows && vector * kVector < columns;
     copy16_async_if(valid, tile + row * stride + vector * kVector,
                     valid ? source + row * source_stride + vector * kVector : source);
-    row += row_step;
-    vector += vector_step;
-    if (vector >= vectors) {
-      vector -= vectors;
+    row += share.row_step;
+    vector += share.vector_step;
+    if (vector >= share.vectors) {
+      vector -= share.vectors;
       ++row;
     }
   }
+}
+
+/// The same for a tile that is copied once.
+template <typename Element>
+__device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const Element* source,
+                                                std::int64_t source_stride, int rows,
+                                                int valid_rows, int columns, int padded_columns,
+                                                int thread, int num_threads) {
+  copy_rows_async(tile, stride, source, source_stride, rows, valid_rows, columns,
+                  row_share<Element>(padded_columns, thread, num_threads));
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET
