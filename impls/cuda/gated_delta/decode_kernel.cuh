@@ -49,6 +49,11 @@ __global__ void __launch_bounds__(Case::Shape::kThreads,
   const TilePlace place = options.grid.place(Case::Shape::kBlockValues);
 
   const SequenceSpan span = sequence_span(p, place.sequence);
+  typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
+  // Before it is known whether there are tokens: without slots nothing has to be waited for first.
+  if constexpr (!kCheckpoints) {
+    if (!span.is_padding()) tile.load(p.pool, span.row, place.head, options.evict_last);
+  }
   if constexpr (kCheckpoints) {
     const typename Recurrence::Tile nothing(thread, place.first_value, p.value_head_dim);
     store_absent_checkpoints(p, place.sequence, span, [&](std::int64_t row) {
@@ -62,8 +67,7 @@ __global__ void __launch_bounds__(Case::Shape::kThreads,
                        Case::Shape::kThreads);
     return;
   }
-  typename Recurrence::Tile tile(thread, place.first_value, p.value_head_dim);
-  tile.load(p.pool, span.row, place.head, options.evict_last);
+  if constexpr (kCheckpoints) tile.load(p.pool, span.row, place.head, options.evict_last);
   SequenceWalk<kCheckpoints> walk(p, kCheckpoints ? options.grid.sequence_again() : 0, span.length);
   Recurrence(p, options.token_dtype, place, shared, tile)
       .run_directly(span.first, span.length, [&](std::int64_t token) {

@@ -13,61 +13,79 @@ namespace gdn::GDN_CUDA_TARGET::chunk_sm90 {
 
 using namespace hopper;
 
-/// 128 threads: inverse lengths of the rows of a tile of K or Q, [2 panels][64][64] with Dk = 128,
-/// to lengths[64], float32; 0 for rows from `valid` on. Thread t brings row t / 2.
-template <typename Token>
-__device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t lengths, int valid,
-                                                      int t) {
-  const int row = t >> 1, panel = t & 1;
-  float sum = 0.f;
-#pragma unroll 2
-  for (int i = 0; i < 8; i++) {  // the two panels' units in different order: no bank conflicts
-    const uint4 x =
-        load_shared<uint4>(tile + panel * 8192 + swizzle_128(row, (i ^ (4 * panel)) * 16));
-    for (const uint32_t pair : {x.x, x.y, x.z, x.w}) {
-      const float2 f = unpack<Token>(pair);
-      sum += f.x * f.x + f.y * f.y;
-    }
-  }
-  sum += __shfl_xor_sync(~0u, sum, 1);
-  // A row of zeros has 0, not 1 / sqrt(eps) = 1000: it counts for nothing either way, but values
-  // above 65 times 1000 are infinite in float16, and zero times infinity is NaN.
-  if (panel == 0) {
-    store_shared(lengths + 4 * row,
-                 row < valid && sum > 0.f ? 1.f / sqrtf(sum + kNormEpsilon) : 0.f);
+/// 1 / |x| of a row whose squares add up to `squares`. A row of zeros has 0, not 1 / sqrt(eps) = 1000:
+/// it counts for nothing either way, but values above 65 times 1000 are infinite in float16, and zero
+/// times infinity is NaN.
+__device__ __forceinline__ float inverse_of_length(float squares) {
+  return squares > 0.f ? 1.f / sqrtf(squares + kNormEpsilon) : 0.f;
+}
+
+/// One warp, of whose lanes those with l % 4 = l / 8 have the squares of rows 16w + l/4 and +8: the rows'
+/// inverse lengths to lengths[64], float32; 0 for rows from `valid` on.
+__device__ __forceinline__ void store_inverses(uint32_t lengths, float upper, float lower,
+                                               int valid, int w, int l) {
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+    const int row = 16 * w + 8 * e + (l >> 2);
+    const float inverse = row < valid ? inverse_of_length(e == 0 ? upper : lower) : 0.f;
+    if ((l & 3) == l >> 3) store_shared(lengths + 4 * row, inverse);
   }
 }
 
-/// Rows 16w + l/4 (+8) of K K^T or Q K^T, as wgmma leaves them: times the inverse lengths of row
-/// and column.
-__device__ __forceinline__ void scale_by_lengths(float (&x)[32], uint32_t row_lengths,
-                                                 uint32_t column_lengths, int w, int l) {
-  const uint32_t row = row_lengths + 4 * (16 * w + (l >> 2));
-  const float r0 = load_shared<float>(row), r1 = load_shared<float>(row + 32);
+/// One warp: those of its 16 rows of a tile of K or Q, [2 panels][64][64] with Dk = 128, from the
+/// diagonals of the rows' products with themselves: a fifth of the instructions of sums of squares.
+template <typename Token>
+__device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t lengths, int valid,
+                                                      int w, int l) {
+  const uint32_t row_at = tile + swizzle_128(16 * w + (l & 15), (l >> 4) * 16);
+  float upper[4] = {}, lower[4] = {};  // rows and columns 0..7, and 8..15; the rest is not used
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    uint32_t x[4];  // a tile is aligned to 1024 bytes: what the swizzle changes are address bits
+    load_matrix_x4((row_at ^ (32 * (i & 3))) + 8192 * (i >> 2), x[0], x[1], x[2], x[3]);
+    mma_m16n8k16<Token>(upper, x, x[0], x[2]);
+    mma_m16n8k16<Token>(lower, x, x[1], x[3]);
+  }
+  const bool odd = (l >> 2) & 1;
+  store_inverses(lengths, odd ? upper[1] : upper[0], odd ? lower[3] : lower[2], valid, w, l);
+}
+
+/// One warp: those of its 16 keys, from the diagonal of K K^T as wgmma leaves it.
+__device__ __forceinline__ void store_inverse_key_lengths(const float (&kk)[32], uint32_t lengths,
+                                                          int valid, int w, int l) {
+  const bool odd = (l >> 2) & 1;
+  const auto own = [&](int i) {  // element i of the warp's diagonal block
+    const float even_w = w & 2 ? kk[16 + i] : kk[i], odd_w = w & 2 ? kk[24 + i] : kk[8 + i];
+    return w & 1 ? odd_w : even_w;
+  };
+  store_inverses(lengths, odd ? own(1) : own(0), odd ? own(7) : own(6), valid, w, l);
+}
+
+/// Rows 16w + l/4 (+8) of K K^T or Q K^T, as wgmma leaves them, times the inverse lengths of the
+/// columns; those of the rows are factors of rows (triangles.cuh).
+__device__ __forceinline__ void scale_columns(float (&x)[32], uint32_t lengths, int l) {
 #pragma unroll
   for (int j = 0; j < 8; j++) {
-    const float2 c = load_shared<float2>(column_lengths + 32 * j + 8 * (l & 3));
-    x[4 * j] *= r0 * c.x;
-    x[4 * j + 1] *= r0 * c.y;
-    x[4 * j + 2] *= r1 * c.x;
-    x[4 * j + 3] *= r1 * c.y;
+    const float2 c = load_shared<float2>(lengths + 32 * j + 8 * (l & 3));
+    x[4 * j] *= c.x;
+    x[4 * j + 1] *= c.y;
+    x[4 * j + 2] *= c.x;
+    x[4 * j + 3] *= c.y;
   }
 }
 /// The same, and zeros outside the first `valid` rows and columns.
-__device__ __forceinline__ void scale_and_mask(float (&x)[32], uint32_t row_lengths,
-                                               uint32_t column_lengths, int valid, int w, int l) {
+__device__ __forceinline__ void scale_and_mask_columns(float (&x)[32], uint32_t lengths, int valid,
+                                                       int w, int l) {
   const int row = 16 * w + (l >> 2);
-  const float r0 = load_shared<float>(row_lengths + 4 * row),
-              r1 = load_shared<float>(row_lengths + 4 * row + 32);
 #pragma unroll
   for (int j = 0; j < 8; j++)
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       const int column = 8 * j + 2 * (l & 3) + e;
-      const float c = load_shared<float>(column_lengths + 4 * column);
+      const float c = load_shared<float>(lengths + 4 * column);
       const bool in0 = row < valid && column < valid, in1 = row + 8 < valid && column < valid;
-      x[4 * j + e] = in0 ? x[4 * j + e] * (r0 * c) : 0.f;
-      x[4 * j + 2 + e] = in1 ? x[4 * j + 2 + e] * (r1 * c) : 0.f;
+      x[4 * j + e] = in0 ? x[4 * j + e] * c : 0.f;
+      x[4 * j + 2 + e] = in1 ? x[4 * j + 2 + e] * c : 0.f;
     }
 }
 

@@ -86,13 +86,17 @@ __device__ __forceinline__ void for_lower_blocks(uint32_t gates, int w, int l, B
 /// Row factors of a thread's two rows, 16w + l/4 and +8.
 struct RowPair {
   float x, y;
+
+  friend __device__ __forceinline__ RowPair operator*(RowPair a, RowPair b) {
+    return {a.x * b.x, a.y * b.y};
+  }
 };
 __device__ __forceinline__ RowPair load_rows(uint32_t values, int w, int l) {
   const uint32_t row = values + 4 * (16 * w + (l >> 2));
   return {load_shared<float>(row), load_shared<float>(row + 32)};
 }
 
-/// Block (w, jb) of L, jb < w, in float16. `rows`: beta kFromBlock.
+/// Block (w, jb) of L, jb < w, in float16. `rows`: beta kFromBlock, and the inverse lengths of keys.
 __device__ __forceinline__ void store_lower(uint32_t tile, const float (&kk)[32], int jb,
                                             RowPair rows, const float2 (&f)[2], int w, int l) {
   const uint32_t at = tile + (16 * w + (l >> 2)) * LowerTile::kRow + 4 * (l & 3) + 32 * jb;
@@ -145,7 +149,8 @@ __device__ __forceinline__ uint32_t slice_lane(uint32_t triangle, int w, int l, 
   return triangle + (16 * w + row * 8 + rr) * 32 + ((unit ^ (rr >> 2)) * 16);
 }
 
-/// Block (w, jb) of P, jb < w, to a lane's address in its slice. `rows`: scale kFromBlock.
+/// Block (w, jb) of P, jb < w, to a lane's address in its slice. `rows`: scale kFromBlock, and the
+/// inverse lengths of queries.
 template <typename Token>
 __device__ __forceinline__ void store_p(uint32_t at, const float (&qk)[32], int jb, RowPair rows,
                                         const float2 (&f)[2]) {
@@ -158,19 +163,19 @@ __device__ __forceinline__ void store_p(uint32_t at, const float (&qk)[32], int 
   }
   store_matrix_x4(at, p[0], p[1], p[2], p[3]);
 }
-/// The diagonal block, zeros above the diagonal.
+/// The diagonal block, zeros above the diagonal. `scale`: with the inverse lengths of queries.
 template <typename Token>
 __device__ __forceinline__ void store_p_diagonal(uint32_t at, const float (&qk)[32], int jb,
-                                                 float scale, const float (&m)[2][4], int l) {
+                                                 RowPair scale, const float (&m)[2][4], int l) {
   const int row = l >> 2;
   uint32_t p[4];
 #pragma unroll
   for (int e = 0; e < 2; e++) {
     const int n = 8 * jb + 4 * e, column = 8 * e + 2 * (l & 3);
-    p[2 * e] = pack<Token>(column > row ? 0.f : qk[n] * scale * m[e][0],
-                           column + 1 > row ? 0.f : qk[n + 1] * scale * m[e][1]);
-    p[2 * e + 1] = pack<Token>(column > row + 8 ? 0.f : qk[n + 2] * scale * m[e][2],
-                               column + 1 > row + 8 ? 0.f : qk[n + 3] * scale * m[e][3]);
+    p[2 * e] = pack<Token>(column > row ? 0.f : qk[n] * scale.x * m[e][0],
+                           column + 1 > row ? 0.f : qk[n + 1] * scale.x * m[e][1]);
+    p[2 * e + 1] = pack<Token>(column > row + 8 ? 0.f : qk[n + 2] * scale.y * m[e][2],
+                               column + 1 > row + 8 ? 0.f : qk[n + 3] * scale.y * m[e][3]);
   }
   store_matrix_x4(at, p[0], p[1], p[2], p[3]);
 }

@@ -89,9 +89,8 @@ __device__ __forceinline__ void store_lower_tile_parts(
 /// P to its triangle of the record.
 template <typename Token>
 __device__ __forceinline__ void store_p_triangle(uint32_t P, uint32_t gates, const float (&qk)[32],
-                                                 float scale, const int& w, const int& l) {
-  const RowPair from = load_rows(gates + GateLayout::kFromBlock, w, l);
-  const RowPair rows{from.x * scale, from.y * scale};
+                                                 RowPair scale, const int& w, const int& l) {
+  const RowPair rows = load_rows(gates + GateLayout::kFromBlock, w, l) * scale;
   const uint32_t p_at = slice_lane(P, w, l, false);
   for_lower_blocks(
       gates, w, l,
@@ -129,7 +128,7 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const OneLaunc
       const uint64_t key_tile = wgmma::k_major_128(K), query_tile = wgmma::k_major_128(Q);
       float x[32];  // K K^T, then Q K^T [64 x 64], rows 16w + l/4 (+8)
 
-      // K K^T; under it the inverse lengths
+      // K K^T; under it the inverse lengths of the queries
       key.await_full(sm);
       if (valid < kChunk) [[unlikely]] {
         query.await_full(sm);
@@ -137,26 +136,27 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const OneLaunc
       }
       multiply_tiles<Token>(x, key_tile, key_tile);
       if constexpr (Normalize) {
-        store_inverse_lengths<Token>(K, lengths, valid, t);
         query.await_full(sm);
-        store_inverse_lengths<Token>(Q, lengths + 256, valid, t);
-        named_barrier_sync(first_auxiliary_barrier, 128);  // lengths of all rows
+        store_inverse_lengths<Token>(Q, lengths + 256, valid, w, l);
+        asm volatile("" : "+r"(l));  // lane addresses again
       }
       gate.await_full(sm);
       lower.await_empty(sm);
       wgmma::wait<0>();
       wgmma::hold(x);
       if constexpr (Normalize) {
-        scale_by_lengths(x, lengths, lengths, w, l);
+        store_inverse_key_lengths(x, lengths, valid, w, l);
+        named_barrier_sync(first_auxiliary_barrier, 128);  // lengths of all rows
+        scale_columns(x, lengths, l);
       } else {
         publish_key_square(sm, squares, x, w, l);
       }
 
       // L: in float16 at once, and once the longest key is known perhaps in two parts
       {
-        const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l),
-                      from = load_rows(gates + GateLayout::kFromBlock, w, l);
-        const RowPair rows{from.x * beta.x, from.y * beta.y};
+        RowPair beta = load_rows(gates + GateLayout::kBeta, w, l);
+        if constexpr (Normalize) beta = beta * load_rows(lengths, w, l);
+        const RowPair rows = load_rows(gates + GateLayout::kFromBlock, w, l) * beta;
         store_lower_tile(L, gates, x, beta, rows, w, l);
         float largest = 1.f;  // |k|^2
         if constexpr (!Normalize) {
@@ -187,8 +187,12 @@ __device__ __forceinline__ void first_auxiliary_role(uint32_t sm, const OneLaunc
       }
 
       // P
-      if constexpr (Normalize) scale_by_lengths(x, lengths + 256, lengths, w, l);
-      store_p_triangle<Token>(T + RecordBuffer::kP, gates, x, a.p.scale, w, l);
+      RowPair scale{a.p.scale, a.p.scale};
+      if constexpr (Normalize) {
+        scale_columns(x, lengths, l);
+        scale = scale * load_rows(lengths + 256, w, l);
+      }
+      store_p_triangle<Token>(T + RecordBuffer::kP, gates, x, scale, w, l);
       fence_async_proxy();
       mbarrier_arrive(record.full(sm));
       gate.release(sm);

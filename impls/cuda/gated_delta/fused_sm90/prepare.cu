@@ -231,14 +231,16 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
 
 /// Factors of a thread's two rows of L and P.
 struct RowFactors {
-  RowPair beta;
-  RowPair from_block;  // decay since the start of the block row
-  RowPair lower;       // both
+  RowPair beta;        // times the inverse length of the key
+  RowPair lower;       // and the decay since the start of the block row,
+  RowPair from_block;  // which is this
+  RowPair scale;       // times the inverse length of the query
 };
-__device__ __forceinline__ RowFactors load_row_factors(uint32_t gates, int w, int l) {
-  const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l),
+__device__ __forceinline__ RowFactors load_row_factors(uint32_t gates, uint32_t lengths,
+                                                       float scale, int w, int l) {
+  const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l) * load_rows(lengths, w, l),
                 from = load_rows(gates + GateLayout::kFromBlock, w, l);
-  return {beta, from, {from.x * beta.x, from.y * beta.y}};
+  return {beta, from * beta, from, RowPair{scale, scale} * load_rows(lengths + 256, w, l)};
 }
 
 /// L to its tile, the diagonal blocks apart, and P to its triangle in `tail`.
@@ -246,9 +248,8 @@ template <typename Token>
 __device__ __forceinline__ void store_triangles(uint32_t lower, uint32_t diagonal, uint32_t tail,
                                                 uint32_t gates, const float (&kk)[32],
                                                 const float (&qk)[32], const RowFactors& rows,
-                                                const PrepareParams& a, const int& w,
-                                                const int& l) {
-  const RowPair p_rows{rows.from_block.x * a.p.scale, rows.from_block.y * a.p.scale};
+                                                const int& w, const int& l) {
+  const RowPair p_rows = rows.from_block * rows.scale;
   const uint32_t p_at = slice_lane(tail, w, l, false);
   for_lower_blocks(
       gates, w, l,
@@ -258,7 +259,7 @@ __device__ __forceinline__ void store_triangles(uint32_t lower, uint32_t diagona
       },
       [&](int jb, const float(&m)[2][4]) {
         store_lower_diagonal(diagonal, kk, jb, rows.beta, m, l);
-        store_p_diagonal<Token>(p_at + triangle_slice(jb), qk, jb, a.p.scale, m, l);
+        store_p_diagonal<Token>(p_at + triangle_slice(jb), qk, jb, rows.scale, m, l);
       });
 }
 
@@ -333,19 +334,19 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
   multiply_tiles<Token>(qk, query_tile, key_tile);
   const uint32_t lengths = sm + Layout::kInverseLength;
   if (a.p.normalize_qk) {
-    store_inverse_lengths<Token>(sm + Layout::kKey, lengths, valid, t);
-    store_inverse_lengths<Token>(sm + Layout::kQuery, lengths + 256, valid, t);
+    store_inverse_lengths<Token>(sm + Layout::kQuery, lengths + 256, valid, w, l);
   } else {
     store_shared(lengths + 4 * t, 1.f);
   }
   wgmma::wait<0>();
   wgmma::hold(kk);
   wgmma::hold(qk);
+  if (a.p.normalize_qk) store_inverse_key_lengths(kk, lengths, valid, w, l);
   __syncthreads();  // the K and Q tiles are scratch from here on
 
   if (a.p.normalize_qk || valid < kChunk) {
-    scale_and_mask(kk, lengths, lengths, valid, w, l);
-    scale_and_mask(qk, lengths + 256, lengths, valid, w, l);
+    scale_and_mask_columns(kk, lengths, valid, w, l);
+    scale_and_mask_columns(qk, lengths, valid, w, l);
   }
   {
     const uint32_t largest = largest_key_square(kk, w);
@@ -365,8 +366,8 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
     const uint32_t gates = sm + Layout::kGates + h * GateLayout::kBytes;
     const uint32_t tail = sm + Layout::kP + (h & 1) * Layout::kTail;
     store_factors<true>(tail + kTriangleBytes, gates, lengths, a.p.scale, t);
-    const RowFactors rows = load_row_factors(gates, w, l);
-    store_triangles<Token>(lower, diagonal, tail, gates, kk, qk, rows, a, w, l);
+    const RowFactors rows = load_row_factors(gates, lengths, a.p.scale, w, l);
+    store_triangles<Token>(lower, diagonal, tail, gates, kk, qk, rows, w, l);
     __syncwarp();
     invert_diagonal(lower + LowerTile::block(w, w), diagonal, l);
     fence_async_proxy();
