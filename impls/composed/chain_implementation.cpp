@@ -33,6 +33,37 @@ Problem problem_of(const Chain& chain, std::size_t step, HandOn hand_on, const P
   return chain.steps[step].problem(whole, dtype);
 }
 
+// What a plan's steps are, with or without ChainMembers::ahead.
+class Steps {
+ public:
+  Steps(const Chain& chain, const ChainMembers& members, bool ahead)
+      : chain_(chain), members_(members), ahead_(ahead && members.ahead.has_value()) {}
+
+  Problem problem(std::size_t step, const Problem& whole) const {
+    const Problem problem = problem_of(chain_, step, members_.hand_on, whole);
+    return ahead_ && step == members_.ahead->of_step ? members_.ahead->rest(problem) : problem;
+  }
+  const Implementation& implementation(std::size_t step) const {
+    return ahead_ && step == members_.ahead->step ? *members_.ahead->implementation
+                                                  : *members_.steps[step];
+  }
+
+ private:
+  const Chain& chain_;
+  const ChainMembers& members_;
+  bool ahead_;
+};
+
+// Whether a caller sees what the step hands on.
+bool is_asked_for(const Chain& chain, std::size_t step, const Arguments& given) {
+  for (const HandedOn& array : chain.handed_on) {
+    if (array.writer == step && !array.on_request.empty() &&
+        given.output(array.on_request) != nullptr)
+      return true;
+  }
+  return false;
+}
+
 // Of a problem that has the array.
 struct Shape {
   std::int64_t token_stride = 0;  // elements
@@ -55,7 +86,16 @@ class ChainPlan final : public Plan {
  public:
   ChainPlan(const Chain& chain, const ChainMembers& members, const Problem& whole,
             const Arguments& arguments, Device& device)
-      : chain_(chain), members_(members), whole_(whole), given_(arguments) {
+      : chain_(chain),
+        members_(members),
+        whole_(whole),
+        given_(arguments),
+        steps_(chain, members,
+               members.ahead && !is_asked_for(chain, members.ahead->step, arguments) &&
+                   members.ahead->pays(
+                       problem_of(chain, members.ahead->step, members.hand_on, whole),
+                       problem_of(chain, members.ahead->of_step, members.hand_on, whole),
+                       device.info())) {
     arguments_.resize(chain.steps.size());
     for (std::size_t step = 0; step < chain.steps.size(); ++step) take_from_whole(step);
     for (const HandedOn& array : chain.handed_on) {
@@ -63,8 +103,8 @@ class ChainPlan final : public Plan {
     }
     for (std::size_t step = 0; step < chain.steps.size(); ++step) {
       if (!is_present(chain.steps[step], whole)) continue;
-      const Problem problem = problem_of(chain, step, members.hand_on, whole);
-      plans_.push_back(members.steps[step]->plan(problem, arguments_[step], device));
+      plans_.push_back(
+          steps_.implementation(step).plan(steps_.problem(step, whole), arguments_[step], device));
       add(plans_.back()->info(), step == members.main_step);
     }
   }
@@ -144,6 +184,7 @@ class ChainPlan final : public Plan {
   const ChainMembers& members_;
   Problem whole_;
   Arguments given_;
+  Steps steps_;
   std::vector<Arguments> arguments_;         // by step
   std::vector<DeviceBuffer> intermediates_;  // none where what a caller asked for is one
   std::vector<std::unique_ptr<Plan>> plans_;

@@ -11,10 +11,12 @@
 // output that a caller may ask for (conv_output) is then the intermediate itself.
 //
 // Bound by the steps, and by one write and one read of each intermediate beside them. Reached, 16/32
-// heads of 128, 4x8192 bfloat16 tokens on an H200: 0.803 ms with cuda/fused_sm90 and the token dtype
+// heads of 128, 4x8192 bfloat16 tokens on an H200: 0.678 ms with cuda/fused_sm90 and the token dtype
 // between the steps, 0.998 ms with the gated norm behind them (data/measured/h200-2026-11-25).
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "interface/chain.h"
@@ -29,6 +31,15 @@ struct ChainMembers {
   std::size_t main_step = 0;
   /// The element type in which the steps hand on: float32, or the tokens' own.
   enum class HandOn { float32, token_dtype } hand_on = HandOn::float32;
+  /// Part of a step done by one before it, in what that hands on, where this pays and no caller asks to see it.
+  struct Ahead {
+    std::size_t step;
+    const Implementation* implementation;  ///< which does so
+    std::size_t of_step;
+    bool (*pays)(const Problem& step, const Problem& of_step, const DeviceInfo& device);
+    Problem (*rest)(Problem of_step);  ///< what is left of it
+  };
+  std::optional<Ahead> ahead = std::nullopt;
   /// Description::examples.
   std::vector<std::string> examples;
 };

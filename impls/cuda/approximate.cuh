@@ -14,6 +14,13 @@ __device__ __forceinline__ float exp2_approximately(float x) {
   return y;
 }
 
+/// 1 / sqrt(x), wrong by two units in the last place.
+__device__ __forceinline__ float inverse_root_approximately(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// 1 / x, wrong by one unit in the last place; 0 for infinity.
 __device__ __forceinline__ float reciprocal_approximately(float x) {
   float y;

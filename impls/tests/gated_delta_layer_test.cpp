@@ -1,7 +1,13 @@
 // Every implementation of gated_delta_layer against the float64 chain (contract section 1.3).
 #include "interface/operations/gated_delta_layer.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "harness/operations/generate_case.h"
+#include "harness/run/device_case.h"
 #include "harness/run/execute.h"
 #include "reference/errors.h"
 #include "tests/implementation_fixture.h"
@@ -83,6 +89,54 @@ TEST_P(GatedDeltaLayer, GatedNormOfTheOutput) {
           {"gated_delta_layer:heads=1/2,seq=70+0+1+5,h0=normal,gate=logits,beta=logit,"
            "gated_norm=1,dtype=" +
            std::string(dtype) + "," + options});
+    }
+  }
+}
+
+// A batch that fills a device, so that a layer may do part of a later step ahead, and queries and keys of
+// other lengths than 1; with one element between tokens, no vector of them can be read. The gfx906 kernels add
+// in another order where tokens are no whole packets apart.
+TEST_P(GatedDeltaLayer, ManyHeadsAndTokensThatNoVectorCanBeReadFrom) {
+  for (const char* options : {"dtype=bf16,bias=1", "dtype=f16,gate=logits,beta=logit,width=3"}) {
+    const Case inputs = generate_case(
+        Problem::parse("gated_delta_layer:heads=4/8,dim=128,seq=12x3+70+0+65,h0=normal,act=none," +
+                       std::string(options)));
+    if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+    DeviceCase dense(inputs, device());
+    const auto run = [&](const Arguments& arguments) {
+      const auto plan = implementation().plan(inputs.problem, arguments, device());
+      dense.reset_async();
+      plan->run();
+      return dense.download();
+    };
+    const Outputs expected = run(dense.arguments());
+    expect_outputs_agree(inputs, expected);
+    DeviceCase asked(inputs, device(), {.on_request = true});
+    const auto plan = implementation().plan(inputs.problem, asked.arguments(), device());
+    asked.reset_async();
+    plan->run();
+    expect_outputs_agree(inputs, asked.download());
+
+    const std::int64_t tokens = inputs.problem.total_tokens();
+    const std::int64_t channels = inputs.problem.conv_channels(), stride = channels + 1;
+    std::vector<std::uint16_t> rows(static_cast<std::size_t>(tokens * channels));
+    device().download(rows.data(), dense.arguments().input("qkv"), 2 * tokens * channels);
+    std::vector<std::uint16_t> apart(static_cast<std::size_t>(tokens * stride + 1));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::copy_n(rows.begin() + t * channels, channels, apart.begin() + 1 + t * stride);
+    }
+    const auto bytes = static_cast<std::int64_t>(2 * apart.size());
+    const DeviceBuffer buffer = device().allocate(bytes);
+    device().upload(buffer.data(), apart.data(), bytes);
+    Arguments arguments = dense.arguments();
+    arguments.set_input("qkv", static_cast<const std::uint16_t*>(buffer.data()) + 1, stride);
+    const Outputs outputs = run(arguments);
+    if (implementation().description().backend == "hip") {
+      expect_outputs_agree(inputs, outputs);
+      continue;
+    }
+    for (const char* name : {"output", "final_state", "conv_state"}) {
+      EXPECT_TRUE(same_bits(outputs[name], expected[name])) << name << " of " << options;
     }
   }
 }

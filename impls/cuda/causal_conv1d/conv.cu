@@ -29,6 +29,7 @@
 #include <algorithm>
 
 #include "cuda/activation.cuh"
+#include "cuda/approximate.cuh"
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/element.cuh"
 #include "cuda/launch_kernel.cuh"
@@ -42,9 +43,11 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kMaxWidth = 15;
 constexpr int kChannelThreads = 128;
-constexpr int kChannelRun = 60;  // tokens per tile, channels fastest
-constexpr int kAhead = 5;        // of these, loaded together
-constexpr int kVectorWidth = 4;  // widths up to this have vectors of channels
+constexpr int kChannelRun = 60;       // tokens per tile, channels fastest
+constexpr int kAhead = 5;             // of these, loaded together
+constexpr int kNormalizingAhead = 4;  // the same where heads are normalised: a fifth would spill
+constexpr int kVectorWidth = 4;       // widths up to this have vectors of channels
+constexpr int kNormalizedHead = 128;  // channels of a head that a warp normalises
 constexpr int kTimeWarps = 8;
 constexpr int kTimeRun = 256;  // tokens per tile, time fastest
 static_assert(kChannelRun >= kMaxWidth - 1 && kTimeRun >= kMaxWidth - 1,
@@ -92,19 +95,28 @@ __device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int r
 
 /// Kernels are compiled for each form apart, so that none has the registers that another one takes.
 enum class Form {
-  ordinary,  ///< windows are [rows, channels, width - 1] and read, as in most calls
-  other,     ///< windows of any form, and the input may be added behind the activation
-  adding,    ///< windows of any form, and a tensor is added behind the activation
+  ordinary,              ///< windows are [rows, channels, width - 1] and read, as in most calls
+  other,                 ///< windows of any form, and the input may be added behind the activation
+  adding,                ///< windows of any form, and a tensor is added behind the activation
+  normalizing,           ///< as ordinary, and heads of channels are divided by their lengths
+  normalizing_elements,  ///< the same with inputs and a bias that no vector can be read from
 };
+constexpr bool is_normalizing(Form form) {
+  return form == Form::normalizing || form == Form::normalizing_elements;
+}
+constexpr bool has_ordinary_windows(Form form) {
+  return form == Form::ordinary || is_normalizing(form);
+}
 template <Form form>
-using KernelParams =
-    std::conditional_t<form == Form::ordinary, OrdinaryConvParams,
-                       std::conditional_t<form == Form::other, ConvParams, AddingConvParams>>;
+using KernelParams = std::conditional_t<
+    form == Form::ordinary, OrdinaryConvParams,
+    std::conditional_t<is_normalizing(form), NormalizingConvParams,
+                       std::conditional_t<form == Form::other, ConvParams, AddingConvParams>>>;
 
 /// The window of a sequence.
 template <Form form>
 struct Window {
-  static constexpr bool Ordinary = form == Form::ordinary;
+  static constexpr bool Ordinary = has_ordinary_windows(form);
   const KernelParams<form>& p;
   const Tile& tile;
   bool reads = true;
@@ -190,9 +202,22 @@ struct alignas(Count * sizeof(Token)) Channels {
   Token values[Count];
 };
 
-template <typename Token, int Count>
+/// As a vector, or element by element.
+template <bool kVector, typename Token, int Count>
+__device__ __forceinline__ Channels<Token, Count> channels_at(const Token* from) {
+  if constexpr (kVector) {
+    return *reinterpret_cast<const Channels<Token, Count>*>(from);
+  } else {
+    Channels<Token, Count> result;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) result.values[i] = from[i];
+    return result;
+  }
+}
+
+template <typename Token, int Count, bool kVector = true>
 __device__ __forceinline__ void load_channels(const Token* from, float (&to)[Count]) {
-  const auto values = *reinterpret_cast<const Channels<Token, Count>*>(from);
+  const auto values = channels_at<kVector, Token, Count>(from);
 #pragma unroll
   for (int i = 0; i < Count; ++i) to[i] = to_float(values.values[i]);
 }
@@ -346,6 +371,7 @@ template <typename Token>
 constexpr int blocks_per_sm(int ahead, Form form) {
   constexpr bool wide = sizeof(Token) == sizeof(float);
   if (form == Form::adding) return wide ? 3 : 4;
+  if (form == Form::normalizing_elements) return 4;
   return form == Form::other ? 4 : ahead == 1 ? 8 : wide ? 5 : 6;
 }
 
@@ -354,8 +380,9 @@ constexpr int blocks_per_sm(int ahead, Form form) {
 template <typename Token, typename Output, int Width, int Count, int Ahead, Form form>
 __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, form))
     conv_channels_kernel(const KernelParams<form> p, int channel_blocks) {
-  constexpr bool Ordinary = form == Form::ordinary;
+  constexpr bool Ordinary = has_ordinary_windows(form);
   constexpr bool kAdding = form == Form::adding;
+  constexpr bool kVector = form != Form::normalizing_elements;  // inputs and the bias
   using Vector = Channels<Token, Count>;
   Tile tile;
   if (!find_tile(p, blockIdx.x / channel_blocks, kChannelRun, tile)) return;
@@ -395,7 +422,14 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
     }
   }
   float bias[Count] = {};
-  if (p.bias != nullptr) load_channels(p.bias, channel, p.weight_dtype, bias);
+  if (p.bias != nullptr) {
+    if constexpr (kVector) {
+      load_channels(p.bias, channel, p.weight_dtype, bias);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Count; ++i) bias[i] = load_element(p.bias, channel + i, p.weight_dtype);
+    }
+  }
 
   // history[j] is the input of token t - (Width - 1) + j.
   const Window<form> window(p, tile);
@@ -412,7 +446,8 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
 #pragma unroll
         for (int i = 0; i < Count; ++i) history[j][i] = 0;
       } else {
-        load_channels<Token, Count>(input + (tile.begin - (Width - 1) + j) * stride, history[j]);
+        load_channels<Token, Count, kVector>(input + (tile.begin - (Width - 1) + j) * stride,
+                                             history[j]);
       }
     }
   } else if (Ordinary && full_width) {
@@ -432,7 +467,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
         const std::int64_t t = tile.length - (Width - 1) + j;
         float values[Count];
         if (t >= 0) {
-          load_channels<Token, Count>(input + t * stride, values);
+          load_channels<Token, Count, kVector>(input + t * stride, values);
         } else {
 #pragma unroll
           for (int from = 0; from < Width - 1; ++from) {
@@ -527,7 +562,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
   const auto load_batch = [&](int first) {
 #pragma unroll
     for (int i = 0; i < Ahead; ++i) {
-      if (first + i < count) batch[i] = *reinterpret_cast<const Vector*>(from + i * stride);
+      if (first + i < count) batch[i] = channels_at<kVector, Token, Count>(from + i * stride);
       if constexpr (kAdding) {
         if (first + i < count)
           added_batch[i] = *reinterpret_cast<const Vector*>(added_from + i * added_stride);
@@ -536,8 +571,13 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
     from += Ahead * stride;
     if constexpr (kAdding) added_from += Ahead * added_stride;
   };
+  // Of whole warps: a warp has a head.
+  static_assert(!is_normalizing(form) || Count * kWarp == kNormalizedHead);
+  bool normalizes = false;
+  if constexpr (is_normalizing(form)) normalizes = channel < p.normalized_channels;
   const auto step = [&](const Vector& vector, const Vector& added) {
     float sums[Count];
+    float squares = 0;
 #pragma unroll
     for (int i = 0; i < Count; ++i) {
       const float newest = to_float(vector.values[i]);
@@ -553,6 +593,17 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
 #pragma unroll
       for (int j = 0; j + 1 < Width - 1; ++j) history[j][i] = history[j + 1][i];
       history[Width - 2][i] = newest;
+      squares = fmaf(sums[i], sums[i], squares);
+    }
+    if (normalizes) {
+#pragma unroll
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+        squares += __shfl_xor_sync(0xffffffffu, squares, mask);
+      }
+      if constexpr (is_normalizing(form)) squares += p.epsilon;
+      const float inverse = inverse_root_approximately(squares);
+#pragma unroll
+      for (int i = 0; i < Count; ++i) sums[i] *= inverse;
     }
     store_channels<Output>(to, 0, sums);
     to += p.channels;
@@ -845,16 +896,21 @@ bool has_vector_window(const ConvParams& p, int vector) {
          strides.row % vector == 0 && (of_channels || of_places);
 }
 
+/// Whether threads take vectors of channels.
+bool takes_vectors(const AddingConvParams& p, int vector) {
+  return p.width <= kVectorWidth && p.channels % vector == 0 &&
+         p.input_token_stride % vector == 0 && is_aligned(p.input) && is_aligned(p.output) &&
+         (p.bias == nullptr || is_aligned(p.bias)) && p.added_token_stride % vector == 0 &&
+         is_aligned(p.added);
+}
+
 template <typename Token, typename Output>
 void launch_channels_into(AddingConvParams p, cudaStream_t stream) {
   constexpr int kVector = 4;  // 8 or 16 bytes: more would take the registers of half the warps
   if (p.width > kVectorWidth)
     return launch_channels<Token, Output, kMaxWidth, 1, kAhead>(p, stream);
-  const bool vectors = p.channels % kVector == 0 && p.input_token_stride % kVector == 0 &&
-                       is_aligned(p.input) && is_aligned(p.output) &&
-                       (p.bias == nullptr || is_aligned(p.bias)) &&
-                       p.added_token_stride % kVector == 0 && is_aligned(p.added);
-  if (!vectors) return launch_channels<Token, Output, kVectorWidth, 1, kAhead>(p, stream);
+  if (!takes_vectors(p, kVector))
+    return launch_channels<Token, Output, kVectorWidth, 1, kAhead>(p, stream);
   const bool windows_aligned = is_aligned(p.window_in) && is_aligned(p.window_out);
   p.whole = windows_aligned && is_aligned(p.weight);
   p.window_vectors = windows_aligned && has_vector_window(p, kVector);
@@ -863,6 +919,29 @@ void launch_channels_into(AddingConvParams p, cudaStream_t stream) {
     return launch_channels<Token, Output, kVectorWidth, kVector, 1>(p, stream);
   }
   launch_channels<Token, Output, kVectorWidth, kVector, kAhead>(p, stream);
+}
+
+template <typename Token>
+void launch_normalizing(const AddingConvParams& p, const NormalizedHeads& heads,
+                        cudaStream_t stream) {
+  constexpr int kVector = kNormalizedHead / kWarp;
+  NormalizingConvParams params;
+  static_cast<OrdinaryConvParams&>(params) = p;
+  params.normalized_channels = heads.channels;
+  params.epsilon = heads.epsilon;
+  params.whole = is_aligned(p.window_in) && is_aligned(p.window_out) && is_aligned(p.weight);
+  const std::int64_t per_block = std::int64_t{kChannelThreads} * kVector;
+  const auto channel_blocks = static_cast<int>((p.channels + per_block - 1) / per_block);
+  const unsigned int blocks =
+      grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
+  const auto launch_form = [&](auto form) {
+    launch_kernel(conv_channels_kernel<Token, Token, kVectorWidth, kVector, kNormalizingAhead,
+                                       decltype(form)::value>,
+                  blocks, kChannelThreads, 0, stream, params, channel_blocks);
+  };
+  takes_vectors(p, kVector)
+      ? launch_form(std::integral_constant<Form, Form::normalizing>{})
+      : launch_form(std::integral_constant<Form, Form::normalizing_elements>{});
 }
 
 template <typename Token>
@@ -925,9 +1004,24 @@ AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArgu
   return p;
 }
 
-void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream) {
+bool can_normalize_heads(const Problem& problem) {
+  return problem.key_head_dim == kNormalizedHead &&
+         problem.conv_channels() % kNormalizedHead == 0 && problem.conv_width <= kVectorWidth &&
+         problem.token_dtype != DType::float32 && problem.conv_layout == ConvLayout::channels &&
+         problem.reads_conv_window() && !problem.fresh_windows &&
+         problem.conv_residual == ConvResidual::none &&
+         problem.window_order == WindowOrder::oldest_first &&
+         problem.window_layout == WindowLayout::time &&
+         problem.window_places() == problem.conv_width - 1;
+}
+
+void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream,
+                           const NormalizedHeads& heads) {
   with_element_type(params.token_dtype, [&](auto token) {
     using Token = decltype(token);
+    if constexpr (sizeof(Token) == 2) {
+      if (heads.channels > 0) return launch_normalizing<Token>(params, heads, stream);
+    }
     launch<Token>(params, stream);
   });
   GDN_CUDA_CHECK(cudaGetLastError());

@@ -75,6 +75,12 @@ struct ConvParams : OrdinaryConvParams {
   bool ordinary = true;
 };
 
+/// What kernels that normalise heads take besides.
+struct NormalizingConvParams : OrdinaryConvParams {
+  std::int64_t normalized_channels = 0;  ///< heads of 128, the first ones
+  float epsilon = 0;
+};
+
 /// What kernels that add a tensor behind the activation take besides.
 struct AddingConvParams : ConvParams {
   const void* added = nullptr;  ///< in the input's layout and type; null: these kernels do not run
@@ -82,10 +88,21 @@ struct AddingConvParams : ConvParams {
   ConvRows added_rows;
 };
 
+/// Heads of 128 channels, the first ones, whose outputs are divided by their lengths behind the activation, as
+/// gated_delta does with norm=1 to the queries and keys that a layer's convolution makes. None: 0 channels.
+struct NormalizedHeads {
+  std::int64_t channels = 0;
+  float epsilon = 0;  ///< added to a head's squares
+};
+/// Heads of Dk channels: where tokens are of 16 bits, channels fastest, and windows ordinary.
+bool can_normalize_heads(const Problem& problem);
+
 /// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.
 AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments);
 
-/// One launch. Throws Error(unsupported) beyond the largest grid.
-void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream);
+/// One launch. Throws Error(unsupported) beyond the largest grid. `heads`: of a problem that
+/// can_normalize_heads(), to an aligned output in the token dtype.
+void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream,
+                           const NormalizedHeads& heads = {});
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -1,4 +1,5 @@
-// cuda/direct: causal_conv1d as one kernel; conv.cu says how it works and what bounds it.
+// cuda/direct: causal_conv1d as one kernel; conv.cu says how it works and what bounds it. And a layer's form of
+// it, which divides queries and keys by their lengths before it hands them on.
 #include <utility>
 
 #include "cuda/causal_conv1d/conv.cuh"
@@ -10,8 +11,14 @@
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
+constexpr float kLengthEpsilon = 1e-6f;  // docs/contract.md, section 1.1: norm
+
 class Direct final : public Implementation {
  public:
+  /// `normalizes`: conv_output's first 2 Hk heads of Dk channels are divided by their lengths, of problems that
+  /// can_normalize_heads().
+  explicit Direct(bool normalizes) : normalizes_(normalizes) {}
+
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/direct",
@@ -72,19 +79,31 @@ class Direct final : public Implementation {
       wide.output_layout = ConvLayout::channels;
       launches.push_back(wide);
     }
+    NormalizedHeads heads;
+    if (normalizes_) {
+      heads = {2 * problem.num_key_heads * problem.key_head_dim, kLengthEpsilon};
+    }
     info.launches = static_cast<int>(launches.size());
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        [launches](cudaStream_t stream) {
+                                        [launches, heads](cudaStream_t stream) {
                                           for (const AddingConvParams& params : launches)
-                                            enqueue_causal_conv1d(params, stream);
+                                            enqueue_causal_conv1d(params, stream, heads);
                                         });
   }
+
+ private:
+  bool normalizes_;
 };
 
 }  // namespace
 
 const Implementation& causal_conv1d_direct() {
-  static const Direct implementation;
+  static const Direct implementation(false);
+  return implementation;
+}
+
+const Implementation& causal_conv1d_direct_normalizing() {
+  static const Direct implementation(true);
   return implementation;
 }
 

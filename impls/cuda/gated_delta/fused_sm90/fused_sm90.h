@@ -3,6 +3,7 @@
 
 #include "cuda/target.h"
 #include "interface/implementation.h"
+#include "interface/problem.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
@@ -12,5 +13,8 @@ enum class Form {
   one_launch,  ///< always the one-launch kernel
 };
 const Implementation& implementation(Form form);
+
+/// Whether the planner chooses the one-launch kernel, for a problem that has tokens.
+bool runs_in_one_launch(const Problem& problem, int multiprocessors);
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

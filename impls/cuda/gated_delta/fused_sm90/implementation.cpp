@@ -251,6 +251,10 @@ class FusedSm90 final : public Implementation {
 
 }  // namespace
 
+bool runs_in_one_launch(const Problem& problem, int multiprocessors) {
+  return choice_of(Form::planned, problem, shape_of(problem), multiprocessors).one_launch;
+}
+
 const Implementation& implementation(Form form) {
   static const FusedSm90 planned(Form::planned), invariant(Form::invariant),
       one_launch(Form::one_launch);
