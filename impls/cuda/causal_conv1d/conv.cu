@@ -19,8 +19,8 @@
 // tokens loaded ahead cost the threads that their registers would have held. Reached on an H200, 8192
 // bfloat16 channels, width 4, SiLU: 32768 tokens in 0.294 ms, 3.65 TB/s where a copy of the same bytes
 // takes 0.272 ms; 128 sequences of one token in 0.0124 ms, 512 in 0.0341 (data/measured/h200-2026-11-25).
-// In front of a recurrence that would have to normalise (NormalizedHeads) it takes 0.33 ms for those tokens: five
-// exchanges of a warp for each token of a key head. Lost: the place of a one-token sequence guessed while the
+// In front of a recurrence that would have to normalise (NormalizedHeads) it takes about 0.33 ms for those tokens
+// (a layer's time less its recurrence's): five exchanges of a warp for each token of a key head. Lost: the place of a one-token sequence guessed while the
 // search's first loads are under way, and weights asked for before it: 128 sequences 0.0123 and 0.0123, 512
 // 0.0336 and 0.0335.
 // With windows of another form 128 one-token sequences took, in a run where ordinary ones took 0.0145: 0.0207

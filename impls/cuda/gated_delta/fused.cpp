@@ -22,9 +22,11 @@
 // Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, ms:
 //     chunk          16     32     64
 //     4 x 8192     1.29   1.09   1.29     (a block a head, 8 value and 4 preparing warps)
-//     1 x 32768    4.34   3.77   3.79     (4 blocks a head, 2 value and 8 preparing warps)
-// What takes the gates of a chunk apart is hidden under its inverse where that leaves a warp free; a division
-// for each copy of rows took a tenth of the time of chunks of 16.
+//     1 x 32768    4.34   3.76   3.79     (4 blocks a head, 2 value and 8 preparing warps)
+// The gates of the next chunk are scanned beside the inverse of this one where that leaves a warp free. With the
+// scan behind it, and divisions in each copy of rows, chunks of 16 took 1.53 and 5.36
+// (data/measured/h200-2026-11-26). An earlier state of the kernel took 3.49 for 1 x 32768 with chunks of 32; why
+// this one takes more is not known.
 // Few long sequences are cuda/chunkwise's: its work before and after the state pass is parallel.
 //
 // Error: as cuda/chunkwise, but X = beta (V - gamma K S) is rounded as well: 0.24 to 0.49 in the

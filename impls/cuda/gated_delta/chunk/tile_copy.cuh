@@ -18,7 +18,7 @@ __device__ __forceinline__ void copy_async(void* shared, const void* source, int
 }
 
 /// A thread's part of a tile's 16-byte vectors: where it begins and the steps it goes on in. A kernel that
-/// copies a tile a chunk makes it once, since its two divisions are most of what a small tile costs.
+/// copies a tile a chunk makes it once: its two divisions would be made for each tile.
 struct RowShare {
   int vectors;  ///< of a row
   int row;

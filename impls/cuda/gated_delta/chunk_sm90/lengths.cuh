@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_inverses(uint32_t lengths, float upper, fl
 }
 
 /// One warp: those of its 16 rows of a tile of K or Q, [2 panels][64][64] with Dk = 128, from the
-/// diagonals of the rows' products with themselves: a fifth of the instructions of sums of squares.
+/// diagonals of the rows' products with themselves.
 template <typename Token>
 __device__ __forceinline__ void store_inverse_lengths(uint32_t tile, uint32_t lengths, int valid,
                                                       int w, int l) {
