@@ -8,7 +8,7 @@
 //
 // States inside the call (`checkpoints`) cut its chunks: a block stores the state where the tokens before a
 // checkpoint end and starts anew behind it, whose first chunk's preparation nothing hides. 4 x 8192 tokens as
-// below took 1.27 ms with four in each sequence, 1.51 with sixteen. chunk/fused_checkpoints.cu compiles the
+// below took 1.09 ms with four in each sequence, 1.25 with sixteen. chunk/fused_checkpoints.cu compiles the
 // kernels for them.
 //
 // 16-bit tokens multiply on the tensor cores (mma.sync), float32 tokens in split TF32 with the
@@ -19,14 +19,14 @@
 // products of the value warps and the substitution of the preparing ones: the tensor cores are
 // mostly idle. Blocks that share a head repeat the preparing warps' work.
 //
-// Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, ms:
+// Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, ms (data/measured/h200-2026-11-26):
 //     chunk          16     32     64
-//     4 x 8192     1.29   1.09   1.29     (a block a head, 8 value and 4 preparing warps)
-//     1 x 32768    4.34   3.76   3.79     (4 blocks a head, 2 value and 8 preparing warps)
-// The gates of the next chunk are scanned beside the inverse of this one where that leaves a warp free. With the
-// scan behind it, and divisions in each copy of rows, chunks of 16 took 1.53 and 5.36
-// (data/measured/h200-2026-11-26). An earlier state of the kernel took 3.49 for 1 x 32768 with chunks of 32; why
-// this one takes more is not known.
+//     4 x 8192     1.07   0.94   1.10     (a block a head, 8 value and 4 preparing warps)
+//     1 x 32768    3.46   2.85   3.54     (4 blocks a head, 2 value and 8 preparing warps)
+// The preparing warps are what a chunk waits for, and a fifth of their time went into waiting for instructions:
+// the loop is longer than the instruction cache, and each jump over code that is not run is a miss. One way of
+// copying rows in the place of two, products whose fragments are loaded a step ahead, and norms in a rolled loop
+// took 1.28, 1.08, 1.27 and 4.34, 3.76, 3.75 to the figures above.
 // Few long sequences are cuda/chunkwise's: its work before and after the state pass is parallel.
 //
 // Error: as cuda/chunkwise, but X = beta (V - gamma K S) is rounded as well: 0.24 to 0.49 in the
@@ -65,14 +65,8 @@ Kernels kernels() {
           enqueue_fused<Element, C, kCheckpoints>, max_value_warps<Element, C>};
 }
 
-std::int64_t default_chunk(DType token_dtype) {
-  return with_element_type(token_dtype, [](auto element) -> std::int64_t {
-    return kDefaultFusedChunk<decltype(element)>;
-  });
-}
-
 std::int64_t chunk_of(const Problem& problem) {
-  return problem.chunk != 0 ? problem.chunk : default_chunk(problem.token_dtype);
+  return problem.chunk != 0 ? problem.chunk : kDefaultFusedChunk;
 }
 
 /// For what chunk_support allows.
@@ -80,7 +74,7 @@ Kernels kernels_of(const Problem& problem) {
   const std::int64_t chunk = chunk_of(problem);
   return with_element_type(problem.token_dtype, [&](auto element) -> Kernels {
     using Element = decltype(element);
-    if (problem.checkpoints > 0) return kernels<Element, kDefaultFusedChunk<Element>, true>();
+    if (problem.checkpoints > 0) return kernels<Element, kDefaultFusedChunk, true>();
     if (chunk == 16) return kernels<Element, 16>();
     if constexpr (sizeof(Element) == 2) {
       if (chunk == 64) return kernels<Element, 64>();
@@ -92,10 +86,10 @@ Kernels kernels_of(const Problem& problem) {
 Support chunk_support(const Problem& problem) {
   const DType token_dtype = problem.token_dtype;
   const std::int64_t chunk = chunk_of(problem);
-  if (problem.checkpoints > 0 && chunk != default_chunk(token_dtype)) {
+  if (problem.checkpoints > 0 && chunk != kDefaultFusedChunk) {
     return Support::no("chunk=" + std::to_string(chunk) +
                        " with checkpoints, which are compiled for chunk=" +
-                       std::to_string(default_chunk(token_dtype)) + " of these tokens alone");
+                       std::to_string(kDefaultFusedChunk) + " alone");
   }
   if (chunk == 16 || chunk == 32) return Support::yes();
   if (chunk == 64) {
@@ -154,7 +148,7 @@ class Fused final : public Implementation {
         .aligned = token_alignment(),
         .examples = {
             "gated_delta:heads=1/2,dim=64,seq=20+3,h0=normal,dtype=bf16",
-            "gated_delta:heads=1/2,dim=128,seq=70,h0=normal,dtype=f16,chunk=32",
+            "gated_delta:heads=1/2,dim=128,seq=70,h0=normal,dtype=f16,chunk=64",
             "gated_delta:heads=1/2,dim=64x72,seq=20+3+0+150,h0=normal,dtype=bf16,slots=padding,"
             "output_slots=other,layout=vk,checkpoints=3,checkpoint_dtype=bf16",
             "gated_delta:heads=1/1,dim=136x40,seq=70+1,dtype=f32,state=bf16,ht=0,norm=1,"

@@ -106,6 +106,25 @@ __host__ __device__ constexpr FusedLayout fused_layout(const FusedSplit& split) 
   return at;
 }
 
+/// Which block of K K^T or, `is_score`, of Q K^T a preparing warp's product is.
+template <int kBlocks>
+struct TriangleTask {
+  bool is_score;
+  int row;  ///< of blocks
+  int column;
+
+  /// index: 0 .. 2 triangle_blocks - 1; those of K K^T first, by rows.
+  __device__ __forceinline__ explicit TriangleTask(int index) {
+    constexpr int kTriangle = triangle_block(kBlocks, 0);
+    is_score = index >= kTriangle;
+    const int block = index - (is_score ? kTriangle : 0);
+    row = 0;
+#pragma unroll
+    for (int i = 1; i < kBlocks; ++i) row += block >= triangle_block(i, 0) ? 1 : 0;
+    column = block - triangle_block(row, 0);
+  }
+};
+
 /// T, P and the key and query factors of one chunk from its K and Q, by the preparing warps. The
 /// last of them scans the next chunk's gates: while the others invert where the chunk has fewer blocks
 /// than there are warps, else behind its own part of the inverse, which is the least.
@@ -115,17 +134,17 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
                                               const LaneGates<C>& next_gates, int next_length,
                                               ChunkGates<C>& next, int length, ChunkGates<C>& gates,
                                               float* L, Element* inverse, Element* scores,
-                                              int thread, int num_threads) {
+                                              int first_warp, int num_threads) {
   constexpr int kBlocks = C / 16;
   constexpr int kTriangle = triangle_blocks(C);
   const int lane = lane_anew();
-  const int warp = thread / 32;
+  const int warp = warp_anew() - first_warp;
   const int warps = num_threads / 32;
   const int key_blocks = blocks_of_16(p.key_head_dim);
   constexpr int kStride = tile_stride(16 * kKeyBlocks);
 
   // One row of K or Q each, by the last warps: they have the fewest of the products below.
-  const int norm = num_threads - 1 - thread;
+  const int norm = num_threads - 1 - (32 * warp + lane);
   if (norm < 2 * C) {
     const int r = norm % C;
     const bool is_key = norm < C;
@@ -133,6 +152,7 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
     if (p.normalize_qk && r < length) {
       const Element* const row = (is_key ? key : query) + r * kStride;
       float squares = 0;
+#pragma unroll 1
       for (int k = 0; k < p.key_head_dim; k += Vector16<Element>::kCount) {
         const auto vector = *reinterpret_cast<const Vector16<Element>*>(row + k);
 #pragma unroll
@@ -146,49 +166,47 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
     (is_key ? gates.key_factor : gates.query_factor)[r] = factor;
   }
 
-  // The lower blocks of K K^T, then those of Q K^T, dealt out to the warps; a warp's own all at
-  // once.
+  // The lower blocks of K K^T, then those of Q K^T, dealt out to the warps. Fragments are loaded one step
+  // ahead of their product.
   constexpr int kTasks = (2 * kTriangle + kFewestPreparingWarps - 1) / kFewestPreparingWarps;
-  int row[kTasks];     // block row i
-  int column[kTasks];  // block column j
-  bool is_score[kTasks];
   Accumulator products[kTasks];
 #pragma unroll
   for (int t = 0; t < kTasks; ++t) {
-    const int task = min(warp + t * warps, 2 * kTriangle - 1);  // the last one again
-    is_score[t] = task >= kTriangle;
-    row[t] = 0;
-    column[t] = task - (is_score[t] ? kTriangle : 0);
-    while (column[t] > row[t]) column[t] -= ++row[t];
+    if (warp + t * warps >= 2 * kTriangle) break;
+    const TriangleTask<kBlocks> task(warp + t * warps);
+    const Element* const rows = (task.is_score ? query : key) + 16 * task.row * kStride;
+    const Element* const columns = key + 16 * task.column * kStride;
+    auto left = load_fragment(rows, kStride, 0, 0, lane);
+    auto right = load_fragment(columns, kStride, 0, 0, lane);
     products[t] = zero_accumulator();
-  }
 #pragma unroll 2
-  for (int kk = 0; kk < key_blocks; ++kk) {
-#pragma unroll
-    for (int t = 0; t < kTasks; ++t) {
-      if (warp + t * warps >= 2 * kTriangle) break;
-      multiply_add(products[t],
-                   load_fragment(is_score[t] ? query : key, kStride, 16 * row[t], 16 * kk, lane),
-                   load_fragment(key, kStride, 16 * column[t], 16 * kk, lane));
+    for (int kk = 1; kk < key_blocks; ++kk) {
+      const auto next_left = load_fragment(rows, kStride, 0, 16 * kk, lane);
+      const auto next_right = load_fragment(columns, kStride, 0, 16 * kk, lane);
+      multiply_add(products[t], left, right);
+      left = next_left;
+      right = next_right;
     }
+    multiply_add(products[t], left, right);
   }
   named_barrier<1>(num_threads);  // the factors of all tokens are there
 #pragma unroll
   for (int t = 0; t < kTasks; ++t) {
-    const int i = row[t];
-    const int j = column[t];
     if (warp + t * warps >= 2 * kTriangle) break;
+    const TriangleTask<kBlocks> task(warp + t * warps);
+    const int i = task.row;
+    const int j = task.column;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int r = 16 * i + fragment_row(lane, e);
       const int c = 16 * j + fragment_column(lane, e);
       const float row_factor =
-          is_score[t] ? gates.query_factor[r] : gates.beta[r] * gates.key_factor[r];
+          task.is_score ? gates.query_factor[r] : gates.beta[r] * gates.key_factor[r];
       const float entry =
           row_factor * gates.key_factor[c] * decay_between(gates, r, c) * products[t].value[e];
-      products[t].value[e] = (is_score[t] ? r >= c : r > c) ? entry : 0.0f;
+      products[t].value[e] = (task.is_score ? r >= c : r > c) ? entry : 0.0f;
     }
-    if (is_score[t]) {
+    if (task.is_score) {
       store_fragment(scores + triangle_block(i, j) * kFragmentElements,
                      round_to_fragment<Element>(products[t]), lane);
     } else {
@@ -457,13 +475,16 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
       const RowShare key_share = row_share<Element>(16 * key_blocks, mine, preparing);
       const RowShare value_share =
           row_share<Element>(16 * blocks_of_16(work.v_end - work.v_begin), mine, preparing);
-      const auto fetch_key_query = [&](int c) {
-        copy_rows_async(key_tile(c), kStride,
-                        key_at<Element>(p, work.first_token<C>(c), work.key_head),
-                        p.key_token_stride, C, work.length<C>(c), p.key_head_dim, key_share);
-        copy_rows_async(query_tile(c), kStride,
-                        query_at<Element>(p, work.first_token<C>(c), work.key_head),
-                        p.query_token_stride, C, work.length<C>(c), p.key_head_dim, key_share);
+      const Element* next_key = key_at<Element>(p, work.span.first, work.key_head);
+      const Element* next_query = query_at<Element>(p, work.span.first, work.key_head);
+      const auto fetch_key_query = [&](int c, int slot) {
+        const int length = work.length<C>(c);
+        copy_rows_async(tile_at(at.key, at.key_tile, slot), kStride, next_key, p.key_token_stride,
+                        C, length, p.key_head_dim, key_share);
+        copy_rows_async(tile_at(at.query, at.key_tile, slot), kStride, next_query,
+                        p.query_token_stride, C, length, p.key_head_dim, key_share);
+        next_key += C * p.key_token_stride;
+        next_query += C * p.query_token_stride;
       };
       const auto fetch_value = [&](int c) {
         copy_rows_async(value_tile(c), value_stride,
@@ -481,34 +502,37 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
         scan_chunk_gates(p.gates, work.head, gates_at(0), read_gates(0), work.length<C>(0),
                          lane_anew());
       }
-      fetch_key_query(0);
+      fetch_key_query(0, 0);
       commit_copies();
       wait_copies<0>();
       named_barrier<1>(preparing);
+      int slot = 0;  // of K and Q of chunk c
 #pragma unroll 1
       for (int c = 0; c <= work.num_chunks;
            ++c) {  // prepares chunk c; the value warps are at c - 1
+        const int next_slot = slot + 1 < split.key_stages ? slot + 1 : 0;
         if (c < work.num_chunks) fetch_value(c);
-        if (split.key_stages == 3 && c + 1 < work.num_chunks) fetch_key_query(c + 1);
+        if (split.key_stages == 3 && c + 1 < work.num_chunks) fetch_key_query(c + 1, next_slot);
         commit_copies();
         if (c < work.num_chunks) {
           LaneGates<C> next_gates{};
           if (reads_gates && c + 1 < work.num_chunks) next_gates = read_gates(c + 1);
           prepare_chunk<Element, C, kKeyBlocks>(
-              p, key_tile(c), query_tile(c), work.head, next_gates, max(0, work.length<C>(c + 1)),
-              gates_at(c + 1), work.length<C>(c), gates_at(c),
-              reinterpret_cast<float*>(shared_bytes + at.triangle), inverse(c), scores(c), mine,
-              preparing);
+              p, tile_at(at.key, at.key_tile, slot), tile_at(at.query, at.key_tile, slot),
+              work.head, next_gates, max(0, work.length<C>(c + 1)), gates_at(c + 1),
+              work.length<C>(c), gates_at(c), reinterpret_cast<float*>(shared_bytes + at.triangle),
+              inverse(c), scores(c), split.value_warps, preparing);
         }
         wait_copies<0>();
         block_barrier();
-        // The tiles of chunk c - 1 are free now.
+        // The tiles of chunk c - 1 are free work.
         if (split.key_stages == 2 && c + 1 < work.num_chunks) {
-          fetch_key_query(c + 1);
+          fetch_key_query(c + 1, next_slot);
           commit_copies();
           wait_copies<0>();
           named_barrier<1>(preparing);
         }
+        slot = next_slot;
       }
     }
     __syncthreads();

@@ -20,8 +20,7 @@ struct FusedSplit {
 constexpr int kFewestPreparingWarps = 4;
 
 /// The chunk that a problem gets which asks for none, and the only one that is compiled with checkpoints.
-template <typename Element>
-constexpr int kDefaultFusedChunk = sizeof(Element) == 4 ? 32 : 64;
+constexpr int kDefaultFusedChunk = 32;
 
 /// Most value warps of a block: fewer where their state and tiles take more registers.
 template <typename Element, int C>

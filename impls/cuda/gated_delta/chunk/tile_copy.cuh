@@ -17,21 +17,21 @@ __device__ __forceinline__ void copy_async(void* shared, const void* source, int
   }
 }
 
-/// A thread's part of a tile's 16-byte vectors: where it begins and the steps it goes on in. A kernel that
-/// copies a tile a chunk makes it once: its two divisions would be made for each tile.
+/// A thread's part of a tile's 16-byte vectors: those of one column, in every row_step-th row. Threads
+/// behind the last whole row of threads have none. A kernel that copies a tile a chunk makes it once: its
+/// divisions would be made for each tile.
 struct RowShare {
-  int vectors;  ///< of a row
+  int row_step;
   int row;
   int vector;
-  int row_step;
-  int vector_step;
 
+  /// row_vectors: at most num_threads.
   __device__ RowShare(int row_vectors, int thread, int num_threads)
-      : vectors(row_vectors),
+      : row_step(num_threads / row_vectors),
         row(thread / row_vectors),
-        vector(thread % row_vectors),
-        row_step(num_threads / row_vectors),
-        vector_step(num_threads % row_vectors) {}
+        vector(thread % row_vectors) {
+    if (row >= row_step) row = 1 << 30;
+  }
 };
 
 /// For rows of `padded_columns` elements.
@@ -47,32 +47,20 @@ __device__ __forceinline__ void copy_rows_async(Element* tile, int stride, const
                                                 std::int64_t source_stride, int rows,
                                                 int valid_rows, int columns,
                                                 const RowShare& share) {
-  constexpr int kVector = 16 / sizeof(Element);
   int row = share.row;
-  int vector = share.vector;
-  if (share.vector_step == 0) {  // a thread's copies lie below each other
-    const bool column_valid = vector * kVector < columns;
-    Element* to = tile + row * stride + vector * kVector;
-    const Element* from = source + row * source_stride + vector * kVector;
-#pragma unroll 4
-    for (; row < rows; row += share.row_step) {
-      const bool valid = row < valid_rows && column_valid;
-      copy16_async_if(valid, to, valid ? from : source);
-      to += share.row_step * stride;
-      from += share.row_step * source_stride;
-    }
-    return;
-  }
-  while (row < rows) {
-    const bool valid = row < valid_rows && vector * kVector < columns;
-    copy16_async_if(valid, tile + row * stride + vector * kVector,
-                    valid ? source + row * source_stride + vector * kVector : source);
-    row += share.row_step;
-    vector += share.vector_step;
-    if (vector >= share.vectors) {
-      vector -= share.vectors;
-      ++row;
-    }
+  if (row >= rows) return;
+  const int column = share.vector * static_cast<int>(16 / sizeof(Element));
+  if (column >= columns) valid_rows = 0;
+  Element* to = tile + row * stride + column;
+  const Element* from = source + row * source_stride + column;
+  const std::int64_t from_step = share.row_step * source_stride;
+  const int to_step = share.row_step * stride;
+#pragma unroll 2
+  for (; row < rows; row += share.row_step) {
+    const bool valid = row < valid_rows;
+    copy16_async_if(valid, to, valid ? from : source);
+    to += to_step;
+    from += from_step;
   }
 }
 
