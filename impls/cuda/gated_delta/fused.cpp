@@ -21,12 +21,12 @@
 //
 // Measured on an H200, bfloat16, heads 16/32, D 128, cold L2, ms (data/measured/h200-2026-11-26):
 //     chunk          16     32     64
-//     4 x 8192     1.07   0.94   1.10     (a block a head, 8 value and 4 preparing warps)
-//     1 x 32768    3.46   2.85   3.54     (4 blocks a head, 2 value and 8 preparing warps)
+//     4 x 8192     1.07   0.93   1.10     (a block a head, 8 value and 4 preparing warps)
+//     1 x 32768    3.36   2.81   3.54     (4 blocks a head, 2 value and 8 preparing warps)
 // The preparing warps are what a chunk waits for, and a fifth of their time went into waiting for instructions:
 // the loop is longer than the instruction cache, and each jump over code that is not run is a miss. One way of
 // copying rows in the place of two, products whose fragments are loaded a step ahead, and norms in a rolled loop
-// took 1.28, 1.08, 1.27 and 4.34, 3.76, 3.75 to the figures above.
+// took 1.28, 1.08, 1.27 and 4.34, 3.76, 3.75 to the figures above; float32 tokens, 4 x 8192, took 6.0 to 4.7.
 // Few long sequences are cuda/chunkwise's: its work before and after the state pass is parallel.
 //
 // Error: as cuda/chunkwise, but X = beta (V - gamma K S) is rounded as well: 0.24 to 0.49 in the

@@ -17,6 +17,8 @@
 // shared memory in float32: a chunk never crosses one.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/gated_delta/chunk/chunk_gates.cuh"
 #include "cuda/gated_delta/chunk/fragments.cuh"
 #include "cuda/gated_delta/chunk/fused_launch.cuh"
@@ -179,7 +181,10 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
     auto left = load_fragment(rows, kStride, 0, 0, lane);
     auto right = load_fragment(columns, kStride, 0, 0, lane);
     products[t] = zero_accumulator();
-#pragma unroll 2
+    // A float32 product is twelve instructions of the tensor cores and forty more: twice that no longer fits in
+    // the instruction cache beside the rest.
+    [[maybe_unused]] constexpr int kUnroll = sizeof(Element) == 2 ? 2 : 1;
+#pragma unroll kUnroll
     for (int kk = 1; kk < key_blocks; ++kk) {
       const auto next_left = load_fragment(rows, kStride, 0, 16 * kk, lane);
       const auto next_right = load_fragment(columns, kStride, 0, 16 * kk, lane);
@@ -475,10 +480,13 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
       const RowShare key_share = row_share<Element>(16 * key_blocks, mine, preparing);
       const RowShare value_share =
           row_share<Element>(16 * blocks_of_16(work.v_end - work.v_begin), mine, preparing);
-      const Element* next_key = key_at<Element>(p, work.span.first, work.key_head);
-      const Element* next_query = query_at<Element>(p, work.span.first, work.key_head);
+      // In registers, where chunks of 64 and checkpoints leave any.
+      constexpr bool kHolds = C < 64 && !kCheckpoints;
+      const std::conditional_t<kHolds, FusedWork, const FusedWork&> now = work;
+      const Element* next_key = key_at<Element>(p, now.span.first, now.key_head);
+      const Element* next_query = query_at<Element>(p, now.span.first, now.key_head);
       const auto fetch_key_query = [&](int c, int slot) {
-        const int length = work.length<C>(c);
+        const int length = now.template length<C>(c);
         copy_rows_async(tile_at(at.key, at.key_tile, slot), kStride, next_key, p.key_token_stride,
                         C, length, p.key_head_dim, key_share);
         copy_rows_async(tile_at(at.query, at.key_tile, slot), kStride, next_query,
@@ -487,19 +495,20 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
         next_query += C * p.query_token_stride;
       };
       const auto fetch_value = [&](int c) {
-        copy_rows_async(value_tile(c), value_stride,
-                        value_at<Element>(p, work.first_token<C>(c), work.head) + work.v_begin,
-                        p.value_token_stride, C, work.length<C>(c), work.v_end - work.v_begin,
-                        value_share);
+        copy_rows_async(
+            value_tile(c), value_stride,
+            value_at<Element>(p, now.template first_token<C>(c), now.head) + now.v_begin,
+            p.value_token_stride, C, now.template length<C>(c), now.v_end - now.v_begin,
+            value_share);
       };
       const auto read_gates = [&](int c) {
-        return load_lane_gates<C>(p, work.head, work.first_token<C>(c), work.length<C>(c),
-                                  lane_anew());
+        return load_lane_gates<C>(p, now.head, now.template first_token<C>(c),
+                                  now.template length<C>(c), lane_anew());
       };
       block_barrier();
       const bool reads_gates = mine >= preparing - 32;
       if (reads_gates) {
-        scan_chunk_gates(p.gates, work.head, gates_at(0), read_gates(0), work.length<C>(0),
+        scan_chunk_gates(p.gates, now.head, gates_at(0), read_gates(0), now.template length<C>(0),
                          lane_anew());
       }
       fetch_key_query(0, 0);
@@ -508,25 +517,25 @@ __global__ void __launch_bounds__(32 * (max_value_warps<Element, C>(16 * kKeyBlo
       named_barrier<1>(preparing);
       int slot = 0;  // of K and Q of chunk c
 #pragma unroll 1
-      for (int c = 0; c <= work.num_chunks;
-           ++c) {  // prepares chunk c; the value warps are at c - 1
+      for (int c = 0; c <= now.num_chunks; ++c) {  // prepares chunk c; the value warps are at c - 1
         const int next_slot = slot + 1 < split.key_stages ? slot + 1 : 0;
-        if (c < work.num_chunks) fetch_value(c);
-        if (split.key_stages == 3 && c + 1 < work.num_chunks) fetch_key_query(c + 1, next_slot);
+        if (c < now.num_chunks) fetch_value(c);
+        if (split.key_stages == 3 && c + 1 < now.num_chunks) fetch_key_query(c + 1, next_slot);
         commit_copies();
-        if (c < work.num_chunks) {
+        if (c < now.num_chunks) {
           LaneGates<C> next_gates{};
-          if (reads_gates && c + 1 < work.num_chunks) next_gates = read_gates(c + 1);
+          if (reads_gates && c + 1 < now.num_chunks) next_gates = read_gates(c + 1);
           prepare_chunk<Element, C, kKeyBlocks>(
-              p, tile_at(at.key, at.key_tile, slot), tile_at(at.query, at.key_tile, slot),
-              work.head, next_gates, max(0, work.length<C>(c + 1)), gates_at(c + 1),
-              work.length<C>(c), gates_at(c), reinterpret_cast<float*>(shared_bytes + at.triangle),
-              inverse(c), scores(c), split.value_warps, preparing);
+              p, tile_at(at.key, at.key_tile, slot), tile_at(at.query, at.key_tile, slot), now.head,
+              next_gates, max(0, now.template length<C>(c + 1)), gates_at(c + 1),
+              now.template length<C>(c), gates_at(c),
+              reinterpret_cast<float*>(shared_bytes + at.triangle), inverse(c), scores(c),
+              split.value_warps, preparing);
         }
         wait_copies<0>();
         block_barrier();
-        // The tiles of chunk c - 1 are free work.
-        if (split.key_stages == 2 && c + 1 < work.num_chunks) {
+        // The tiles of chunk c - 1 are free now.
+        if (split.key_stages == 2 && c + 1 < now.num_chunks) {
           fetch_key_query(c + 1, next_slot);
           commit_copies();
           wait_copies<0>();
