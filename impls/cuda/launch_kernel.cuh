@@ -10,6 +10,11 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
+/// The type of a kernel's parameter that is large: on the CPU, where each thread would have its own on its stack,
+/// they share one.
+template <typename T>
+using LargeParameter = const T;
+
 /// `blocks` blocks of `threads` threads, enqueued on the stream. Throws Error(device_failure).
 template <typename... Parameters, typename... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,

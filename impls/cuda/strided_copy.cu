@@ -137,7 +137,8 @@ __device__ TilePlace place_of(const TiledCopy& tiled, std::int64_t tile) {
   return place;
 }
 
-__global__ void __launch_bounds__(kTile* kRows) strided_copy_kernel(const CopyParams params) {
+__global__ void __launch_bounds__(kTile* kRows)
+    strided_copy_kernel(LargeParameter<CopyParams> params) {
   GDN_DYNAMIC_SHARED_MEMORY(memory, 16);
   auto* const tile = reinterpret_cast<std::uint64_t*>(memory);  // [before][last], kPitch apart
   int which = 0;

@@ -20,9 +20,10 @@
 // bfloat16 channels, width 4, SiLU: 32768 tokens in 0.294 ms, 3.65 TB/s where a copy of the same bytes
 // takes 0.272 ms; 128 sequences of one token in 0.0124 ms, 512 in 0.0341 (data/measured/h200-2026-11-25).
 // In front of a recurrence that would have to normalise (NormalizedHeads) it takes about 0.33 ms for those tokens
-// (a layer's time less its recurrence's): five exchanges of a warp for each token of a key head. Lost: the place of a one-token sequence guessed while the
-// search's first loads are under way, and weights asked for before it: 128 sequences 0.0123 and 0.0123, 512
-// 0.0336 and 0.0335.
+// (a layer's time less its recurrence's): five exchanges of a warp for each token of a key head. Lost: two tokens'
+// sums together, six exchanges for ten (the layer 0.677 ms for 0.679); the place of a one-token sequence guessed
+// while the search's first loads are under way, and weights asked for before it: 128 sequences 0.0123 and 0.0123,
+// 512 0.0336 and 0.0335.
 // With windows of another form 128 one-token sequences took, in a run where ordinary ones took 0.0145: 0.0207
 // with four places, 0.0213 with channels fastest, 0.0258 as a ring of four. float32 weights cost nothing.
 // Time fastest, H200, where 4 x 8192 tokens take 0.290 ms with channels fastest: 0.678 ms, 2.48 where rows of 8191

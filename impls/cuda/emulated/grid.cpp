@@ -1,7 +1,6 @@
 #include "cuda/emulated/grid.h"
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/emulated/stack_switch.h"
 #include "cuda_runtime.h"
 #include "interface/error.h"
 
@@ -46,16 +46,9 @@ struct Copy {
 
 enum class State : unsigned char { ready, waiting, done };
 
-// Where to go on: __builtin_setjmp's, which saves little and jumps to other stacks without checks.
-using JumpBuffer = void* [5];
-// Of its own: a function that sets a buffer must not hold a jump.
-[[noreturn, gnu::noinline]] void jump(JumpBuffer& buffer) { __builtin_longjmp(buffer, 1); }
-
 struct Fibre {
-  JumpBuffer resume;
-  unsigned char* stack = nullptr;
-  int meetings = 0;      // parity chooses the warp's slots
-  bool started = false;  // its context waits in the loop of fibre_main
+  void* place = nullptr;  // where its stack was left; null: given up, or never begun
+  int meetings = 0;       // parity chooses the warp's slots
   std::vector<Copy> open_group;
   std::deque<std::vector<Copy>> groups;
   std::vector<std::function<void()>> open_stores;
@@ -89,6 +82,55 @@ struct Barrier {
   std::vector<int> waiting;
 };
 
+// The stacks of a block's fibres. They are kept from launch to launch: fresh memory costs a page fault for each
+// thread, which is most of what a small kernel takes.
+class Stacks {
+ public:
+  Stacks() {
+    const std::lock_guard<std::mutex> lock(mutex());
+    if (!kept().empty()) {
+      bytes_ = kept().back();
+      kept().pop_back();
+      return;
+    }
+    void* const made = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) {
+      throw Error(ErrorKind::out_of_memory, "cuda-emulated: no memory for the threads' stacks");
+    }
+    bytes_ = static_cast<unsigned char*>(made);
+  }
+  ~Stacks() {
+    if (in_doubt_) {
+      munmap(bytes_, kMaxThreads * kStackBytes);
+      return;
+    }
+    const std::lock_guard<std::mutex> lock(mutex());
+    kept().push_back(bytes_);
+  }
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  unsigned char* of(int thread) const {
+    return bytes_ + static_cast<std::size_t>(thread) * kStackBytes;
+  }
+  // Some were left with functions on them that never return, and are not used again.
+  void set_in_doubt(bool in_doubt) { in_doubt_ = in_doubt; }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex the_mutex;
+    return the_mutex;
+  }
+  static std::vector<unsigned char*>& kept() {
+    static auto* const stacks = new std::vector<unsigned char*>;  // outlives every thread
+    return *stacks;
+  }
+
+  unsigned char* bytes_ = nullptr;
+  bool in_doubt_ = false;
+};
+
 // One processor's block: its fibres are used again for the next block.
 class Block {
  public:
@@ -97,17 +139,10 @@ class Block {
         fibres_(threads),
         states_(threads, State::done),
         warps_((threads + 31) / 32) {
-    void* const stacks = mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED) {
-      throw Error(ErrorKind::out_of_memory, "cuda-emulated: no memory for the threads' stacks");
-    }
-    stacks_ = static_cast<unsigned char*>(stacks);
     const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
     aligned_shared_ =
         shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
   }
-  ~Block() { munmap(stacks_, kMaxThreads * kStackBytes); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -131,7 +166,6 @@ class Block {
   State& state_of(int thread) { return states_[static_cast<std::size_t>(thread)]; }
   State state_of(int thread) const { return states_[static_cast<std::size_t>(thread)]; }
   void step(int thread);  // runs a fibre until it waits or ends
-  [[noreturn]] void start(Fibre& fibre);
   bool run_warp(int warp, bool to_the_end);
   void become(int thread);
   int lane_in_turn(int i, int size) const;
@@ -147,7 +181,7 @@ class Block {
 
   std::vector<unsigned char> shared_;
   unsigned char* aligned_shared_ = nullptr;
-  unsigned char* stacks_ = nullptr;
+  Stacks stacks_;
   std::vector<Fibre> fibres_;
   // Of the fibres: side by side, since every turn reads those of a warp.
   std::vector<State> states_;
@@ -165,7 +199,7 @@ class Block {
   std::string fault_;
   std::exception_ptr thrown_;
   std::mt19937_64 random_;
-  JumpBuffer scheduler_;
+  void* scheduler_ = nullptr;  // the place of its stack
 };
 
 thread_local Block* t_block = nullptr;
@@ -188,10 +222,8 @@ void Block::main_loop() {
 void Block::yield() {
   Fibre& fibre = current();
   const int next = next_in_turn();
-  if (__builtin_setjmp(fibre.resume) != 0) return;
-  if (next < 0) jump(scheduler_);
-  become(next);
-  jump(current().resume);
+  if (next >= 0) become(next);
+  switch_stack(&fibre.place, next >= 0 ? current().place : scheduler_);
 }
 
 // The lane in place i of a warp's turn.
@@ -200,7 +232,7 @@ int Block::lane_in_turn(int i, int size) const {
   return i + first_in_turn_ < size ? i + first_in_turn_ : i + first_in_turn_ - size;
 }
 
-// The thread that this turn of the warp comes to next, if it has begun; else -1.
+// The thread that this turn of the warp comes to next; -1: none.
 int Block::next_in_turn() const {
   if (thrown_ != nullptr) return -1;
   const int first = current_ / 32 * 32;
@@ -209,8 +241,7 @@ int Block::next_in_turn() const {
                                                   : current_ - first - first_in_turn_;
   for (i = (i < 0 ? i + size : i) + 1; i < size; ++i) {
     const int thread = first + lane_in_turn(i, size);
-    if (state_of(thread) != State::ready) continue;
-    return fibres_[static_cast<std::size_t>(thread)].started ? thread : -1;
+    if (state_of(thread) == State::ready) return thread;
   }
   return -1;
 }
@@ -223,27 +254,14 @@ void Block::become(int thread) {
 
 void Block::step(int thread) {
   become(thread);
-  Fibre& fibre = current();
-  if (__builtin_setjmp(scheduler_) != 0) return;
-  if (fibre.started) jump(fibre.resume);
-  start(fibre);
-}
-
-void Block::start(Fibre& fibre) {
-  fibre.started = true;
-  ucontext_t context;
-  getcontext(&context);
-  context.uc_stack.ss_sp = fibre.stack;
-  context.uc_stack.ss_size = kStackBytes;
-  context.uc_link = nullptr;
-  makecontext(&context, fibre_main, 0);
-  setcontext(&context);
-  std::abort();  // setcontext returns only where the context is not one
+  switch_stack(&scheduler_, current().place);
 }
 
 void Block::fail(const std::string& what) {
   fault_ = what;
-  jump(scheduler_);  // this fibre and those that wait are given up; run() renews them
+  // This fibre and those that wait are given up; run() renews them.
+  switch_stack(&current().place, scheduler_);
+  std::abort();
 }
 
 void Block::end_thread() {
@@ -428,6 +446,7 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   threads_ = static_cast<int>(fibres_.size());
   live_ = threads_;
   body_ = &body;
+  stacks_.set_in_doubt(true);
   fault_.clear();
   thrown_ = nullptr;
   random_.seed(g_options.seed * 0x9e3779b97f4a7c15u + index);
@@ -445,9 +464,11 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   }
   for (int thread = 0; thread < threads_; ++thread) {
     Fibre& fibre = fibres_[static_cast<std::size_t>(thread)];
-    if (state_of(thread) != State::done) fibre.started = false;  // given up in an earlier block
-    fibre.stack = stacks_ + static_cast<std::size_t>(thread) * kStackBytes;
-    std::memcpy(fibre.stack, &kStackMark, sizeof kStackMark);
+    unsigned char* const stack = stacks_.of(thread);
+    if (fibre.place == nullptr || state_of(thread) != State::done) {
+      fibre.place = new_stack(stack, kStackBytes, fibre_main);
+      std::memcpy(stack, &kStackMark, sizeof kStackMark);
+    }
     state_of(thread) = State::ready;
     fibre.meetings = 0;
     fibre.open_group.clear();
@@ -484,18 +505,21 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
       for (const auto& store : group) store();
     }
   }
-  for (std::size_t i = 0; i < kGuardBytes && fault_.empty(); ++i) {
-    if (shared()[shared_bytes + i] != kNanByte) {
+  const unsigned char* const guard = shared() + shared_bytes;
+  const bool guard_holds =
+      guard[0] == kNanByte && std::memcmp(guard, guard + 1, kGuardBytes - 1) == 0;
+  for (std::size_t i = 0; i < kGuardBytes && !guard_holds && fault_.empty(); ++i) {
+    if (guard[i] != kNanByte) {
       fault_ = "byte " + std::to_string(shared_bytes + i) + " of " + std::to_string(shared_bytes) +
                " of the dynamic shared memory is written";
     }
   }
   for (int thread = 0; thread < threads_ && fault_.empty(); ++thread) {
-    const Fibre& fibre = fibres_[static_cast<std::size_t>(thread)];
-    if (std::memcmp(fibre.stack, &kStackMark, sizeof kStackMark) != 0) {
+    if (std::memcmp(stacks_.of(thread), &kStackMark, sizeof kStackMark) != 0) {
       fault_ = "thread " + std::to_string(thread) + " needs more stack than there is";
     }
   }
+  stacks_.set_in_doubt(!fault_.empty());
   if (!fault_.empty()) {
     throw Error(ErrorKind::device_failure,
                 "cuda-emulated: block " + std::to_string(index_) + ": " + fault_);

@@ -8,6 +8,9 @@
 
 namespace gdn::cuda_emulated {
 
+template <typename T>
+using LargeParameter = const T&;
+
 template <typename... Parameters, typename... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned int blocks, unsigned int threads,
                    std::size_t shared_bytes, cudaStream_t, const Arguments&... arguments) {
