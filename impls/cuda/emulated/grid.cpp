@@ -82,8 +82,8 @@ struct Barrier {
   std::vector<int> waiting;
 };
 
-// The stacks of a block's fibres. They are kept from launch to launch: fresh memory costs a page fault for each
-// thread, which is most of what a small kernel takes.
+// The stacks of a block's fibres. They are kept from launch to launch: fresh memory costs each thread page
+// faults, which were 5 of the 59 seconds of processor time that half of the suite quick took.
 class Stacks {
  public:
   Stacks() {

@@ -181,8 +181,8 @@ __device__ __forceinline__ void prepare_chunk(const GatedDeltaParams& p, const E
     auto left = load_fragment(rows, kStride, 0, 0, lane);
     auto right = load_fragment(columns, kStride, 0, 0, lane);
     products[t] = zero_accumulator();
-    // A float32 product is twelve instructions of the tensor cores and forty more: twice that no longer fits in
-    // the instruction cache beside the rest.
+    // A float32 product is twelve instructions of the tensor cores and several times as many besides:
+    // twice it no longer fits in the instruction cache beside the rest.
     [[maybe_unused]] constexpr int kUnroll = sizeof(Element) == 2 ? 2 : 1;
 #pragma unroll kUnroll
     for (int kk = 1; kk < key_blocks; ++kk) {
