@@ -45,6 +45,11 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     result.state.assign(inputs["conv_state"].begin(), inputs["conv_state"].end());
   }
 
+  // Those of no tokens, and of sequences without a row, stay zeros.
+  const std::int64_t checkpoints = has_windows(problem) ? problem.checkpoints : 0;
+  result.checkpoint_windows.assign(
+      static_cast<std::size_t>(problem.num_sequences() * checkpoints * strides.row), Scalar(0));
+
   const auto sequence_channels = [&](std::int64_t n, std::int64_t c_begin, std::int64_t c_end) {
     const std::int64_t slot = inputs.slot(n);
     if (slot < 0) return;
@@ -53,10 +58,18 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
     const bool has_window = reads && !fresh;
     const std::int64_t first = inputs.first_token(n);
     const std::int64_t length = inputs.length(n);
-    // Where the oldest input lies before the call and after it: a ring turns by a place a token.
+    // Where the oldest input lies before the call: a ring turns by a place a token.
     const std::int64_t oldest =
         ring ? inputs.other_indices["window_position"][static_cast<std::size_t>(n)] % places : 0;
-    const std::int64_t oldest_after = ring ? (oldest + length) % places : 0;
+    // The window after so many tokens: with N places new slot j is x[tokens - N + j] if that index is
+    // >= 0, else old slot tokens + j: N entries of ext, for any number of tokens.
+    const auto store_window = [&](const std::vector<Scalar>& ext, std::int64_t tokens,
+                                  Scalar* row) {
+      const std::int64_t first_place = ring ? (oldest + tokens) % places : 0;
+      for (std::int64_t j = 0; j < places; ++j) {
+        row[(first_place + j) % places * strides.place] = ext[tokens + j];
+      }
+    };
     std::vector<Scalar> ext(places + length);
     for (std::int64_t c = c_begin; c < c_end; ++c) {
       const std::int64_t row = slot * strides.row + c * strides.channel;
@@ -77,10 +90,14 @@ ConvResult<Scalar> causal_conv1d(const Case& inputs, int threads) {
                                 ? y + ext[places + t]
                                 : y + Scalar(residual[at]);
       }
-      // With N places new slot j is x[L - N + j] if that index is >= 0, else old slot L + j: the last
-      // N entries of ext, for every L >= 0.
-      for (std::int64_t j = 0; writes && j < places; ++j) {
-        result.state[row + (oldest_after + j) % places * strides.place] = ext[length + j];
+      if (writes) store_window(ext, length, result.state.data() + row);
+      for (std::int64_t j = 0; j < checkpoints; ++j) {
+        const std::int64_t at = n * checkpoints + j;
+        const std::int64_t tokens =
+            inputs.other_indices["checkpoint_tokens"][static_cast<std::size_t>(at)];
+        if (tokens == 0) continue;
+        store_window(ext, tokens,
+                     result.checkpoint_windows.data() + at * strides.row + c * strides.channel);
       }
     }
   };

@@ -12,6 +12,7 @@ template <typename Scalar>
 struct ConvResult {
   std::vector<Scalar> output;  ///< [T, channels] or [channels, T] (Problem::conv_layout)
   std::vector<Scalar> state;   ///< conv_state after the call; empty: there is no pool
+  std::vector<Scalar> checkpoint_windows;  ///< empty: the problem has none
 };
 
 /// y[t,c] = act(bias_c + sum_j weight[c,j] ext[t+j,c]), ext = the sequence's window, oldest first,

@@ -30,7 +30,8 @@ Texts every_window(const std::string& seq) {
          {"window=read", "window=written,slots=permuted", "window=none",
           "window_layout=channels,slots=padding", "window_length=4", "window_length=40",
           "window_order=ring", "window_order=ring,window_length=40,slots=permuted", "fresh=1",
-          "residual=1", "residual=tensor"}) {
+          "residual=1", "residual=tensor", "checkpoints=3,slots=padding",
+          "checkpoints=2,window_order=ring,window_length=7"}) {
       texts.push_back("causal_conv1d:heads=1/2,dim=64,seq=" + seq + ",dtype=" + dtype + "," +
                       window);
     }
@@ -54,6 +55,7 @@ Texts suite(std::string_view name) {
     texts.push_back("causal_conv1d:channels=131,seq=70+2+0+1,dtype=bf16");
     texts.push_back(
         "causal_conv1d:channels=132,seq=9+40+30+1,magnitudes=edges,dtype=bf16,residual=tensor");
+    texts.push_back("causal_conv1d:channels=36,seq=70+2+0+1,dtype=bf16,checkpoints=3");
     return texts;
   }
   if (name == "grid") {
@@ -65,7 +67,8 @@ Texts suite(std::string_view name) {
   }
   if (name == "gpu") return {"causal_conv1d:heads=16/32,dim=128,seq=4x8192,dtype=bf16"};
   if (name == "sanitizer") {
-    return {"causal_conv1d:heads=1/2,dim=64,seq=1x9+1x2+1x0,dtype=bf16,slots=permuted"};
+    return {"causal_conv1d:heads=1/2,dim=64,seq=1x9+1x2+1x0,dtype=bf16,slots=permuted",
+            "causal_conv1d:channels=133,seq=9+2+0+1,dtype=bf16,slots=padding,checkpoints=2"};
   }
   return {};
 }

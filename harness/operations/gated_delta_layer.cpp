@@ -76,13 +76,16 @@ Texts suite(std::string_view name) {
           "dtype=" +
           std::string(dtype));
     }
+    texts.push_back(
+        "gated_delta_layer:heads=1/2,dim=64,seq=70+0+3,dtype=bf16,norm=1,h0=normal,checkpoints=2");
     return texts;
   }
   if (name == "grid") {
     const std::string seq = "1x130+1x3+1x0+1x1+1x64";
     Texts texts = every_option(seq, "128");
     for (const char* windows :
-         {"window=written", "window=none", "h0=normal,window=read",
+         {"window=written", "window=none", "h0=normal,window=read", "h0=normal,checkpoints=3",
+          "h0=normal,checkpoints=2,checkpoint_dtype=bf16,layout=vk,slots=padding",
           "h0=normal,window_layout=channels,window_length=5,fresh=1,slots=permuted"}) {
       texts.push_back("gated_delta_layer:heads=1/2,dim=128,seq=" + seq +
                       ",dtype=bf16,gate=logits,beta=logit," + windows);

@@ -115,10 +115,12 @@ class ChainPlan final : public Plan {
   }
 
  private:
-  // The step's operands that are the whole's, but for those that another step writes or reads.
+  // The step's operands that are the whole's, but for those that another step writes or reads. What the whole has
+  // for other steps alone is not this one's.
   void take_from_whole(std::size_t step) {
+    const Problem problem = steps_.problem(step, whole_);
     for (const Operand& operand : chain_.steps[step].operation->operands) {
-      if (is_handed_on(step, operand.name)) continue;
+      if (is_handed_on(step, operand.name) || !is_present(operand, problem)) continue;
       const std::string& name = name_in_whole(chain_.steps[step], operand.name);
       if (!given_.has(name)) continue;
       ArrayPointer pointer = given_[name];

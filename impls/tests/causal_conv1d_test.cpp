@@ -340,6 +340,54 @@ TEST_P(CausalConv1d, RingsAreTurnedWindows) {
   }
 }
 
+// Windows inside a call, in every form that windows have: at the first tokens, which still see the old window, and
+// where padding and empty sequences leave zeros.
+TEST_P(CausalConv1d, WindowsInsideACall) {
+  for (const char* layout : {"channels", "time"}) {
+    for (const char* options :
+         {",dtype=f32", ",dtype=bf16,state=bf16,slots=permuted,conv_in_place=0",
+          ",dtype=f16,window_layout=channels,slots=padding", ",dtype=bf16,window_length=71",
+          ",dtype=bf16,window_order=ring,window_length=7,slots=padding", ",dtype=bf16,fresh=1",
+          ",dtype=f32,window=read", ",dtype=bf16,window=written,width=9", ",dtype=bf16,width=2",
+          ",dtype=f16,window_order=ring,window_layout=channels,fresh=1"}) {
+      for (const char* checkpoints : {",checkpoints=1", ",checkpoints=6"}) {
+        expect_all_agree({"causal_conv1d:channels=36,seq=70+0+1+2+3+130,conv_layout=" +
+                          std::string(layout) + options + checkpoints});
+      }
+      expect_all_agree({"causal_conv1d:channels=133,seq=9x4,conv_layout=" + std::string(layout) +
+                        options + ",checkpoints=3"});
+    }
+  }
+}
+
+// Bit for bit: whoever continues from a checkpoint gets what a call would have left that ends there.
+TEST_P(CausalConv1d, ACheckpointIsTheWindowOfACallThatEndsThere) {
+  for (const char* more : {"", ",window_order=ring,window_length=7", ",window_layout=channels",
+                           ",state=bf16,slots=permuted,conv_in_place=0"}) {
+    Case inputs = generate_case(Problem::parse(
+        "causal_conv1d:channels=36,seq=150,dtype=bf16,checkpoints=5" + std::string(more)));
+    SCOPED_TRACE(inputs.problem.to_string());
+    const std::vector<std::int64_t> counts = {1, 3, 0, 131, 150};
+    inputs.other_indices["checkpoint_tokens"] = counts;
+    const Outputs outputs = execute(implementation(), inputs, device());
+    const std::int64_t elements = 36 * inputs.problem.window_places();
+    for (std::size_t j = 0; j < counts.size(); ++j) {
+      SCOPED_TRACE("after " + std::to_string(counts[j]) + " tokens");
+      const auto at = [&](const std::vector<float>& rows, std::int64_t row) {
+        return std::vector<float>(rows.begin() + row * elements,
+                                  rows.begin() + (row + 1) * elements);
+      };
+      std::vector<float> expected(static_cast<std::size_t>(elements), 0.0f);
+      if (counts[j] > 0) {
+        const Case part = first_part(inputs, after(counts[j]));
+        expected = at(execute(implementation(), part, device())["conv_state"], part.slot(0));
+      }
+      EXPECT_TRUE(
+          same_bits(at(outputs["checkpoint_windows"], static_cast<std::int64_t>(j)), expected));
+    }
+  }
+}
+
 // The same windows in either layout give the same bits.
 TEST_P(CausalConv1d, TheLayoutOfWindowsChangesNoBit) {
   const Case by_time = generate_case(

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/operations/generate_case.h"
+#include "harness/run/batches.h"
 #include "harness/run/device_case.h"
 #include "harness/run/execute.h"
 #include "reference/errors.h"
@@ -141,6 +143,46 @@ TEST_P(GatedDeltaLayer, TokensThatNoVectorCanBeReadFrom) {
     }
     for (const char* name : {"output", "final_state", "conv_state"}) {
       EXPECT_TRUE(same_bits(outputs[name], expected[name])) << name << " of " << options;
+    }
+  }
+}
+
+// A server goes on from a state and the window beside it: both are handed out, after the same tokens.
+TEST_P(GatedDeltaLayer, StatesAndWindowsInsideACall) {
+  bool is_supported = false;
+  for (const char* more :
+       {"dim=128,h0=normal,dtype=bf16,checkpoints=3,gate=logits,beta=logit",
+        "dim=128,dtype=bf16,checkpoints=2,checkpoint_dtype=bf16,layout=vk,slots=padding,gated_norm="
+        "1",
+        "dim=64,h0=normal,dtype=f32,checkpoints=4,window_layout=channels,conv_in_place=0",
+        "dim=128,dtype=f16,checkpoints=3,window=none"}) {
+    const Problem problem = Problem::parse(
+        "gated_delta_layer:heads=1/2,seq=70+0+1+65+9,gates=mid," + std::string(more));
+    if (!implementation().supports(problem)) continue;
+    is_supported = true;
+    expect_all_agree({problem.to_string()});
+  }
+  if (!is_supported) GTEST_SKIP();
+}
+
+// In float32, bit for bit, whichever implementation of the steps it is.
+TEST_P(GatedDeltaLayer, ACheckpointIsWhatACallLeavesThatEndsThere) {
+  Case inputs = generate_case(Problem::parse(
+      "gated_delta_layer:heads=1/2,dim=128,seq=150,dtype=bf16,gates=mid,h0=normal,checkpoints=4"));
+  if (!implementation().supports(inputs.problem)) GTEST_SKIP();
+  const std::vector<std::int64_t> counts = {2, 64, 131, 150};
+  inputs.other_indices["checkpoint_tokens"] = counts;
+  const Outputs outputs = execute(implementation(), inputs, device());
+  for (std::size_t j = 0; j < counts.size(); ++j) {
+    SCOPED_TRACE("after " + std::to_string(counts[j]) + " tokens");
+    const Case part = first_part(inputs, after(counts[j]));
+    const Outputs of_part = execute(implementation(), part, device());
+    for (const auto& [checkpoint, left] : {std::pair("checkpoint_states", "final_state"),
+                                           std::pair("checkpoint_windows", "conv_state")}) {
+      const std::vector<float>& expected = of_part[left];
+      const auto elements = static_cast<std::int64_t>(expected.size());
+      const auto begin = outputs[checkpoint].begin() + static_cast<std::int64_t>(j) * elements;
+      EXPECT_TRUE(same_bits(std::vector<float>(begin, begin + elements), expected)) << checkpoint;
     }
   }
 }

@@ -14,6 +14,9 @@ Arrays<Scalar> evaluate_convolution(const Case& inputs, const EvaluationOptions&
   Arrays<Scalar> result;
   result["conv_output"] = std::move(conv.output);
   if (!conv.state.empty()) result["conv_state"] = std::move(conv.state);
+  if (!conv.checkpoint_windows.empty()) {
+    result["checkpoint_windows"] = std::move(conv.checkpoint_windows);
+  }
   return result;
 }
 
@@ -23,7 +26,7 @@ const ReferenceOperation& causal_conv1d_reference() {
   static const ReferenceOperation operation = {
       .operation = causal_conv1d_operation(),
       .honours = convolution_options() + convolution_window_options() +
-                 HonouredFields{"channels", "residual", "weights", "window_order"},
+                 HonouredFields{"channels", "residual", "weights", "window_order", "checkpoints"},
       .evaluate_float = evaluate_convolution<float>,
       .evaluate_double = evaluate_convolution<double>,
       .evaluate_long_double = evaluate_convolution<long double>,

@@ -108,6 +108,9 @@ Arrays<Scalar> evaluate_layer(const Case& inputs, const EvaluationOptions& optio
   if (inputs.problem.gated_norm) apply_norm(inputs, options, result);
   result["conv_output"] = std::move(conv.output);
   if (!conv.state.empty()) result["conv_state"] = std::move(conv.state);
+  if (!conv.checkpoint_windows.empty()) {
+    result["checkpoint_windows"] = std::move(conv.checkpoint_windows);
+  }
   return result;
 }
 
@@ -142,7 +145,8 @@ const ReferenceOperation& gated_delta_layer_reference() {
       .operation = gated_delta_layer_operation(),
       .honours = recurrence_options() + recurrence_variants() + convolution_options() +
                  convolution_window_options() +
-                 HonouredFields{"gated_norm", "norm_gate", "norm_eps", "weights", "logits"},
+                 HonouredFields{"gated_norm", "norm_gate", "norm_eps", "weights", "logits",
+                                "checkpoints", "checkpoint_dtype"},
       .evaluate_float = evaluate_layer<float>,
       .evaluate_double = evaluate_layer<double>,
       .evaluate_long_double = evaluate_layer<long double>,

@@ -94,21 +94,50 @@ void Convolution::move_older_inputs(const Window& window, const Block& block,
   for (std::int64_t c = 0; c < block.channels; ++c) {
     const std::int64_t channel = block.first_channel + c;
     for (std::int64_t j = window.stays; j < older; ++j) {
-      const std::int64_t t = num_tokens - places + j;
-      float value = 0;
-      if (t >= 0) {
-        const std::int64_t token = first_token + t;
-        const std::int64_t index = problem_.conv_layout == ConvLayout::channels
-                                       ? token * arguments_.input_token_stride + channel
-                                       : arguments_.input_rows.at(channel, token);
-        decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value,
-               1);
-      } else if (window.reads) {
-        const std::int64_t index = place(window.slot, channel, window.oldest, places + t);
-        decode(dtype, element(arguments_.state_in, index, dtype), &value, 1);
-      }
+      const float value = input_of(window, channel, first_token, num_tokens - places + j);
       const std::int64_t index = place(window.slot, channel, window.oldest_after, j);
       encode(dtype, &value, element(arguments_.state_out, index, dtype), 1);
+    }
+  }
+}
+
+float Convolution::input_of(const Window& window, std::int64_t channel, std::int64_t first_token,
+                            std::int64_t i) const {
+  float value = 0;
+  if (i >= 0) {
+    const std::int64_t token = first_token + i;
+    const std::int64_t index = problem_.conv_layout == ConvLayout::channels
+                                   ? token * arguments_.input_token_stride + channel
+                                   : arguments_.input_rows.at(channel, token);
+    decode(problem_.token_dtype, element(arguments_.input, index, problem_.token_dtype), &value, 1);
+  } else if (window.reads) {
+    const std::int64_t index =
+        place(window.slot, channel, window.oldest, problem_.window_places() + i);
+    decode(problem_.state_dtype, element(arguments_.state_in, index, problem_.state_dtype), &value,
+           1);
+  }
+  return value;
+}
+
+void Convolution::store_checkpoints(const Window* window, const Block& block,
+                                    std::int64_t sequence) const {
+  if (arguments_.checkpoint_windows == nullptr) return;
+  const std::int64_t places = problem_.window_places();
+  const std::int64_t first_token = arguments_.sequence_offsets[sequence];
+  for (std::int64_t j = 0; j < problem_.checkpoints; ++j) {
+    const std::int64_t row = sequence * problem_.checkpoints + j;
+    const std::int64_t tokens = window == nullptr ? 0 : arguments_.checkpoint_tokens[row];
+    const std::int64_t oldest =
+        arguments_.window_position && tokens > 0 ? (window->oldest + tokens) % places : 0;
+    for (std::int64_t c = block.first_channel; c < block.first_channel + block.channels; ++c) {
+      for (std::int64_t i = 0; i < places; ++i) {
+        const float value =
+            tokens == 0 ? 0.0f : input_of(*window, c, first_token, tokens - places + i);
+        encode(
+            problem_.state_dtype, &value,
+            element(arguments_.checkpoint_windows, place(row, c, oldest, i), problem_.state_dtype),
+            1);
+      }
     }
   }
 }
@@ -176,6 +205,7 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
       const std::int64_t count = std::min(kTileTokens, num_tokens - start);
       store_tokens(first_token + start, count, block, y, scratch);
     }
+    store_checkpoints(nullptr, block, sequence);
     return;
   }
 
@@ -219,6 +249,7 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     std::memmove(ext, ext + count * block.channels,
                  static_cast<std::size_t>(window * block.channels) * sizeof(float));
   }
+  store_checkpoints(&held, block, sequence);
   // An empty sequence leaves its row as it is; out of place that takes a copy, and where nothing was
   // read its window is zeros.
   const bool stays = num_tokens == 0 && held.reads && arguments_.state_in == arguments_.state_out;

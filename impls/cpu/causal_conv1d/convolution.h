@@ -67,6 +67,12 @@ class Convolution {
   /// the old one moves to lower places, so in ascending order nothing is overwritten before it is read;
   /// in a ring it does not move.
   void move_older_inputs(const Window& window, const Block& block, std::int64_t sequence) const;
+  /// Of every checkpoint of the sequence, before its new window is stored. `window` is null where the sequence has
+  /// no row.
+  void store_checkpoints(const Window* window, const Block& block, std::int64_t sequence) const;
+  /// Input `i` of the sequence, counted from its first token; of negative i, of its old window.
+  float input_of(const Window& window, std::int64_t channel, std::int64_t first_token,
+                 std::int64_t i) const;
   /// What goes in by tokens: the inputs, or what is added behind the activation.
   struct Tokens {
     const void* data;

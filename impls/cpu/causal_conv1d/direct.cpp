@@ -62,7 +62,7 @@ class Direct final : public Implementation {
         .name = "cpu/direct",
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
-                   HonouredFields{"channels", "residual", "weights", "window_order"},
+                   HonouredFields{"channels", "residual", "weights", "window_order", "checkpoints"},
         .tokens_in_rows = true,
         .backend = "cpu",
         .form = "direct",
@@ -92,7 +92,11 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
                      "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"
-                     "conv_layout=time"}};
+                     "conv_layout=time",
+                     "causal_conv1d:channels=36,seq=20+3+0+9,dtype=bf16,slots=padding,"
+                     "checkpoints=3",
+                     "causal_conv1d:channels=131,seq=70+2+1,dtype=f16,window_order=ring,"
+                     "window_length=7,slots=permuted,conv_layout=time,checkpoints=2"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }

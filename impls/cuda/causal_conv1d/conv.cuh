@@ -100,6 +100,18 @@ bool can_normalize_heads(const Problem& problem);
 /// Throws Error(bad_input) for null or misaligned pointers. The output is in the problem's layout and token dtype; a caller may replace these three fields.
 AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArguments& arguments);
 
+/// The windows inside a call: of each sequence `count` ones, after so many tokens.
+struct CheckpointWindows {
+  IndexArray tokens;  ///< [N, K]
+  void* data =
+      nullptr;  ///< [N, K] windows at window_strides(), in the state dtype; null: none are wanted
+  std::int64_t count = 0;
+};
+/// One launch, ahead of the convolution, which may write the windows that this one reads. Throws
+/// Error(unsupported) beyond the largest grid.
+void enqueue_checkpoint_windows(const ConvParams& convolution, const CheckpointWindows& windows,
+                                cudaStream_t stream);
+
 /// One launch. Throws Error(unsupported) beyond the largest grid. `heads`: of a problem that
 /// can_normalize_heads(), to an aligned output in the token dtype.
 void enqueue_causal_conv1d(const AddingConvParams& params, cudaStream_t stream,

@@ -24,7 +24,7 @@ class Direct final : public Implementation {
         .name = "cuda/direct",
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
-                   HonouredFields{"channels", "residual", "weights", "window_order"},
+                   HonouredFields{"channels", "residual", "weights", "window_order", "checkpoints"},
         .tokens_in_rows = true,
         .backend = "cuda",
         .form = "direct",
@@ -53,7 +53,11 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
                      "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"
-                     "conv_layout=time"}};
+                     "conv_layout=time",
+                     "causal_conv1d:channels=36,seq=20+3+0+9,dtype=bf16,slots=padding,"
+                     "checkpoints=3",
+                     "causal_conv1d:channels=131,seq=70+2+1,dtype=f16,window_order=ring,"
+                     "window_length=7,slots=permuted,conv_layout=time,checkpoints=2"}};
     return description;
   }
 
@@ -83,12 +87,15 @@ class Direct final : public Implementation {
     if (normalizes_) {
       heads = {2 * problem.num_key_heads * problem.key_head_dim, kLengthEpsilon};
     }
-    info.launches = static_cast<int>(launches.size());
-    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        [launches, heads](cudaStream_t stream) {
-                                          for (const AddingConvParams& params : launches)
-                                            enqueue_causal_conv1d(params, stream, heads);
-                                        });
+    const CheckpointWindows windows = {given.checkpoint_tokens, given.checkpoint_windows,
+                                       problem.checkpoints};
+    info.launches = static_cast<int>(launches.size()) + (windows.data != nullptr ? 1 : 0);
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{}, [launches, heads, windows](cudaStream_t stream) {
+          if (windows.data != nullptr) enqueue_checkpoint_windows(launches.back(), windows, stream);
+          for (const AddingConvParams& params : launches)
+            enqueue_causal_conv1d(params, stream, heads);
+        });
   }
 
  private:

@@ -19,6 +19,9 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   params.slot_index = arguments.slot_index;
   params.has_window = arguments.has_window;
   params.window_position = arguments.window_position;
+  params.checkpoint_tokens = arguments.checkpoint_tokens;
+  params.checkpoint_windows = arguments.checkpoint_windows;
+  params.checkpoints = static_cast<std::int32_t>(problem.checkpoints);
   params.state_in = arguments.state_in;
   params.state_out = arguments.state_out;
   const bool of_input = problem.conv_residual == ConvResidual::input;
@@ -51,13 +54,20 @@ LaunchPlan::Enqueue launches_of(const Problem& problem, const CausalConv1dArgume
   const Extent output_grid{tiles(kConvTileChannels), static_cast<std::uint32_t>(params.token_tiles),
                            sequences};
   const Extent window_grid{tiles(256), 1, sequences};
+  const Extent checkpoint_grid{tiles(256), static_cast<std::uint32_t>(params.checkpoints),
+                               sequences};
   const std::string suffix = short_name(problem.token_dtype);
   const DType weights = problem.effective_conv_weight_dtype();
   const std::string outputs =
       (params.residual != nullptr ? "conv_residual_" : "conv_outputs_") + suffix +
       (weights == problem.token_dtype ? "" : "_weights_" + short_name(weights));
-  return [params, output_grid, window_grid, outputs, suffix](KernelLauncher& launcher) {
+  return [params, output_grid, window_grid, checkpoint_grid, outputs,
+          suffix](KernelLauncher& launcher) {
     launcher.launch(outputs, output_grid, {256, 1, 1}, &params, sizeof(params));
+    if (params.checkpoint_windows != nullptr) {
+      launcher.launch("conv_checkpoints_" + suffix, checkpoint_grid, {256, 1, 1}, &params,
+                      sizeof(params));
+    }
     if (params.state_out == nullptr) return;
     launcher.launch("conv_windows_" + suffix, window_grid, {256, 1, 1}, &params, sizeof(params));
   };
@@ -70,7 +80,7 @@ class Direct final : public Implementation {
         .name = "hip/direct",
         .operation = causal_conv1d_operation(),
         .honours = convolution_options() + convolution_window_options() +
-                   HonouredFields{"channels", "residual", "weights", "window_order"},
+                   HonouredFields{"channels", "residual", "weights", "window_order", "checkpoints"},
         .backend = "hip",
         .form = "direct",
         .summary = "width products per channel and token; bound by memory traffic",
@@ -97,7 +107,11 @@ class Direct final : public Implementation {
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,bias=1,weights=f32",
                      "causal_conv1d:channels=131,seq=70+1,dtype=f16,bias=1,width=3,weights=f32",
                      "causal_conv1d:channels=36,seq=20+3,dtype=bf16,bias=1,width=9,weights=f32,"
-                     "conv_layout=time"}};
+                     "conv_layout=time",
+                     "causal_conv1d:channels=36,seq=20+3+0+9,dtype=bf16,slots=padding,"
+                     "checkpoints=3",
+                     "causal_conv1d:channels=131,seq=70+2+1,dtype=f16,window_order=ring,"
+                     "window_length=7,slots=permuted,conv_layout=time,checkpoints=2"}};
     return description;
   }
   Support supports(const Problem&) const override { return Support::yes(); }
@@ -107,7 +121,9 @@ class Direct final : public Implementation {
     require_runnable(*this, problem, device);
     const CausalConv1dArguments given = causal_conv1d_arguments(problem, arguments);
     PlanInfo info;
-    info.launches = given.state_out == nullptr ? 1 : 2;  // outputs, then windows
+    // Outputs, then windows inside the call, then those that it leaves.
+    info.launches =
+        1 + (given.checkpoint_windows != nullptr ? 1 : 0) + (given.state_out != nullptr ? 1 : 0);
     info.choice = "tile=64x64";
     return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                         launches_of(problem, given));

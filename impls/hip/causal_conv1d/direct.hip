@@ -2,7 +2,8 @@
 // token. The lanes lie along whichever of channels and tokens is contiguous in memory.
 //
 // Two kernels, in stream order: the outputs, which read the old windows, then the windows, so that
-// windows updated in place are never read after they change.
+// windows updated in place are never read after they change. Windows inside the call (checkpoints) are a
+// third one, between them.
 //
 // Bound by: memory traffic; the `width` reads of an input mostly hit the L1 cache.
 #include "hip/causal_conv1d/params.h"
@@ -157,6 +158,30 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   }
 }
 
+/// Grid: x = tiles of 256 channels, y = checkpoints of a sequence, z = sequence. One thread has a window.
+template <typename Token>
+__device__ __forceinline__ void checkpoints(const ConvParams& p) {
+  const Sequence sequence = sequence_of(p, static_cast<int>(blockIdx.z));
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (channel >= p.channels) return;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.z) * p.checkpoints + blockIdx.y;
+  const std::int64_t tokens = sequence.row < 0 ? 0 : p.checkpoint_tokens[row];
+  const int oldest_then = p.window_position ? modulo(sequence.oldest + tokens, p.window_places) : 0;
+  const std::int64_t from = window_index(p, sequence.row, channel);
+  const std::int64_t to = window_index(p, row, channel);
+  for (int j = 0; j < p.window_places; ++j) {
+    const std::int64_t i = tokens - p.window_places + j;
+    float value = 0;
+    if (tokens > 0) {
+      value = i >= 0 ? to_float(static_cast<const Token*>(
+                           p.input)[input_index(p, sequence.first + i, channel)])
+                     : old_input(p, sequence, from, p.window_places + i);
+    }
+    const int place = turned(p, oldest_then, j);
+    store_element(p.checkpoint_windows, p.state_element, to + place * p.window_place_stride, value);
+  }
+}
+
 }  // namespace
 
 #define GDN_CONV_OUTPUTS(suffix, Token, Weight)                                                 \
@@ -166,10 +191,13 @@ __device__ __forceinline__ void windows(const ConvParams& p) {
   extern "C" __global__ __launch_bounds__(kThreads) void conv_residual_##suffix(ConvParams p) { \
     outputs<Token, Weight, true>(p);                                                            \
   }
-#define GDN_CONV(suffix, Token)                                                                \
-  GDN_CONV_OUTPUTS(suffix, Token, Token)                                                       \
-  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) { \
-    windows<Token>(p);                                                                         \
+#define GDN_CONV(suffix, Token)                                                                    \
+  GDN_CONV_OUTPUTS(suffix, Token, Token)                                                           \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_windows_##suffix(ConvParams p) {     \
+    windows<Token>(p);                                                                             \
+  }                                                                                                \
+  extern "C" __global__ __launch_bounds__(kThreads) void conv_checkpoints_##suffix(ConvParams p) { \
+    checkpoints<Token>(p);                                                                         \
   }
 GDN_CONV(f32, float)
 GDN_CONV(f16, Half)

@@ -2,6 +2,7 @@
 
 #include "interface/error.h"
 #include "interface/operations/batch_operands.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/convolution_operands.h"
 #include "interface/operations/dimensions.h"
 
@@ -33,13 +34,25 @@ OperationSchema make_schema() {
        .dtype = element_type::float32,
        .hand_over = {.between_steps = true}});
   schema.operands.push_back(convolution_window_operand());
+  schema.operands.push_back(checkpoint_tokens_operand());
+  schema.operands.push_back(checkpoint_windows_operand());
   schema.fields = convolution_fields();
   schema.fields.emplace_back("channels");      // those of a layer belong to its heads
   schema.fields.emplace_back("residual");      // a layer's q, k and v have none
   schema.fields.emplace_back("window_order");  // a layer's windows have their oldest input first
+  schema.fields.emplace_back("checkpoints");
   schema.stated_fields = {"act"};
-  schema.validate = validate_convolution;
-  schema.fit_part = fit_convolution_part;
+  schema.validate = [](const Problem& p) {
+    validate_convolution(p);
+    validate_checkpoints(p);
+    if (p.checkpoints == 0 || has_windows(p)) return;
+    throw_bad_input("problem: checkpoints=" + std::to_string(p.checkpoints) +
+                    ": window=none has no windows, expected another");
+  };
+  schema.fit_part = [](const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+    fit_convolution_part(whole, parts, part);
+    fit_checkpoints(whole, parts, part);
+  };
   return schema;
 }
 
@@ -72,6 +85,8 @@ CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Argu
   a.window_position = arguments.indices("window_position");
   if (problem.reads_conv_window()) a.state_in = arguments["conv_state"].read;
   if (problem.writes_conv_window()) a.state_out = arguments["conv_state"].written;
+  a.checkpoint_tokens = arguments.indices(kCheckpointTokens);
+  a.checkpoint_windows = arguments.output(kCheckpointWindows);
   return a;
 }
 

@@ -35,6 +35,10 @@ struct CausalConv1dArguments {
   const void* state_in = nullptr;
   /// The same pointer as state_in when updated in place; nullptr: no window is written.
   void* state_out = nullptr;
+  /// [N, K], 0 where no window is wanted, or none.
+  IndexArray checkpoint_tokens;
+  /// [N, K] windows at window_strides(), state dtype: those after so many tokens; nullptr: none.
+  void* checkpoint_windows = nullptr;
   void* output = nullptr;  ///< as input, dense; nullptr if `intermediate` is given instead
   /// Optional: the result before its rounding to the token dtype, [T, channels] in any conv_layout,
   /// for an operation that goes on from it.

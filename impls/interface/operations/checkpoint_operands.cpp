@@ -2,6 +2,7 @@
 
 #include "interface/case.h"
 #include "interface/error.h"
+#include "interface/operations/convolution_operands.h"
 #include "interface/operations/dimensions.h"
 
 namespace gdn {
@@ -22,6 +23,14 @@ Dimensions states_shape(const Problem& p) {
   return {dimension::N, kCheckpoints, dimension::Hv, dimension::Dv, dimension::Dk};
 }
 
+// As the pool's rows are.
+Dimensions windows_shape(const Problem& p) {
+  Dimensions shape = {dimension::N, kCheckpoints};
+  const Dimensions row = convolution_window_operand().shape(p);
+  shape.insert(shape.end(), row.begin() + 1, row.end());
+  return shape;
+}
+
 // Whether the count at a place is 0, or larger than those of its sequence before it.
 bool is_next_count(const Case& c, std::int64_t place, std::int64_t count) {
   const std::int64_t sequence = place / c.problem.checkpoints;
@@ -35,8 +44,8 @@ bool is_next_count(const Case& c, std::int64_t place, std::int64_t count) {
 
 }  // namespace
 
-std::vector<Operand> checkpoint_operands() {
-  const Operand tokens = {
+Operand checkpoint_tokens_operand() {
+  return {
       .name = kCheckpointTokens,
       .shape =
           [](const Problem&) {
@@ -45,14 +54,25 @@ std::vector<Operand> checkpoint_operands() {
       .present = has_checkpoints,
       .index_rule = {is_next_count,
                      "0, or a count of tokens up to the sequence's, larger than those before it"}};
-  const Operand states = {.name = kCheckpointStates,
-                          .role = Role::output,
-                          .shape = states_shape,
-                          .dtype = [](const Problem& p) { return p.effective_checkpoint_dtype(); },
-                          .present = has_checkpoints,
-                          // Of a call in two, each wrote zeros for the counts that are the other's.
-                          .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum}};
-  return {tokens, states};
+}
+
+// Of a call in two, each wrote zeros for the counts that are the other's.
+Operand checkpoint_states_operand() {
+  return {.name = kCheckpointStates,
+          .role = Role::output,
+          .shape = states_shape,
+          .dtype = [](const Problem& p) { return p.effective_checkpoint_dtype(); },
+          .present = has_checkpoints,
+          .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum}};
+}
+
+Operand checkpoint_windows_operand() {
+  return {.name = kCheckpointWindows,
+          .role = Role::output,
+          .shape = windows_shape,
+          .dtype = element_type::state,
+          .present = [](const Problem& p) { return has_checkpoints(p) && has_windows(p); },
+          .judging = {.per = JudgedPer::sequence, .is_copy = true, .over_calls = OverCalls::sum}};
 }
 
 void fit_checkpoints(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {

@@ -1,5 +1,5 @@
-// States inside a call (docs/contract.md, section 1.7): after which tokens they are wanted, and the array
-// that takes them.
+// States and windows inside a call (docs/contract.md, section 1.7): after which tokens they are wanted, and
+// the arrays that take them.
 #pragma once
 
 #include "interface/operation.h"
@@ -8,9 +8,14 @@ namespace gdn {
 
 inline constexpr const char* kCheckpointTokens = "checkpoint_tokens";
 inline constexpr const char* kCheckpointStates = "checkpoint_states";
+inline constexpr const char* kCheckpointWindows = "checkpoint_windows";
 
-/// checkpoint_tokens and checkpoint_states, which are there with `checkpoints` above 0.
-std::vector<Operand> checkpoint_operands();
+/// [N, K], there with `checkpoints` above 0.
+Operand checkpoint_tokens_operand();
+/// [N, K] times a state of the recurrence, likewise.
+Operand checkpoint_states_operand();
+/// [N, K] times a window of the convolution, likewise, where the problem has windows.
+Operand checkpoint_windows_operand();
 
 /// Of parts of sequences that are cut from a batch: the counts that lie in a part, from its first token
 /// on, and zeros for the others. For OperationSchema::fit_part.

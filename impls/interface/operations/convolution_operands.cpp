@@ -69,6 +69,8 @@ Operand convolution_residual_operand() {
           }}};
 }
 
+bool has_windows(const Problem& p) { return p.conv_window != ConvWindow::none; }
+
 Operand convolution_window_operand() {
   return {.name = "conv_state",
           .role = Role::in_place,
@@ -81,7 +83,7 @@ Operand convolution_window_operand() {
                 return Dimensions{dimension::slots, kChannels, places};
               },
           .dtype = element_type::state,
-          .present = [](const Problem& p) { return p.conv_window != ConvWindow::none; },
+          .present = has_windows,
           .in_place = {.read = [](const Problem& p) { return p.reads_conv_window(); },
                        .written = [](const Problem& p) { return p.writes_conv_window(); },
                        .make_written =
@@ -184,7 +186,7 @@ void validate_convolution(const Problem& p) {
                     ": width=" + std::to_string(p.conv_width) + " expects auto or " +
                     std::to_string(p.conv_width - 1) + ".." + std::to_string(kLongestWindow));
   }
-  if (p.conv_window != ConvWindow::none) return;
+  if (has_windows(p)) return;
   if (p.window_length != 0) {
     throw_bad_input("problem: window_length=" + std::to_string(p.window_length) +
                     ": window=none has no windows, expected another");

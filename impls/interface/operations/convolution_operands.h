@@ -13,6 +13,8 @@ namespace gdn {
 
 /// qkv, conv_weight and conv_bias.
 std::vector<Operand> convolution_operands();
+/// Whether the problem has windows.
+bool has_windows(const Problem& problem);
 /// The window of raw inputs conv_state, oldest first: read, written, or updated in place or out of
 /// place, as Problem::conv_window has it.
 Operand convolution_window_operand();

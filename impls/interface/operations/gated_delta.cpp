@@ -50,7 +50,8 @@ OperationSchema make_schema() {
   schema.operands.push_back(output_slot_index_operand());
   schema.operands.push_back(recurrence_output_operand());
   schema.operands.push_back(state_operand());
-  for (Operand& operand : checkpoint_operands()) schema.operands.push_back(std::move(operand));
+  schema.operands.push_back(checkpoint_tokens_operand());
+  schema.operands.push_back(checkpoint_states_operand());
   schema.fields = recurrence_fields();
   for (const char* field : {"output_slots", "checkpoints", "checkpoint_dtype"})
     schema.fields.emplace_back(field);

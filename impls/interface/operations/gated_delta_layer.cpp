@@ -3,6 +3,7 @@
 #include "interface/error.h"
 #include "interface/operations/batch_operands.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/convolution_operands.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_rms_norm.h"
@@ -40,13 +41,22 @@ OperationSchema make_schema() {
   schema.operands.push_back(state_operand());
   schema.operands.push_back(convolution_output_operand(true));
   schema.operands.push_back(convolution_window_operand());
+  schema.operands.push_back(checkpoint_tokens_operand());
+  schema.operands.push_back(checkpoint_states_operand());
+  schema.operands.push_back(checkpoint_windows_operand());
   schema.fields = recurrence_fields();
   for (std::string& field : convolution_fields()) schema.fields.push_back(std::move(field));
-  for (const char* field : {"gated_norm", "norm_gate", "norm_eps"}) schema.fields.push_back(field);
-  schema.fit_part = fit_convolution_part;
+  for (const char* field :
+       {"gated_norm", "norm_gate", "norm_eps", "checkpoints", "checkpoint_dtype"})
+    schema.fields.push_back(field);
+  schema.fit_part = [](const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+    fit_convolution_part(whole, parts, part);
+    fit_checkpoints(whole, parts, part);
+  };
   schema.validate = [](const Problem& p) {
     validate_recurrence(p);
     validate_convolution(p);
+    validate_checkpoints(p);
     if (!p.gated_norm && (p.norm_gate != NormGate::silu || p.norm_eps != Problem().norm_eps)) {
       throw_bad_input("problem: norm_gate and norm_eps of gated_delta_layer need gated_norm=1");
     }
@@ -60,7 +70,9 @@ OperationSchema make_schema() {
 // ---- the steps
 
 Problem convolution_step(const Problem& layer, DType) {
-  return step_of(layer, causal_conv1d_operation());
+  Problem convolution = step_of(layer, causal_conv1d_operation());
+  if (!has_windows(layer)) convolution.checkpoints = 0;  // they are of the state alone
+  return convolution;
 }
 
 // The norm takes its input in the token dtype, as it takes z.
