@@ -60,6 +60,12 @@ double arithmetic_limit(DType token_dtype, const Conditioning& c) {
   return std::hypot(base, u * std::hypot(solve, c.cancellation - 1));
 }
 
+// Of the final state as it is stored: by chance, up to the neighbour that is further away.
+double final_rounding(const Problem& problem) {
+  const double nearest = unit_roundoff(problem.state_dtype);
+  return problem.state_rounding == StateRounding::stochastic ? 2 * nearest : nearest;
+}
+
 }  // namespace
 
 ErrorLimits recurrence_limits(const Problem& problem, const Conditioning& conditioning,
@@ -70,8 +76,10 @@ ErrorLimits recurrence_limits(const Problem& problem, const Conditioning& condit
   const auto of_state = [&](DType stored) {
     return OutputLimit{std::min(compute + unit_roundoff(stored), kLargestLimit), 0};
   };
+  OutputLimit final_state = of_state(problem.state_dtype);
+  final_state.relative_l2 = std::min(compute + final_rounding(problem), kLargestLimit);
   return {{"output", {std::min(compute, kLargestLimit), per_readout}},
-          {"final_state", of_state(problem.state_dtype)},
+          {"final_state", final_state},
           {"checkpoint_states", of_state(problem.effective_checkpoint_dtype())}};
 }
 
@@ -87,7 +95,7 @@ ErrorLimits recurrence_limits(const Problem& problem, const Conditioning& condit
 void widen_recurrence_limits(ErrorLimits& limits, const Problem& problem,
                              const Conditioning& conditioning, double roundings) {
   const double together = std::min(roundings, std::max(1.0, conditioning.memory_tokens));
-  const double rounding = unit_roundoff(problem.state_dtype) * std::sqrt(together);
+  const double rounding = final_rounding(problem) * std::sqrt(together);
   const auto widen = [](OutputLimit& limit, double by) {
     limit.relative_l2 = std::min(limit.relative_l2 + by, kLargestLimit);
   };

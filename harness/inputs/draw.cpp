@@ -9,6 +9,7 @@
 #include "interface/error.h"
 #include "interface/operations/batch_operands.h"
 #include "interface/operations/checkpoint_operands.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
 
@@ -162,6 +163,17 @@ void draw_output_slots(Case& c) {
     } else {
       slots.push_back(free_rows[next++]);
     }
+  }
+}
+
+void draw_rounding_seeds(Case& c) {
+  const Problem& p = c.problem;
+  if (p.state_rounding != StateRounding::stochastic) return;
+  const CounterStream stream(p.seed, "rounding_seed");
+  std::vector<std::int64_t>& seeds = c.other_indices[kRoundingSeed];
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    seeds.push_back(static_cast<std::int64_t>(
+        stream.below(static_cast<std::uint64_t>(n), std::uint64_t{1} << 31)));
   }
 }
 

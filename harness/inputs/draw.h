@@ -55,5 +55,7 @@ void draw_output_slots(Case& c);
 /// Where there are checkpoints: rising counts, some left out; of sequences in turn at any tokens, at
 /// multiples of 64, and at the last token too.
 void draw_checkpoints(Case& c);
+/// rounding_seed, where the problem has it.
+void draw_rounding_seeds(Case& c);
 
 }  // namespace gdn

@@ -121,6 +121,11 @@ Texts quick_problems() {
       "slots=padding,checkpoints=3",
       "gated_delta:heads=1/3,dim=64,seq=9+130+70,dtype=f32,gates=mid,h0=normal,layout=vk,ht=0,"
       "checkpoints=5,checkpoint_dtype=bf16",
+      "gated_delta:heads=2/4,dim=128,seq=9x1+3,dtype=bf16,gates=mid,h0=normal,state=f16,layout=vk,"
+      "slots=padding,state_rounding=stochastic",
+      "gated_delta:heads=1/"
+      "3,dim=64x72,seq=5x1,dtype=bf16,gates=mid,h0=normal,state=bf16,pool_pad=8,"
+      "state_rounding=stochastic",
       "gated_delta:heads=2/"
       "4,dim=128,seq=1x70+3x1,dtype=bf16,gates=real,gate=logits,beta=logit,logits=token",
       "gated_delta:heads=2/4,dim=64,seq=1x200,dtype=f32,gates=none,keys=equal,gate=decay",

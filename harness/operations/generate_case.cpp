@@ -35,6 +35,7 @@ Case generate_case(const Problem& p) {
   c.slot_index = draw_slot_index(p);
   draw_output_slots(c);
   draw_checkpoints(c);
+  draw_rounding_seeds(c);
   const OperationHarness& harness = harness_of(p.operation);
   harness.draw(c);
   if (p.magnitudes == Magnitudes::edges) {

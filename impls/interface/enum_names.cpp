@@ -125,6 +125,13 @@ const EnumNames<OutputSlots>& names_of() {
 }
 
 template <>
+const EnumNames<StateRounding>& names_of() {
+  static const EnumNames<StateRounding> names = {{"nearest", StateRounding::nearest},
+                                                 {"stochastic", StateRounding::stochastic}};
+  return names;
+}
+
+template <>
 const EnumNames<Activation>& names_of() {
   static const EnumNames<Activation> names = {{"none", Activation::none},
                                               {"silu", Activation::silu}};

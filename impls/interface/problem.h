@@ -125,6 +125,11 @@ enum class SlotMap {
 };
 
 /// Which row of the state pool a sequence's final state is written to.
+enum class StateRounding {
+  nearest,
+  stochastic,  ///< up or down by chance, by the operand rounding_seed
+};
+
 enum class OutputSlots {
   same,   ///< the one that it read
   other,  ///< that of the operand output_slot_index: rows may then be read by several sequences
@@ -199,6 +204,8 @@ struct Problem {
   bool final_state = true;
   SlotMap slots = SlotMap::identity;
   OutputSlots output_slots = OutputSlots::same;
+  /// How final states are rounded to a pool of 16 bits.
+  StateRounding state_rounding = StateRounding::nearest;
   /// gated_delta: states inside the call that are handed out, of each sequence.
   std::int64_t checkpoints = 0;
   std::optional<DType> checkpoint_dtype;  ///< absent: the state dtype

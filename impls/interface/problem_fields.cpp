@@ -538,6 +538,9 @@ std::vector<ProblemField> make_fields() {
       // In case files the dataset output_slot_index says it.
       named_field("output_slots", "pool rows that final states are written to", &P::output_slots,
                   "output_slots"),
+      // In case files the dataset rounding_seed says it.
+      named_field("state_rounding", "how final states are rounded to pools of 16 bits",
+                  &P::state_rounding, "state_rounding"),
       with(
           integer_field("checkpoints", "states inside a call that are handed out, of each sequence",
                         0, &P::checkpoints, "checkpoints"),

@@ -3,14 +3,17 @@
 #include "interface/operations/gated_delta.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "harness/inputs/draw.h"
 #include "harness/operations/generate_case.h"
 #include "harness/run/batches.h"
 #include "harness/run/execute.h"
 #include "interface/operations/recurrence_operands.h"
+#include "interface/stochastic_rounding.h"
 #include "tests/implementation_fixture.h"
 
 namespace gdn {
@@ -158,6 +161,83 @@ TEST_P(GatedDelta, StatesInsideACall) {
   }
   problems.push_back("gated_delta:heads=1/3,dim=64,seq=9+1,dtype=f32,h0=normal,checkpoints=12");
   expect_all_agree(problems);
+}
+
+// Final states rounded by chance, in every layout and 16-bit type, beside whatever else a row may be.
+TEST_P(GatedDelta, FinalStatesRoundedByChance) {
+  bool is_supported = false;
+  for (const char* state : {"bf16", "f16"}) {
+    for (const char* more :
+         {",dim=128,seq=9x1,layout=vk", ",dim=128,seq=4+1+0+3,slots=padding,checkpoints=2",
+          ",dim=64x72,seq=1+70,norm=1,pool_pad=8", ",dim=96x40,seq=5+0+9,layout=vk,gate=logits",
+          ",dim=136x36,seq=3+2,slots=permuted", ",dim=24x20,seq=2+1,layout=vk"}) {
+      for (const char* dtype : {"bf16", "f32"}) {
+        const Problem problem = Problem::parse(
+            "gated_delta:heads=1/2,gates=mid,h0=normal,state_rounding=stochastic,state=" +
+            std::string(state) + more + ",dtype=" + dtype);
+        if (!implementation().supports(problem)) continue;
+        is_supported = true;
+        expect_all_agree({problem.to_string()});
+      }
+    }
+  }
+  if (!is_supported) GTEST_SKIP();
+}
+
+// Without an update a state is its old self times the decay, one product: the element that is stored is then known
+// bit for bit, from the definition in interface/stochastic_rounding.h.
+TEST_P(GatedDelta, RoundingByChanceIsItsDefinition) {
+  bool is_supported = false;
+  for (const char* more :
+       {"dim=128,state=bf16", "dim=128,state=f16", "dim=64x72,state=bf16,layout=vk",
+        "dim=128,state=f16,layout=vk,slots=permuted", "dim=136x36,state=f16,pool_pad=4"}) {
+    Case inputs = generate_case(
+        Problem::parse("gated_delta:heads=1/2,seq=3x1,dtype=bf16,h0=normal,gates=-0.3,betas=zero,"
+                       "state_rounding=stochastic," +
+                       std::string(more)));
+    Problem& problem = inputs.problem;
+    if (!implementation().supports(problem)) continue;
+    is_supported = true;
+    SCOPED_TRACE(problem.to_string());
+    for (std::size_t i = 0; i < inputs["initial_state"].size(); i += 5) {
+      inputs["initial_state"][i] *= 0x1p-16f;  // numbers that float16 has fewer digits of
+    }
+    round_in_place(problem.state_dtype, inputs["initial_state"].data(),
+                   static_cast<std::int64_t>(inputs["initial_state"].size()));
+    Case of_ones = inputs;
+    of_ones.problem.state_rounding = StateRounding::nearest;
+    of_ones.problem.state_dtype = DType::float32;
+    of_ones.other_indices.erase("rounding_seed");
+    std::fill(of_ones["initial_state"].begin(), of_ones["initial_state"].end(), 1.0f);
+    const Outputs decays = execute(implementation(), of_ones, device());
+    const Outputs outputs = execute(implementation(), inputs, device());
+
+    const std::int64_t elements =
+        problem.num_value_heads * problem.key_head_dim * problem.value_head_dim;
+    for (std::int64_t n = 0; n < 3; ++n) {
+      const std::int64_t row = inputs.slot(n) * problem.state_row_stride();
+      const float decay = decays["final_state"].at(static_cast<std::size_t>(row));
+      const auto seed = static_cast<std::uint32_t>(
+          inputs.other_indices["rounding_seed"].at(static_cast<std::size_t>(n)));
+      std::int64_t others = 0;
+      for (std::int64_t i = 0; i < elements; ++i) {
+        const auto at = static_cast<std::size_t>(row + i);
+        const float value = decay * inputs["initial_state"][at];
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        const std::uint32_t random =
+            rounding_bits(seed, static_cast<std::uint32_t>(i / kRoundingGroup))
+                .of(static_cast<int>(i % kRoundingGroup));
+        const std::uint16_t stored = problem.state_dtype == DType::bfloat16
+                                         ? round_to_bfloat16(bits, random)
+                                         : round_to_float16(bits, random);
+        float expected = 0;
+        decode(problem.state_dtype, &stored, &expected, 1);
+        if (outputs["final_state"][at] != expected) ++others;
+      }
+      EXPECT_EQ(others, 0) << "of " << elements << " elements of sequence " << n;
+    }
+  }
+  if (!is_supported) GTEST_SKIP();
 }
 
 // Of short sequences, which have forms of their own: head dims, layouts and element types of the state and of the

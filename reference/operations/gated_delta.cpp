@@ -27,7 +27,8 @@ const ReferenceOperation& gated_delta_reference() {
   static const ReferenceOperation operation = {
       .operation = gated_delta_operation(),
       .honours = recurrence_options() + recurrence_variants() +
-                 HonouredFields{"logits", "output_slots", "checkpoints", "checkpoint_dtype"},
+                 HonouredFields{"logits", "output_slots", "checkpoints", "checkpoint_dtype",
+                                "state_rounding"},
       .evaluate_float = evaluate_gated_delta<float>,
       .evaluate_double = evaluate_gated_delta<double>,
       .evaluate_long_double = evaluate_gated_delta<long double>,

@@ -146,7 +146,7 @@ const ReferenceOperation& gated_delta_layer_reference() {
       .honours = recurrence_options() + recurrence_variants() + convolution_options() +
                  convolution_window_options() +
                  HonouredFields{"gated_norm", "norm_gate", "norm_eps", "weights", "logits",
-                                "checkpoints", "checkpoint_dtype"},
+                                "checkpoints", "checkpoint_dtype", "state_rounding"},
       .evaluate_float = evaluate_layer<float>,
       .evaluate_double = evaluate_layer<double>,
       .evaluate_long_double = evaluate_layer<long double>,

@@ -60,8 +60,9 @@ const Implementation& gated_delta_chunkwise() {
       .description =
           {.name = "cpu/chunkwise",
            .operation = gated_delta_operation(),
-           .honours = recurrence_options() + recurrence_variants() +
-                      HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
+           .honours =
+               recurrence_options() + recurrence_variants() +
+               HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype", "state_rounding"},
            .gates_in_any_form = true,
            .backend = "cpu",
            .form = "chunkwise",

@@ -87,8 +87,9 @@ const Implementation& gated_delta_naive() {
       .description =
           {.name = "cpu/naive",
            .operation = gated_delta_operation(),
-           .honours = recurrence_options() + recurrence_variants() +
-                      HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
+           .honours =
+               recurrence_options() + recurrence_variants() +
+               HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype", "state_rounding"},
            .gates_in_any_form = true,
            .backend = "cpu",
            .form = "naive",

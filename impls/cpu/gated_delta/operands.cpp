@@ -2,11 +2,13 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "cpu/element.h"
 #include "cpu/gated_delta/gates.h"
+#include "interface/stochastic_rounding.h"
 
 namespace gdn::cpu {
 namespace {
@@ -28,6 +30,7 @@ GatedDeltaOperands::GatedDeltaOperands(const Problem& problem, const GatedDeltaA
 
 HeadTask GatedDeltaOperands::locate(std::int64_t sequence, std::int64_t value_head) const {
   HeadTask task;
+  task.sequence = sequence;
   task.first_token = arguments_.sequence_offsets[sequence];
   task.num_tokens = arguments_.sequence_offsets[sequence + 1] - task.first_token;
   task.value_head = value_head;
@@ -153,8 +156,32 @@ void GatedDeltaOperands::store_state(const HeadTask& task, const float* state) c
     return;
   }
   if (!problem_.final_state || task.output_slot < 0) return;
+  if (problem_.state_rounding == StateRounding::stochastic) return round_state(state, task);
   encode_state(state, arguments_.state_pool, state_offset(task.output_slot, task.value_head),
                problem_.state_dtype);
+}
+
+void GatedDeltaOperands::round_state(const float* state, const HeadTask& task) const {
+  const std::int64_t rows = problem_.key_head_dim, columns = problem_.value_head_dim;
+  const bool by_keys = problem_.state_layout == StateLayout::kv;
+  const auto seed = static_cast<std::uint32_t>(arguments_.rounding_seed[task.sequence]);
+  const std::int64_t head = task.value_head * rows * columns;  // element of the row
+  auto* const to =
+      static_cast<std::uint16_t*>(arguments_.state_pool) + state_offset(task.output_slot, 0);
+  RoundingBits random = {};
+  std::int64_t group = -1;
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    const std::int64_t at = head + i;
+    if (at / kRoundingGroup != group) {
+      group = at / kRoundingGroup;
+      random = rounding_bits(seed, static_cast<std::uint32_t>(group));
+    }
+    const float value = state[by_keys ? i : i % rows * columns + i / rows];
+    const std::uint32_t chance = random.of(static_cast<int>(at % kRoundingGroup));
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    to[at] = problem_.state_dtype == DType::bfloat16 ? round_to_bfloat16(bits, chance)
+                                                     : round_to_float16(bits, chance);
+  }
 }
 
 void GatedDeltaOperands::encode_state(const float* state, void* array, std::int64_t offset,

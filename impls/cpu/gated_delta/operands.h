@@ -11,6 +11,7 @@ namespace gdn::cpu {
 
 /// One unit of independent work: a value head of a non-empty sequence.
 struct HeadTask {
+  std::int64_t sequence = 0;
   std::int64_t first_token = 0;  ///< in the packed token dimension
   std::int64_t num_tokens = 0;
   std::int64_t value_head = 0;
@@ -77,6 +78,8 @@ class GatedDeltaOperands {
   void load_rows(const HeadRows& from, std::int64_t first, std::int64_t count, float* rows) const;
   /// From [Dk, Dv] to the problem's layout and the dtype, from an element of the array on.
   void encode_state(const float* state, void* array, std::int64_t offset, DType dtype) const;
+  /// The same to the pool, rounded by chance.
+  void round_state(const float* state, const HeadTask& task) const;
   /// Of the head's state in a row of the pool, elements.
   std::int64_t state_offset(std::int64_t slot, std::int64_t value_head) const;
 

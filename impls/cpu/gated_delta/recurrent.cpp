@@ -27,7 +27,8 @@ const Implementation& gated_delta_recurrent() {
       .description = {.name = "cpu/recurrent",
                       .operation = gated_delta_operation(),
                       .honours = recurrence_options() + recurrence_variants() +
-                                 HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
+                                 HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype",
+                                                "state_rounding"},
                       .gates_in_any_form = true,
                       .backend = "cpu",
                       .form = "recurrent",

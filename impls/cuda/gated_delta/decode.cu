@@ -57,8 +57,9 @@ class Decode final : public Implementation {
     static const Description description = {
         .name = "cuda/decode",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + recurrence_variants() +
-                   HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"},
+        .honours =
+            recurrence_options() + recurrence_variants() +
+            HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype", "state_rounding"},
         .gates_in_any_form = true,
         .backend = "cuda",
         .form = "recurrent",
@@ -92,7 +93,11 @@ class Decode final : public Implementation {
             "gated_delta:heads=1/2,dim=64x72,seq=4+1+0+6,h0=normal,dtype=f32,state=bf16,"
             "pool_pad=8,steps=2,decay=channel,checkpoints=4,checkpoint_dtype=f32",
             "gated_delta:heads=1/2,dim=96x40,seq=5x2,dtype=f16,ht=0,checkpoints=2,"
-            "checkpoint_dtype=f16"}};
+            "checkpoint_dtype=f16",
+            "gated_delta:heads=1/2,dim=128,seq=7x1,h0=normal,dtype=bf16,state=f16,layout=vk,"
+            "slots=padding,state_rounding=stochastic",
+            "gated_delta:heads=1/2,dim=96x40,seq=3+1+0+2,h0=normal,dtype=bf16,state=bf16,"
+            "pool_pad=8,state_rounding=stochastic"}};
     return description;
   }
 
@@ -106,7 +111,12 @@ class Decode final : public Implementation {
     return problem.sequences.longest() <= most ? kAboveOthers : description().rank;
   }
 
-  Support supports(const Problem& problem) const override { return supports_tiles(problem); }
+  Support supports(const Problem& problem) const override {
+    if (problem.checkpoints > 0 && problem.state_rounding == StateRounding::stochastic) {
+      return Support::no("state_rounding=stochastic with checkpoints is not compiled");
+    }
+    return supports_tiles(problem);
+  }
 
   std::int64_t workspace_bytes(const Problem&) const override { return 0; }
 
@@ -121,7 +131,7 @@ class Decode final : public Implementation {
     const DecodeLaunch launch = problem.checkpoints > 0 ? decode_checkpoints_launch(problem)
                                                         : decode_launch<false>(problem);
     const DecodeOptions options = {problem.token_dtype, tile_grid(problem, launch.block_values),
-                                   outgrows_l2(problem)};
+                                   outgrows_l2(problem), arguments.indices(kRoundingSeed)};
     const unsigned int blocks =
         grid_blocks(tile_blocks(problem, launch.block_values), description().name);
     PlanInfo info;

@@ -10,6 +10,7 @@
 #include "cuda/gated_delta/tile/recurrence.cuh"
 #include "cuda/target.h"
 #include "interface/dtype.h"
+#include "interface/index_array.h"
 #include "interface/problem.h"
 
 namespace gdn::GDN_CUDA_TARGET {
@@ -18,7 +19,8 @@ namespace gdn::GDN_CUDA_TARGET {
 struct DecodeOptions {
   DType token_dtype;
   TileGrid grid;
-  bool evict_last;  ///< how the state is loaded
+  bool evict_last;           ///< how the state is loaded
+  IndexArray rounding_seed;  ///< [N], or none: final states are rounded to nearest
 };
 
 struct DecodeLaunch {
@@ -81,7 +83,15 @@ __global__ void __launch_bounds__(Case::Shape::kThreads,
       });
   const int sequence = options.grid.sequence_again();
   const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
-  tile.store(p.pool, output_row(p, sequence, row), place.head);
+  const std::int64_t to = output_row(p, sequence, row);
+  // Beside checkpoints it would take registers that those kernels do not have (up to 500 bytes spilled).
+  if constexpr (sizeof(typename Case::Shape::State) == 2 && !kCheckpoints) {
+    if (options.rounding_seed) {
+      const auto seed = static_cast<std::uint32_t>(options.rounding_seed[sequence]);
+      return tile.store_by_chance(p.pool, to, place.head, seed);
+    }
+  }
+  tile.store(p.pool, to, place.head);
 }
 
 template <bool kCheckpoints>

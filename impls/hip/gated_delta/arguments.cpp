@@ -88,15 +88,19 @@ CheckpointParams make_checkpoint_params(const Problem& problem, const Arguments&
           {given.checkpoint_tokens, given.checkpoint_states,
            problem.state_row_stride() - problem.pool_row_padding,
            static_cast<std::int32_t>(problem.checkpoints),
-           element_of(problem.effective_checkpoint_dtype())}};
+           element_of(problem.effective_checkpoint_dtype()), given.rounding_seed}};
+}
+
+bool takes_checkpoint_params(const Problem& problem) {
+  return problem.checkpoints > 0 || problem.state_rounding == StateRounding::stochastic;
 }
 
 std::size_t checkpoint_params_bytes(const Problem& problem) {
-  return problem.checkpoints > 0 ? sizeof(CheckpointParams) : sizeof(GatedDeltaParams);
+  return takes_checkpoint_params(problem) ? sizeof(CheckpointParams) : sizeof(GatedDeltaParams);
 }
 
 std::string checkpoint_prefix(const Problem& problem) {
-  return problem.checkpoints > 0 ? "checkpoints_" : "";
+  return takes_checkpoint_params(problem) ? "checkpoints_" : "";
 }
 
 }  // namespace gdn::hip

@@ -12,7 +12,7 @@ namespace gdn::hip {
 /// Throws what require_operands() throws.
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments);
 
-/// Of kernels that store states inside the call. Others read its first member, and are given no more bytes.
+/// Of kernels that store states inside the call, or round the final one by chance. Others read its first member, and are given no more bytes.
 CheckpointParams make_checkpoint_params(const Problem& problem, const Arguments& arguments);
 std::size_t checkpoint_params_bytes(const Problem& problem);
 /// Before the name of a kernel that is compiled with and without.

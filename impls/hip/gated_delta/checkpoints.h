@@ -27,6 +27,8 @@ struct NoCheckpoints {
   template <typename StoreZeros>
   __device__ __forceinline__ void store_absent(const GatedDeltaParams&, int, const Span&,
                                                StoreZeros) const {}
+  /// Seeds of final states that are rounded by chance, or none.
+  __device__ __forceinline__ IndexArray rounding_seed() const { return {}; }
 };
 
 /// A call with `checkpoints`:
@@ -92,6 +94,8 @@ struct WithCheckpoints {
       store_zeros(states_of(p, checkpoints), row);
     }
   }
+
+  __device__ __forceinline__ IndexArray rounding_seed() const { return checkpoints.rounding_seed; }
 
   static __device__ __forceinline__ GatedDeltaParams states_of(const GatedDeltaParams& p,
                                                                const Checkpoints& checkpoints) {

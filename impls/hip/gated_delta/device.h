@@ -5,6 +5,7 @@
 #include "hip/element_device.h"
 #include "hip/gated_delta/params.h"
 #include "hip/lanes_device.h"
+#include "interface/stochastic_rounding.h"
 
 namespace gdn::hip {
 
@@ -125,6 +126,14 @@ __device__ __forceinline__ Span span_of(const GatedDeltaParams& p, int sequence)
   return {first, p.sequence_offsets[sequence + 1] - first, row};
 }
 
+/// The 16 bits of float16 or bfloat16.
+__device__ __forceinline__ std::uint16_t rounded_by_chance(Element element, float x,
+                                                           std::uint32_t random) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  return element == Element::float16 ? round_to_float16(bits, random)
+                                     : round_to_bfloat16(bits, random);
+}
+
 __device__ __forceinline__ std::int64_t state_index(const GatedDeltaParams& p, std::int64_t row,
                                                     int head, int k, int v) {
   return row * p.state_row_stride +
@@ -141,6 +150,17 @@ __device__ __forceinline__ void store_state(const GatedDeltaParams& p, std::int6
                                             int k, int v, float x) {
   if (p.write_state == 0) return;
   store_element(p.state_pool, p.state_element, state_index(p, row, head, k, v), x);
+}
+
+/// The same to a pool of 16 bits, by stochastic rounding.
+__device__ __forceinline__ void store_state_by_chance(const GatedDeltaParams& p, std::int64_t row,
+                                                      int head, int k, int v, float x,
+                                                      std::uint32_t seed) {
+  if (p.write_state == 0) return;
+  const auto at = static_cast<std::uint32_t>(state_index(p, 0, head, k, v));
+  const RoundingBits random = rounding_bits(seed, at / kRoundingGroup);
+  static_cast<std::uint16_t*>(p.state_pool)[state_index(p, row, head, k, v)] =
+      rounded_by_chance(p.state_element, x, random.of(static_cast<int>(at % kRoundingGroup)));
 }
 
 /// N elements of a row from k on, zeros beyond `limit`.

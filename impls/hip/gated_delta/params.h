@@ -62,8 +62,9 @@ struct Checkpoints {
   IndexArray tokens;        ///< [N, count]: after how many; 0, or rising within a sequence
   void* states;             ///< [N, count] rows
   std::int64_t row_stride;  ///< elements
-  std::int32_t count;       ///< of each sequence
+  std::int32_t count;       ///< of each sequence; 0 where the call has none
   Element element;
+  IndexArray rounding_seed;  ///< [N], or none: final states are rounded to nearest
 };
 
 struct CheckpointParams {

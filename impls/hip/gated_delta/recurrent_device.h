@@ -84,6 +84,18 @@ __device__ __forceinline__ void store_column(const GatedDeltaParams& p, std::int
   }
 }
 
+template <int rows>
+__device__ __forceinline__ void store_column_by_chance(const GatedDeltaParams& p, std::int64_t row,
+                                                       int head, int column, int lane,
+                                                       const float (&state)[rows],
+                                                       std::uint32_t seed) {
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+    const int k = lane + kWave * r;
+    if (k < p.key_head_dim) store_state_by_chance(p, row, head, k, column, state[r], seed);
+  }
+}
+
 /// The workgroup's place in the grid: x = tiles of kWaves state columns, y = value head, z = sequence.
 struct WaveColumn {
   int lane;
@@ -186,7 +198,14 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
       store_column(states, row, head, column, lane, state);
     });
   } while (walk.next());
-  if (Call::kStoresState) store_column(p, span.row, head, column, lane, state);
+  if (!Call::kStoresState) return;
+  if constexpr (States::kAny) {
+    if (checkpoints.rounding_seed()) {
+      const auto seed = static_cast<std::uint32_t>(checkpoints.rounding_seed()[sequence]);
+      return store_column_by_chance(p, span.row, head, column, lane, state, seed);
+    }
+  }
+  store_column(p, span.row, head, column, lane, state);
 }
 
 /// One token as a lane of `columns` holds it.
@@ -319,7 +338,14 @@ __device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, con
       state.store_pool(states, row, head, first_column);
     });
   } while (walk.next());
-  if (Call::kStoresState) state.store_pool(p, span.row, head, first_column);
+  if (!Call::kStoresState) return;
+  if constexpr (States::kAny) {
+    if (checkpoints.rounding_seed()) {
+      const auto seed = static_cast<std::uint32_t>(checkpoints.rounding_seed()[sequence]);
+      return state.store_pool_by_chance(p, span.row, head, first_column, seed);
+    }
+  }
+  state.store_pool(p, span.row, head, first_column);
 }
 
 }  // namespace gdn::hip

@@ -60,8 +60,8 @@ class Recurrent final : public Implementation {
     description_.operation = gated_delta_operation();
     description_.honours = recurrence_options();
     if (version_.name != shuffle_version().name) {  // compiled without
-      description_.honours =
-          description_.honours + HonouredFields{"checkpoints", "checkpoint_dtype"};
+      description_.honours = description_.honours +
+                             HonouredFields{"checkpoints", "checkpoint_dtype", "state_rounding"};
     }
     description_.backend = "hip";
     description_.form = "recurrent";
@@ -76,7 +76,11 @@ class Recurrent final : public Implementation {
          "2,dim=64x72,seq=20+3+0+9,h0=normal,dtype=bf16,slots=padding,layout=vk,"
          "checkpoints=3,checkpoint_dtype=bf16",
          "gated_delta:heads=1/1,dim=136x36,seq=7+1,dtype=f32,state=bf16,ht=0,norm=1,checkpoints=4,"
-         "checkpoint_dtype=f32"});
+         "checkpoint_dtype=f32",
+         "gated_delta:heads=1/2,dim=128,seq=5x1,h0=normal,dtype=bf16,state=f16,slots=padding,"
+         "state_rounding=stochastic",
+         "gated_delta:heads=1/1,dim=136x36,seq=7+1,h0=normal,dtype=f32,state=bf16,layout=vk,"
+         "checkpoints=2,state_rounding=stochastic"});
   }
 
   const Description& description() const override { return description_; }

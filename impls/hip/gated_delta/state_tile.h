@@ -103,6 +103,29 @@ struct StateTile {
     });
   }
 
+  /// store_pool() to a pool of 16 bits in packets, by stochastic rounding.
+  __device__ __forceinline__ void store_pool_by_chance(const GatedDeltaParams& p, std::int64_t row,
+                                                       int head, int first_column,
+                                                       std::uint32_t seed) {
+    static_assert(access == Access::packets);
+    if (p.write_state == 0) return;
+    const TileThread thread = counted_tile_thread();
+    const auto of_row = static_cast<std::uint32_t>(state_index(p, 0, head, 0, first_column));
+    auto* const base =
+        static_cast<std::uint16_t*>(p.state_pool) + state_index(p, row, head, 0, first_column);
+    for_each_packet(p, thread, first_column, [&](bool inside, unsigned offset, float(&x)[4]) {
+      const std::uint32_t at = of_row + offset;  // half of a group
+      const RoundingBits random = rounding_bits(seed, at / kRoundingGroup);
+      const auto first = static_cast<int>(at % kRoundingGroup);
+      Packet<std::uint16_t, 4> packet;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        packet.x[i] = rounded_by_chance(p.state_element, x[i], random.of(first + i));
+      }
+      if (inside) store_packet(base + offset, packet);
+    });
+  }
+
   // ---- a workspace, as the registers hold it: no bounds, every access whole ----
 
   static constexpr int kElements = D * kWaveColumns * waves;

@@ -27,6 +27,7 @@ void validate_gated_delta(const Problem& p) {
     throw_bad_input("problem: output_slots=other needs ht=1: no final state is written otherwise");
   }
   validate_checkpoints(p);
+  validate_state_rounding(p);
 }
 
 OperationSchema make_schema() {
@@ -48,15 +49,19 @@ OperationSchema make_schema() {
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
   schema.operands.push_back(output_slot_index_operand());
+  schema.operands.push_back(rounding_seed_operand());
   schema.operands.push_back(recurrence_output_operand());
   schema.operands.push_back(state_operand());
   schema.operands.push_back(checkpoint_tokens_operand());
   schema.operands.push_back(checkpoint_states_operand());
   schema.fields = recurrence_fields();
-  for (const char* field : {"output_slots", "checkpoints", "checkpoint_dtype"})
+  for (const char* field : {"output_slots", "checkpoints", "checkpoint_dtype", "state_rounding"})
     schema.fields.emplace_back(field);
   schema.validate = validate_gated_delta;
-  schema.fit_part = fit_checkpoints;
+  schema.fit_part = [](const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+    fit_checkpoints(whole, parts, part);
+    fit_rounding_seeds(whole, parts, part);
+  };
   return schema;
 }
 
@@ -86,6 +91,7 @@ GatedDeltaArguments gated_delta_arguments(const Problem& problem, const Argument
   a.sequence_offsets = arguments.indices("sequence_offsets");
   a.slot_index = arguments.indices("slot_index");
   a.output_slot_index = arguments.indices(kOutputSlotIndex);
+  a.rounding_seed = arguments.indices(kRoundingSeed);
   const ArrayPointer state = arguments["initial_state"];
   a.state_pool = state.written != nullptr ? state.written : const_cast<void*>(state.read);
   a.output = arguments.output("output");

@@ -28,6 +28,7 @@ struct GatedDeltaArguments {
   IndexArray sequence_offsets;   ///< [N + 1]
   IndexArray slot_index;         ///< [N] or none = identity; -1 = padding
   IndexArray output_slot_index;  ///< [N] or none = slot_index; negative = nothing is written
+  IndexArray rounding_seed;      ///< [N], or none: final states are rounded to nearest
   /// Rows at Problem::state_row_stride(); read if initial_state != absent, written if final_state.
   /// May be nullptr if neither.
   void* state_pool = nullptr;

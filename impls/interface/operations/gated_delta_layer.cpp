@@ -37,6 +37,7 @@ OperationSchema make_schema() {
   schema.operands.push_back(sequence_offsets_operand());
   schema.operands.push_back(slot_index_operand());
   schema.operands.push_back(has_window_operand());
+  schema.operands.push_back(rounding_seed_operand());
   schema.operands.push_back(recurrence_output_operand());
   schema.operands.push_back(state_operand());
   schema.operands.push_back(convolution_output_operand(true));
@@ -47,16 +48,18 @@ OperationSchema make_schema() {
   schema.fields = recurrence_fields();
   for (std::string& field : convolution_fields()) schema.fields.push_back(std::move(field));
   for (const char* field :
-       {"gated_norm", "norm_gate", "norm_eps", "checkpoints", "checkpoint_dtype"})
+       {"gated_norm", "norm_gate", "norm_eps", "checkpoints", "checkpoint_dtype", "state_rounding"})
     schema.fields.push_back(field);
   schema.fit_part = [](const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
     fit_convolution_part(whole, parts, part);
     fit_checkpoints(whole, parts, part);
+    fit_rounding_seeds(whole, parts, part);
   };
   schema.validate = [](const Problem& p) {
     validate_recurrence(p);
     validate_convolution(p);
     validate_checkpoints(p);
+    validate_state_rounding(p);
     if (!p.gated_norm && (p.norm_gate != NormGate::silu || p.norm_eps != Problem().norm_eps)) {
       throw_bad_input("problem: norm_gate and norm_eps of gated_delta_layer need gated_norm=1");
     }

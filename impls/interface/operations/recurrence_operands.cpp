@@ -1,9 +1,12 @@
 #include "interface/operations/recurrence_operands.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "interface/case.h"
 #include "interface/error.h"
 #include "interface/gate_encoding_table.h"
+#include "interface/index_array.h"
 #include "interface/operations/dimensions.h"
 #include "interface/parse_number.h"
 
@@ -122,6 +125,41 @@ Operand state_operand() {
                   .infer_presence = [](Problem& p, bool present) {
                     p.initial_state = present ? InitialState::normal : InitialState::absent;
                   }}};
+}
+
+Operand rounding_seed_operand() {
+  return {.name = kRoundingSeed,
+          .shape = [](const Problem&) { return Dimensions{dimension::N}; },
+          .present = [](const Problem& p) { return p.state_rounding == StateRounding::stochastic; },
+          .in_file = {.infer_presence =
+                          [](Problem& p, bool present) {
+                            p.state_rounding =
+                                present ? StateRounding::stochastic : StateRounding::nearest;
+                          }},
+          .index_rule = {[](const Case&, std::int64_t, std::int64_t value) { return value >= 0; },
+                         "0 or more"}};
+}
+
+void fit_rounding_seeds(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
+  if (whole.problem.state_rounding != StateRounding::stochastic) return;
+  constexpr std::int64_t kApart = 0x9e3779b1;  // an odd number: seeds of parts are not neighbours
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    const std::int64_t before =
+        std::max<std::int64_t>(0, parts[n].first_token - whole.first_token(parts[n].sequence));
+    std::int64_t& seed = part.other_indices[kRoundingSeed][n];
+    seed = (seed + before * kApart) & kLargestIndex;
+  }
+}
+
+void validate_state_rounding(const Problem& p) {
+  if (p.state_rounding == StateRounding::nearest) return;
+  if (p.state_dtype == DType::float32) {
+    throw_bad_input("problem: state_rounding=stochastic needs state=bf16 or state=f16");
+  }
+  if (!p.final_state) {
+    throw_bad_input(
+        "problem: state_rounding=stochastic needs ht=1: no final state is written otherwise");
+  }
 }
 
 Operand recurrence_output_operand() {

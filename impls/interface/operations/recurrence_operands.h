@@ -15,6 +15,14 @@ namespace gdn {
 std::vector<Operand> gate_operands();
 /// initial_state, in place final_state: [slots, Hv, Dk, Dv], or [slots, Hv, Dv, Dk] with layout=vk.
 Operand state_operand();
+inline constexpr const char* kRoundingSeed = "rounding_seed";
+/// rounding_seed, [N], with Problem::state_rounding stochastic.
+Operand rounding_seed_operand();
+/// OperationSchema::fit_part of an operation with it: a part behind a sequence's first token has another seed, as
+/// a server's next call has.
+void fit_rounding_seeds(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part);
+/// Throws Error(bad_input) where no final state of 16 bits is there to be rounded by chance.
+void validate_state_rounding(const Problem& problem);
 /// output [T, Hv, Dv].
 Operand recurrence_output_operand();
 /// Keys of the problem fields these and the recurrence look at.

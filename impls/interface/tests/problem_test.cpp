@@ -58,6 +58,9 @@ Problem random_problem(std::uint64_t seed) {
   p.final_state = draw.below(2) == 0;
   p.slots = draw.one_of({SlotMap::identity, SlotMap::permuted, SlotMap::padding});
   p.pool_row_padding = draw.below(9);
+  if (p.state_dtype != DType::float32 && p.final_state) {
+    p.state_rounding = draw.one_of({StateRounding::nearest, StateRounding::stochastic});
+  }
   p.normalize_qk = draw.below(2) == 0;
   if (draw.below(2) == 0) p.scale = static_cast<double>(draw.below(1000)) / 7.0;
   p.gate_encoding =

@@ -16,12 +16,14 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/element.cuh"
 #include "cuda/gated_delta/state_io.cuh"
 #include "cuda/ptx.cuh"
 #include "cuda/target.h"
 #include "interface/problem.h"
+#include "interface/stochastic_rounding.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 
@@ -212,6 +214,34 @@ class StateTile {
     for (int i = 0; i < Shape::kWords; ++i) {
       Word word;
       word.pack(elements_[i]);
+      *reinterpret_cast<Word*>(at + offset(i)) = word;
+    }
+  }
+
+  /// store() of 16-bit states by stochastic rounding: a word is a group of elements (stochastic_rounding.h).
+  __device__ __forceinline__ void store_by_chance(const StatePool& pool, std::int64_t row, int head,
+                                                  std::uint32_t seed) const {
+    static_assert(sizeof(State) == 2 && Shape::kVector == kRoundingGroup);
+    if (!pool.write || row < 0 || !has_values()) return;
+    auto* const at = static_cast<State*>(pool.data) + state_offset(pool, row, head);
+    const auto first = static_cast<std::uint32_t>(state_offset(pool, 0, head) / kRoundingGroup);
+#pragma unroll
+    for (int i = 0; i < Shape::kWords; ++i) {
+      const auto group = first + static_cast<std::uint32_t>(offset(i)) / kRoundingGroup;
+      const RoundingBits random = rounding_bits(seed, group);
+      Word word;
+#pragma unroll
+      for (int j = 0; j < kRoundingGroup; ++j) {
+        const std::uint32_t bits = __float_as_uint(elements_[i][j]);
+        const std::uint32_t half = std::is_same_v<State, __half>
+                                       ? round_to_float16(bits, random.of(j))
+                                       : round_to_bfloat16(bits, random.of(j));
+        if (j % 2 == 0) {
+          word.bits[j / 2] = half;
+        } else {
+          word.bits[j / 2] |= half << 16;
+        }
+      }
       *reinterpret_cast<Word*>(at + offset(i)) = word;
     }
   }
