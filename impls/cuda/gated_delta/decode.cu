@@ -16,6 +16,9 @@
 // float32 states in vk .0062 / .0228 / .1308 / .5098 ms, bfloat16 ones .0060 / .0155 / .0725 / .2703, of
 // kv up to 15 % more; 128 sequences of 4 tokens .195 and .141 (data/measured/h200-2026-11-25). 16 sequences
 // of 4 tokens with a checkpoint behind each .062 for .037 without (data/measured/h200-2026-11-26).
+//
+// Final states of 16 bits may be rounded by chance (tile/round_by_chance.cuh), which costs bfloat16 a fifth of the
+// time above and doubles float16's.
 #include <cuda_runtime.h>
 
 #include <string>
