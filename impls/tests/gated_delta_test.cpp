@@ -191,38 +191,46 @@ TEST_P(GatedDelta, RoundingByChanceIsItsDefinition) {
   for (const char* more :
        {"dim=128,state=bf16", "dim=128,state=f16", "dim=64x72,state=bf16,layout=vk",
         "dim=128,state=f16,layout=vk,slots=permuted", "dim=136x36,state=f16,pool_pad=4"}) {
-    Case inputs = generate_case(
-        Problem::parse("gated_delta:heads=1/2,seq=3x1,dtype=bf16,h0=normal,gates=-0.3,betas=zero,"
-                       "state_rounding=stochastic," +
-                       std::string(more)));
+    Case inputs = generate_case(Problem::parse(
+        "gated_delta:heads=1/2,seq=3x1,dtype=bf16,h0=normal,gates=-0.6..-0.1,betas=zero,"
+        "state_rounding=stochastic," +
+        std::string(more)));
     Problem& problem = inputs.problem;
     if (!implementation().supports(problem)) continue;
     is_supported = true;
     SCOPED_TRACE(problem.to_string());
-    for (std::size_t i = 0; i < inputs["initial_state"].size(); i += 5) {
-      inputs["initial_state"][i] *= 0x1p-16f;  // numbers that float16 has fewer digits of
-    }
-    round_in_place(problem.state_dtype, inputs["initial_state"].data(),
-                   static_cast<std::int64_t>(inputs["initial_state"].size()));
     Case of_ones = inputs;
     of_ones.problem.state_rounding = StateRounding::nearest;
     of_ones.problem.state_dtype = DType::float32;
     of_ones.other_indices.erase("rounding_seed");
     std::fill(of_ones["initial_state"].begin(), of_ones["initial_state"].end(), 1.0f);
     const Outputs decays = execute(implementation(), of_ones, device());
+
+    // Of each five runs of 64, one has numbers that float16 has fewer digits of, and one an element in eight that
+    // lands about where those begin. The rest is ordinary, so that forms for ordinary words are used too.
+    constexpr float kSmallestNormal = 0x1p-14f;
+    std::vector<float>& states = inputs["initial_state"];
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      const float decay = decays["final_state"][i];
+      if (i / 64 % 5 == 0) states[i] *= 0x1p-16f;
+      if (i / 64 % 5 == 1 && i % 8 == 3) {
+        const auto steps = static_cast<float>(i / 320 % 4) - 2;  // of float16's last place there
+        states[i] = kSmallestNormal / decay + steps * 0x1p-24f;
+      }
+    }
+    round_in_place(problem.state_dtype, states.data(), static_cast<std::int64_t>(states.size()));
     const Outputs outputs = execute(implementation(), inputs, device());
 
     const std::int64_t elements =
         problem.num_value_heads * problem.key_head_dim * problem.value_head_dim;
     for (std::int64_t n = 0; n < 3; ++n) {
       const std::int64_t row = inputs.slot(n) * problem.state_row_stride();
-      const float decay = decays["final_state"].at(static_cast<std::size_t>(row));
       const auto seed = static_cast<std::uint32_t>(
           inputs.other_indices["rounding_seed"].at(static_cast<std::size_t>(n)));
       std::int64_t others = 0;
       for (std::int64_t i = 0; i < elements; ++i) {
         const auto at = static_cast<std::size_t>(row + i);
-        const float value = decay * inputs["initial_state"][at];
+        const float value = decays["final_state"][at] * states[at];
         const auto bits = std::bit_cast<std::uint32_t>(value);
         const std::uint32_t random =
             rounding_bits(seed, static_cast<std::uint32_t>(i / kRoundingGroup))
