@@ -4,7 +4,8 @@
 // A thread copies the window of one checkpoint and channel, place by place: neighbouring threads have neighbouring
 // channels, so that with channels fastest a warp reads whole lines of tokens.
 //
-// Bound by the launch: a window of four places is a thousandth of the state that is handed out beside it.
+// Bound by: device memory and the launch. With 8192 channels and width 4 a float32 window is 96 KiB, a twentieth of the
+// state of 32 heads of 128 that a layer hands out beside it. Not timed.
 #include <cuda_runtime.h>
 
 #include "cuda/causal_conv1d/conv.cuh"
