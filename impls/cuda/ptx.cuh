@@ -124,6 +124,18 @@ __device__ __forceinline__ float exp2_flushed(float x) {
   return result;
 }
 
+/// a b + c, rounded toward zero.
+__device__ __forceinline__ float fma_toward_zero(float a, float b, float c) {
+  return __fmaf_rz(a, b, c);
+}
+
+/// A pair of float16, rounded toward zero: what is finite and too large becomes 65504.
+__device__ __forceinline__ std::uint32_t halves_toward_zero(float low, float high) {
+  std::uint32_t pair;
+  asm("cvt.rz.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 /// This thread's lane and warp, read anew: what is derived from it is computed where it is used,
 /// rather than once before the loop over chunks and then held in registers that the state needs.
 __device__ __forceinline__ int lane_anew() {

@@ -55,26 +55,21 @@ constexpr std::uint16_t round_to_bfloat16(std::uint32_t bits, std::uint32_t rand
   return static_cast<std::uint16_t>((bits + random) >> 16);
 }
 
+// By choices alone, without a branch: the lanes of a warp hold numbers of every kind.
 constexpr std::uint16_t round_to_float16(std::uint32_t bits, std::uint32_t random) {
-  const std::uint32_t sign = bits >> 16 & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  std::uint32_t half = 0;
-  if (magnitude >= 0x47800000u) {  // 65536 and above
-    half = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
-  } else if (magnitude >= 0x38800000u) {  // 2^-14: normal numbers, of whose fraction 13 bits go
-    half = (magnitude + (random >> 3)) >> 13;
-    half -= 112u << 10;
-  } else {
-    // Multiples of 2^-24. The mantissa is one of 2^(exponent - 150), and more than 40 places leave nothing.
-    const std::uint32_t exponent = magnitude >> 23;
-    const std::uint32_t places = 126u - exponent;
-    if (places <= 40u) {
-      const std::uint64_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-      const std::uint64_t parts = (mantissa << 16) >> places;  // of 2^16 in a step
-      half = static_cast<std::uint32_t>((parts + random) >> 16);
-    }
-  }
-  return static_cast<std::uint16_t>(sign | half);
+  // From 2^-14 on: normal numbers, of whose fraction 13 bits go.
+  const std::uint32_t normal = ((magnitude + (random >> 3)) >> 13) - (112u << 10);
+  // Below: multiples of 2^-24. The mantissa is one of 2^(exponent - 150), of which 2^16 parts make a step; more than 40
+  // places leave nothing. Seven places go the other way first, so that 32 bits hold what remains.
+  const std::uint32_t places = 126u - (magnitude >> 23);
+  const std::uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+  const std::uint32_t shift = places - 9u < 31u ? places - 9u : 31u;
+  const std::uint32_t small = (((mantissa << 7) >> shift) + random) >> 16;
+  const std::uint32_t large = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;  // 65536 and above
+  const std::uint32_t finite = magnitude < 0x38800000u ? small : normal;
+  return static_cast<std::uint16_t>((bits >> 16 & 0x8000u) |
+                                    (magnitude < 0x47800000u ? finite : large));
 }
 
 }  // namespace gdn

@@ -56,6 +56,24 @@ TEST_P(CausalConv1d, ManyChannels) {
   expect_all_agree({"causal_conv1d:heads=16/32,dim=128,seq=33+5,dtype=bf16"});
 }
 
+// As a server decodes them: empty ones, several tokens beside one, more sequences than a card holds at once.
+TEST_P(CausalConv1d, SequencesOfATokenOrTwo) {
+  for (const char* state : {"f32", "bf16"}) {
+    for (const char* options : {",slots=padding", ",slots=permuted,conv_in_place=0,bias=1,act=none",
+                                ",weights=f32,bias=1"}) {
+      for (const char* channels : {"136", "1040"}) {
+        expect_all_agree({"causal_conv1d:channels=" + std::string(channels) +
+                          ",seq=1+0+2+1+1+5+0+1+3+1,dtype=bf16,state=" + state + options});
+      }
+    }
+    for (const char* shape :
+         {"channels=8,seq=701x1", "channels=520,seq=901x1", "channels=16,seq=2603x1"}) {
+      expect_all_agree({"causal_conv1d:" + std::string(shape) + ",dtype=f16,slots=padding,state=" +
+                        (std::string(state) == "f32" ? "f32" : "f16")});
+    }
+  }
+}
+
 // Channels that belong to no heads: one alone, fewer than a vector, no multiple of a vector, a tile or
 // a block, and one more than published models have.
 TEST_P(CausalConv1d, AnyNumberOfChannels) {

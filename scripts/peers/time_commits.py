@@ -18,32 +18,18 @@ import torch
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent), str(pathlib.Path(__file__).resolve().parent)]
 import gdnbench_torch as gdn  # noqa: E402: found by the line above
+from operand_tensors import dense  # noqa: E402
 
 PROBLEM = "gated_delta_verify:heads=16/32,dim=128,seq={}x{},dtype=bf16,state={},layout={},h0=normal"
 
 
-def values_of(operand, device):
-    """Random values that keep a state bounded."""
-    x = torch.randn(operand.extents, device=device)
-    if operand.name in ("q", "k"):
-        x = torch.nn.functional.normalize(x, dim=-1)
-    elif operand.name == "log_decay":
-        x = -0.1 * x.abs()
-    elif operand.name == "beta":
-        x = x.sigmoid()
-    return x.to(gdn.DTYPES[operand.dtype])
-
-
 def verified_layers(problem, sequences, tokens, layers, implementation, device):
     """Plans that have verified a draft each, of which the layers accept the same tokens."""
-    offsets = torch.arange(sequences + 1, device=device) * tokens
     accepted = torch.arange(sequences, device=device) % (tokens + 1)
-    read = [x for x in gdn.operands(problem, offsets.tolist())
-            if x.is_read and x.name not in ("sequence_offsets", "accepted")]
     plans = []
     for _ in range(layers):
-        tensors = {operand.name: values_of(operand, device) for operand in read}
-        plans.append(gdn.Plan(problem, tensors | {"sequence_offsets": offsets, "accepted": accepted}, implementation))
+        tensors = dense(problem, device, given=("accepted",))
+        plans.append(gdn.Plan(problem, tensors | {"accepted": accepted}, implementation))
         plans[-1].run_phase("verify")
     return plans
 

@@ -16,7 +16,8 @@ import torch
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent), str(pathlib.Path(__file__).resolve().parent)]
 import gdnbench_torch as gdn  # noqa: E402: found by the line above
 from gdnbench_library import GdnbenchError  # noqa: E402
-from inputs import DEVICE, parse_lengths  # noqa: E402
+from inputs import DEVICE  # noqa: E402
+from operand_tensors import dense  # noqa: E402
 from timing import capture, summary, time_in_turns  # noqa: E402
 
 PREFILL = "gated_delta:heads=16/32,dim=128,seq=4x8192,dtype=bf16,h0=normal"
@@ -28,39 +29,6 @@ CONVOLUTION = "causal_conv1d:heads=16/32,dim=128,seq={},dtype=bf16"
 GATES = ("log_decay", "decay_logit", "beta", "beta_logit")
 TOKENS = ("q", "k", "v", "qkv")
 POOLS = ("initial_state",)
-
-
-def lengths_of(problem):
-    fields = dict(field.split("=", 1) for field in problem.split(":")[1].split(","))
-    return parse_lengths(fields["seq"])
-
-
-def values_of(operand):
-    """Random values that keep a state bounded, whatever number of runs go on from it."""
-    x = torch.randn(operand.extents, device=DEVICE)
-    if operand.name in ("q", "k"):
-        x = torch.nn.functional.normalize(x, dim=-1)
-    elif operand.name == "log_decay":
-        x = -0.1 * x.abs()
-    elif operand.name == "beta":
-        x = x.sigmoid()
-    elif operand.name in ("conv_weight", "conv_bias"):
-        x = 0.5 * x
-    return x.to(gdn.DTYPES[operand.dtype])
-
-
-def dense(problem):
-    """Tensors by operand name; outputs are made by the plan."""
-    offsets = [0]
-    for length in lengths_of(problem):
-        offsets.append(offsets[-1] + length)
-    tensors = {"sequence_offsets": torch.tensor(offsets, device=DEVICE)}
-    for operand in gdn.operands(problem, offsets):
-        if operand.name == "slot_index":
-            tensors[operand.name] = torch.randperm(operand.extents[0], device=DEVICE)
-        elif operand.is_read and operand.name not in tensors:
-            tensors[operand.name] = values_of(operand)
-    return tensors
 
 
 def with_gap(tensor, dimension, gap):
@@ -119,7 +87,7 @@ class Call:
 
 def timed(problem, form, runs):
     """(milliseconds dense, milliseconds in the form, the plan of the form); None of a form that the problem has not."""
-    tensors = dense(problem)
+    tensors = dense(problem, DEVICE)
     held = form(tensors)
     if held is None:
         return None

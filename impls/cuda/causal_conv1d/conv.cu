@@ -33,9 +33,10 @@
 
 #include <algorithm>
 
-#include "cuda/activation.cuh"
 #include "cuda/approximate.cuh"
+#include "cuda/causal_conv1d/channel_vectors.cuh"
 #include "cuda/causal_conv1d/conv.cuh"
+#include "cuda/causal_conv1d/short_sequences.cuh"
 #include "cuda/element.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
@@ -51,7 +52,6 @@ constexpr int kChannelThreads = 128;
 constexpr int kChannelRun = 60;       // tokens per tile, channels fastest
 constexpr int kAhead = 5;             // of these, loaded together
 constexpr int kNormalizingAhead = 4;  // the same where heads are normalised: a fifth would spill
-constexpr int kVectorWidth = 4;       // widths up to this have vectors of channels
 constexpr int kNormalizedHead = 128;  // channels of a head that a warp normalises
 constexpr int kTimeWarps = 8;
 constexpr int kTimeRun = 256;  // tokens per tile, time fastest
@@ -195,119 +195,7 @@ struct Window {
   }
 };
 
-template <typename Token>
-__device__ __forceinline__ float activate(float x, bool silu) {
-  return silu ? silu_for<Token>(x) : x;
-}
-
 // ---- channels fastest
-
-template <typename Token, int Count>
-struct alignas(Count * sizeof(Token)) Channels {
-  Token values[Count];
-};
-
-/// As a vector, or element by element.
-template <bool kVector, typename Token, int Count>
-__device__ __forceinline__ Channels<Token, Count> channels_at(const Token* from) {
-  if constexpr (kVector) {
-    return *reinterpret_cast<const Channels<Token, Count>*>(from);
-  } else {
-    Channels<Token, Count> result;
-#pragma unroll
-    for (int i = 0; i < Count; ++i) result.values[i] = from[i];
-    return result;
-  }
-}
-
-template <typename Token, int Count, bool kVector = true>
-__device__ __forceinline__ void load_channels(const Token* from, float (&to)[Count]) {
-  const auto values = channels_at<kVector, Token, Count>(from);
-#pragma unroll
-  for (int i = 0; i < Count; ++i) to[i] = to_float(values.values[i]);
-}
-
-/// The same from an array whose type is known at run time.
-template <int Count>
-__device__ __forceinline__ void load_channels(const void* array, std::int64_t index, DType dtype,
-                                              float (&to)[Count]) {
-  if (dtype == DType::float32)
-    return load_channels<float, Count>(static_cast<const float*>(array) + index, to);
-  if (dtype == DType::bfloat16)
-    return load_channels<__nv_bfloat16, Count>(static_cast<const __nv_bfloat16*>(array) + index,
-                                               to);
-  load_channels<__half, Count>(static_cast<const __half*>(array) + index, to);
-}
-
-template <typename Element, int Count>
-__device__ __forceinline__ void store_channels(void* array, std::int64_t index,
-                                               const float (&from)[Count]) {
-  Channels<Element, Count> values;
-#pragma unroll
-  for (int i = 0; i < Count; ++i) values.values[i] = from_float<Element>(from[i]);
-  *reinterpret_cast<Channels<Element, Count>*>(static_cast<Element*>(array) + index) = values;
-}
-
-/// What Count neighbouring channels have, one behind the other in memory: Places values each of their
-/// windows or weights.
-template <int Count, int Places>
-struct PerChannel {
-  float values[Count][Places];
-
-  /// `whole`: Count elements at a time, which are aligned; else element by element.
-  __device__ __forceinline__ void load(const void* array, std::int64_t index, DType dtype,
-                                       bool whole) {
-    if (!whole)
-      return each(
-          [&](int i, int j) { values[i][j] = load_element(array, index + i * Places + j, dtype); });
-    if (dtype == DType::float32) return load_whole<float>(array, index);
-    if (dtype == DType::bfloat16) return load_whole<__nv_bfloat16>(array, index);
-    load_whole<__half>(array, index);
-  }
-  __device__ __forceinline__ void store(void* array, std::int64_t index, DType dtype,
-                                        bool whole) const {
-    if (!whole)
-      return each(
-          [&](int i, int j) { store_element(array, index + i * Places + j, dtype, values[i][j]); });
-    if (dtype == DType::float32) return store_whole<float>(array, index);
-    if (dtype == DType::bfloat16) return store_whole<__nv_bfloat16>(array, index);
-    store_whole<__half>(array, index);
-  }
-
- private:
-  template <typename Body>
-  static __device__ __forceinline__ void each(const Body& body) {
-#pragma unroll
-    for (int i = 0; i < Count; ++i) {
-#pragma unroll
-      for (int j = 0; j < Places; ++j) body(i, j);
-    }
-  }
-  template <typename Element>
-  __device__ __forceinline__ void load_whole(const void* array, std::int64_t index) {
-    const auto* const from = reinterpret_cast<const Channels<Element, Count>*>(
-        static_cast<const Element*>(array) + index);
-    Channels<Element, Count> parts[Places];
-#pragma unroll
-    for (int j = 0; j < Places; ++j) parts[j] = from[j];
-    each([&](int i, int j) {
-      const int at = i * Places + j;
-      values[i][j] = to_float(parts[at / Count].values[at % Count]);
-    });
-  }
-  template <typename Element>
-  __device__ __forceinline__ void store_whole(void* array, std::int64_t index) const {
-    Channels<Element, Count> parts[Places];
-    each([&](int i, int j) {
-      const int at = i * Places + j;
-      parts[at / Count].values[at % Count] = from_float<Element>(values[i][j]);
-    });
-    auto* const to =
-        reinterpret_cast<Channels<Element, Count>*>(static_cast<Element*>(array) + index);
-#pragma unroll
-    for (int j = 0; j < Places; ++j) to[j] = parts[j];
-  }
-};
 
 /// A window of three or four places of Count neighbouring channels, other than in rings, in vectors: of the
 /// channels where these are fastest, else of what the channels have behind one another.
@@ -919,6 +807,9 @@ void launch_channels_into(AddingConvParams p, cudaStream_t stream) {
   const bool windows_aligned = is_aligned(p.window_in) && is_aligned(p.window_out);
   p.whole = windows_aligned && is_aligned(p.weight);
   p.window_vectors = windows_aligned && has_vector_window(p, kVector);
+  if (p.whole && has_short_sequences(p)) {
+    return enqueue_short_sequences(p, stream);
+  }
   // Of few tokens each there is nothing to load ahead of, and registers are better spent on threads.
   if (p.token_capacity <= 2 * p.num_sequences) {
     return launch_channels<Token, Output, kVectorWidth, kVector, 1>(p, stream);
@@ -1001,6 +892,7 @@ AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArgu
   p.added_token_stride = arguments.residual_token_stride;
   if (p.added != nullptr) p.added_rows = ConvRows(arguments.residual_rows);
   p.weight_dtype = problem.effective_conv_weight_dtype();
+  p.longest = problem.sequences.longest();
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
   p.ordinary = p.window_in != nullptr && !p.has_window && !p.residual && !p.window_position &&

@@ -86,6 +86,7 @@ struct AddingConvParams : ConvParams {
   const void* added = nullptr;  ///< in the input's layout and type; null: these kernels do not run
   std::int64_t added_token_stride = 0;
   ConvRows added_rows;
+  std::int64_t longest = 0;  ///< of the sequences that the plan is for; others may come
 };
 
 /// Heads of 128 channels, the first ones, whose outputs are divided by their lengths behind the activation, as

@@ -35,6 +35,8 @@ class Direct final : public Implementation {
         .examples = {"causal_conv1d:heads=1/2,dim=64,seq=20+3,dtype=f32",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,width=3,bias=1",
                      "causal_conv1d:channels=131,seq=20+3,dtype=bf16",
+                     "causal_conv1d:channels=136,seq=1+2+0+1+1,dtype=bf16,slots=padding",
+                     "causal_conv1d:channels=136,seq=1+3+1+1,dtype=f16,state=f16,bias=1",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=written",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=read",
                      "causal_conv1d:heads=1/2,dim=16,seq=9+1,dtype=bf16,window=none",

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "cuda/element.cuh"
+#include "cuda/ptx.cuh"
 #include "cuda/target.h"
 #include "interface/stochastic_rounding.h"
 
@@ -26,32 +27,27 @@ __device__ __forceinline__ std::uint32_t upper_halves(std::uint32_t low, std::ui
   return low >> 16 | (high & 0xffff0000u);
 }
 
-/// Pairs of float16: normal ones below the largest number. A pair of `random` words' halves is added below the
-/// digits that stay, and the exponent's bias goes with the same addition.
+/// Pairs of float16: numbers below its largest one, those below its normal ones included. With 16 random bits as a
+/// fraction of the step to the next float16, what they lift is what truncation no longer takes away.
 class PairsOfFloat16 {
  public:
   __device__ __forceinline__ std::uint32_t round(float low, float high, std::uint32_t random) {
-    constexpr std::uint32_t kRebias = 0u - (112u << 23);
-    const std::uint32_t l = __float_as_uint(low) + (random << 16 >> 19) + kRebias;
-    const std::uint32_t h = __float_as_uint(high) + (random >> 19) + kRebias;
-    high_bits_ |= l | h;
-    const std::uint32_t pair = upper_halves(in_upper_half(l), in_upper_half(h));
-    const std::uint32_t magnitudes = pair & 0x7fff7fffu;
-    // Bit 15 of a half: from 0x7bff on, the largest number; and up to 0x0400, 2^-14, which smaller ones may have
-    // been rounded to.
-    beyond_ |= (magnitudes + 0x04010401u) | ~((magnitudes | 0x80008000u) - 0x04010401u);
-    return pair;
+    const std::uint32_t pair =
+        halves_toward_zero(lifted(low, random & 0xffffu), lifted(high, random >> 16));
+    beyond_ |= pair + 0x04010401u;  // bit 15 of a half: from 0x7bff on, the largest number
+    return pair | (upper_halves(__float_as_uint(low), __float_as_uint(high)) & 0x80008000u);
   }
   /// Whether a pair so far held a number that is not of these: then all of them are to be rounded otherwise.
-  __device__ __forceinline__ bool is_special() const {
-    return ((high_bits_ & 0x70000000u) | (beyond_ & 0x80008000u)) != 0;
-  }
+  __device__ __forceinline__ bool is_special() const { return (beyond_ & 0x80008000u) != 0; }
 
  private:
-  static __device__ __forceinline__ std::uint32_t in_upper_half(std::uint32_t bits) {
-    return (bits << 3 & 0x7fffffffu) | (bits & 0x80000000u);
+  /// |x| + random 2^-16 steps, toward zero: of a normal number's 13 digits below the step none is lost that decides.
+  static __device__ __forceinline__ float lifted(float x, std::uint32_t random) {
+    const float fraction = __uint_as_float(0x3e000000u | random) - 0.125f;  // random 2^-26
+    const std::uint32_t exponent = __float_as_uint(x) & 0x7f800000u;
+    const std::uint32_t power = exponent > 0x38800000u ? exponent : 0x38800000u;  // 2^-14 at least
+    return fma_toward_zero(fraction, __uint_as_float(power), fabsf(x));  // a step is 2^-10 of it
   }
-  std::uint32_t high_bits_ = 0;  ///< of exponents that float16 does not have
   std::uint32_t beyond_ = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <type_traits>
 
 #include "cuda/shared_memory.cuh"
+#include "interface/stochastic_rounding.h"
 
 namespace gdn::cuda_emulated {
 
@@ -42,6 +45,21 @@ inline int warp_anew() { return static_cast<int>(threadIdx.x / 32); }
 inline float exp2_flushed(float x) {
   const float result = exp2f(x);
   return result < std::numeric_limits<float>::min() ? 0.0f : result;
+}
+
+inline float fma_toward_zero(float a, float b, float c) {
+  const double exact = static_cast<double>(a) * b + c;  // but for bits far below a float's last
+  const auto nearest = static_cast<float>(exact);
+  return std::abs(nearest) > std::abs(exact) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+inline std::uint32_t halves_toward_zero(float low, float high) {
+  // Rounding by chance with the number 0 goes toward zero, but to infinity from 65536 on.
+  const auto half = [](float x) -> std::uint32_t {
+    if (std::isnan(x)) return 0x7fffu;
+    if (std::isfinite(x)) x = std::clamp(x, -65504.0f, 65504.0f);
+    return round_to_float16(std::bit_cast<std::uint32_t>(x), 0);
+  };
+  return half(low) | half(high) << 16;
 }
 
 namespace detail {
