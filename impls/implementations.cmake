@@ -21,7 +21,8 @@ gdn_implementation(cuda/gated_delta/fused_sm90/one_launch.cu SM90A)
 gdn_implementation(cuda/gated_delta/channel_sm90/planned.cpp SM90A
   cuda/gated_delta/channel_sm90/implementation.cpp cuda/gated_delta/channel_sm90/planner.cpp
   cuda/gated_delta/channel_sm90/kernel.cu cuda/gated_delta/channel_sm90/transitions.cu
-  cuda/gated_delta/channel_sm90/chain.cu cuda/gated_delta/channel_sm90/pieces.cu)
+  cuda/gated_delta/channel_sm90/chain.cu cuda/gated_delta/channel_sm90/pieces.cu
+  cuda/gated_delta/channel_sm90/checkpoints.cu)
 gdn_implementation(cuda/gated_delta/channel_sm90/invariant.cpp SM90A)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)

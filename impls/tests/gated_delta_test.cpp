@@ -154,6 +154,7 @@ TEST_P(GatedDelta, StatesInsideACall) {
         ",dtype=bf16,state=bf16,h0=normal,norm=1,slots=permuted,output_slots=other,checkpoints=3,"
         "pool_pad=8",
         ",dtype=f32,h0=normal,checkpoints=2,decay=channel", ",dtype=bf16,steps=2,checkpoints=2",
+        ",dtype=bf16,h0=normal,slots=padding,norm=1,layout=vk,checkpoints=3,decay=channel",
         ",dtype=f16,gates=reset,gate=logits,h0=large,checkpoints=9"}) {
     std::string problem = "gated_delta:dim=128,seq=40+200+65+7+1+0+130," + heads + more;
     if (problem.find("gates") == std::string::npos) problem += ",gates=mid";
@@ -276,7 +277,8 @@ TEST_P(GatedDelta, StatesInsideShortCalls) {
 // and has the checkpoints before it.
 TEST_P(GatedDelta, ACheckpointIsTheFinalStateOfACallThatEndsThere) {
   bool is_supported = false;
-  for (const char* more : {"", ",layout=vk,norm=1", ",h0=normal,slots=permuted"}) {
+  for (const char* more :
+       {"", ",layout=vk,norm=1", ",h0=normal,slots=permuted", ",h0=normal,decay=channel"}) {
     const Problem problem =
         Problem::parse("gated_delta:heads=1/2,dim=128,seq=150,dtype=bf16,gates=mid,checkpoints=5" +
                        std::string(more));

@@ -92,6 +92,11 @@ void fit_checkpoints(const Case& whole, const std::vector<PartOfSequence>& parts
   }
 }
 
+std::int64_t checkpoint_state_bytes(const Problem& p) {
+  return p.num_sequences() * p.checkpoints * p.num_value_heads * p.key_head_dim * p.value_head_dim *
+         static_cast<std::int64_t>(size_of(p.effective_checkpoint_dtype()));
+}
+
 void validate_checkpoints(const Problem& p) {
   if (p.checkpoints > kMostCheckpoints) {
     throw_bad_input("problem: checkpoints=" + std::to_string(p.checkpoints) + ": expected 0.." +

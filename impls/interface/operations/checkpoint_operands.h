@@ -21,6 +21,9 @@ Operand checkpoint_windows_operand();
 /// on, and zeros for the others. For OperationSchema::fit_part.
 void fit_checkpoints(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part);
 
+/// Bytes of checkpoint_states.
+std::int64_t checkpoint_state_bytes(const Problem& problem);
+
 /// Throws Error(bad_input) where the problem's fields say checkpoints that cannot be.
 void validate_checkpoints(const Problem& problem);
 

@@ -367,46 +367,49 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
   const unsigned items = items_of<kWork>(sm, a);
 #pragma unroll 1
   for (unsigned number = blockIdx.x; number < items; number += gridDim.x) {
-    const WorkItem item = item_of<kWork>(sm, a, number);
+    WorkItem item = item_of<kWork>(sm, a, number);
+    Parts<kWork> parts(a, item);
     float rate = 0;
     if constexpr (decoded_late(Form)) rate = decoding_rate(a.p.gates, item.head);
     const auto valid_of = [&](int chunk) { return min(item.length - chunk * kChunk, kChunk); };
+    do {
 #pragma unroll 1
-    for (; next < item.chunks; next += Layout::kAuxiliaryWarps) {
-      // what is made of the lane is made anew for each chunk: held across the loop, it spills
-      asm volatile("" : "+r"(lane));
-      const int token0 = item.token0 + next * kChunk, valid = valid_of(next);
-      float beta[2];
+      for (; next < item.chunks; next += Layout::kAuxiliaryWarps) {
+        // what is made of the lane is made anew for each chunk: held across the loop, it spills
+        asm volatile("" : "+r"(lane));
+        const int token0 = item.token0 + next * kChunk, valid = valid_of(next);
+        float beta[2];
 #pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const int row = (lane >> 2) + 8 * r;
-        beta[r] = row < valid ? beta_of(a.p.gates, int64_t{token0} + row, item.head) : 0.f;
+        for (int r = 0; r < 2; r++) {
+          const int row = (lane >> 2) + 8 * r;
+          beta[r] = row < valid ? beta_of(a.p.gates, int64_t{token0} + row, item.head) : 0.f;
+        }
+        float4 biases = {};
+        if constexpr (decoded_late(Form)) biases = decoding_biases(a.p.gates, item.head, lane);
+        const uint32_t at = slot.buffer(sm),
+                       decays = sm + Layout::kDecay + slot.index * Layout::kDecayBytes;
+        slot.await_full(sm);
+        slot.await_empty(sm);  // long so, else nothing were loaded: by this the lanes know it, too
+        if constexpr (decoded_late(Form)) store_shared(decays + 16 * lane, biases);
+        if constexpr (Form == GateForm::read) {
+          bring_gates(at, a.p.gates, token0, valid, item.head, lane);
+          ask_for_gates(a.p.gates.gate, token0 + Layout::kAuxiliaryWarps * kChunk,
+                        valid_of(next + Layout::kAuxiliaryWarps), item.head, lane);
+        }
+        if (valid < kChunk) clear_past_end(at, valid, lane);
+        __syncwarp();
+        make_chunk<Token, Normalize, Form, kWork != Work::transitions>(
+            at, decays, {a.p.gates, rate, valid}, beta, lane);
+        fence_async_proxy();
+        mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);
+        slot.index += Layout::kAuxiliaryWarps;
+        if (slot.index >= Layout::kSlots) {
+          slot.index -= Layout::kSlots;
+          slot.round_parity ^= 1;
+        }
       }
-      float4 biases = {};
-      if constexpr (decoded_late(Form)) biases = decoding_biases(a.p.gates, item.head, lane);
-      const uint32_t at = slot.buffer(sm),
-                     decays = sm + Layout::kDecay + slot.index * Layout::kDecayBytes;
-      slot.await_full(sm);
-      slot.await_empty(sm);  // long so, else nothing were loaded: by this the lanes know it, too
-      if constexpr (decoded_late(Form)) store_shared(decays + 16 * lane, biases);
-      if constexpr (Form == GateForm::read) {
-        bring_gates(at, a.p.gates, token0, valid, item.head, lane);
-        ask_for_gates(a.p.gates.gate, token0 + Layout::kAuxiliaryWarps * kChunk,
-                      valid_of(next + Layout::kAuxiliaryWarps), item.head, lane);
-      }
-      if (valid < kChunk) clear_past_end(at, valid, lane);
-      __syncwarp();
-      make_chunk<Token, Normalize, Form, kWork != Work::transitions>(
-          at, decays, {a.p.gates, rate, valid}, beta, lane);
-      fence_async_proxy();
-      mbarrier_arrive(sm + Layout::kReady + 8 * slot.index);
-      slot.index += Layout::kAuxiliaryWarps;
-      if (slot.index >= Layout::kSlots) {
-        slot.index -= Layout::kSlots;
-        slot.round_parity ^= 1;
-      }
-    }
-    next -= item.chunks;
+      next -= item.chunks;
+    } while (parts.next(a, item));
   }
 }
 

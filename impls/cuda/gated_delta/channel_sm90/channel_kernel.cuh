@@ -1,5 +1,5 @@
 // The kernel of channel_sm90 and its launch, for any Work. Each Work is compiled in a file of its
-// own: kernel.cu, transitions.cu, pieces.cu.
+// own: kernel.cu, transitions.cu, pieces.cu, checkpoints.cu.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(Layout::kThreads, 1)
     init_barriers(sm);
   }
   if constexpr (kWork == Work::pieces) wait_for_prerequisites();
-  if constexpr (kWork == Work::sequences) {
+  if constexpr (takes_sequences(kWork)) {
     order_sequences(sm, a);  // ends with a barrier
   } else {
     number_pieces(sm, a);  // likewise

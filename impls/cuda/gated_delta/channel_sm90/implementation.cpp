@@ -16,6 +16,7 @@
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 #include "cuda/target.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
@@ -126,7 +127,8 @@ class ChannelSm90 final : public Implementation {
       : chunks_per_piece_(chunks_per_piece) {
     description_.name = name;
     description_.operation = gated_delta_operation();
-    description_.honours = recurrence_options() + HonouredFields{"decay", "output_slots"};
+    description_.honours = recurrence_options() + HonouredFields{"decay", "output_slots",
+                                                                 "checkpoints", "checkpoint_dtype"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
@@ -146,7 +148,11 @@ class ChannelSm90 final : public Implementation {
         "gated_delta:heads=1/2,dim=128,seq=37+0+21,decay=channel,dtype=bf16,h0=normal,state=bf16,"
         "slots=padding,norm=1,keys=unnormalised,gates=reset,gate=decay,beta=logit",
         "gated_delta:heads=1/2,dim=128,seq=37+3+9+0+1,decay=channel,dtype=bf16,h0=normal,"
-        "slots=permuted,output_slots=other"};
+        "slots=permuted,output_slots=other",
+        "gated_delta:heads=1/2,dim=128,seq=37+3+0+21,decay=channel,dtype=bf16,h0=normal,norm=1,"
+        "slots=padding,checkpoints=3",
+        "gated_delta:heads=1/2,dim=128,seq=41,decay=channel,dtype=f16,layout=vk,checkpoints=2,"
+        "checkpoint_dtype=bf16"};
     // where sequences are split depends on how many there are beside
     description_.batch_invariant = !is_planned();
   }
@@ -181,7 +187,7 @@ class ChannelSm90 final : public Implementation {
   }
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
-    if (problem.total_tokens() == 0) return 0;
+    if (problem.total_tokens() == 0 || problem.checkpoints > 0) return 0;
     const Shape shape = shape_of(problem);
     if (is_planned()) return most_workspace_bytes(shape);
     return cuts(shape, *chunks_per_piece_) ? 2 * state_bytes(shape, *chunks_per_piece_) : 0;
@@ -197,15 +203,17 @@ class ChannelSm90 final : public Implementation {
     if (problem.total_tokens() == 0) {
       info.choice = "no tokens";
       return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                          [](cudaStream_t) {});
+                                          [&device, states = params.checkpoints.states.data,
+                                           bytes = checkpoint_state_bytes(problem)](cudaStream_t) {
+                                            device.fill_async(states, 0, bytes);
+                                          });
     }
     require_pointer(params.output, 16, "output");
     const int multiprocessors = device.info().multiprocessors;
     ChannelLaunch launch = make_launch(params, problem.total_tokens(), problem.token_dtype,
                                        multiprocessors, description_.name);
     const Shape shape = shape_of(problem);
-    const int chunks =
-        is_planned() ? choose(shape, costs_h200, multiprocessors) : *chunks_per_piece_;
+    const int chunks = chunks_per_piece(problem, multiprocessors);
     const std::string gates = std::string(" gates=") + name_of(launch.params.gate_form);
     if (cuts(shape, chunks)) {
       DeviceBuffer states = device.allocate(state_bytes(shape, chunks)),
@@ -228,14 +236,22 @@ class ChannelSm90 final : public Implementation {
     }
     info.launches = 1;
     info.choice = "piece_chunks=0 blocks=" + std::to_string(launch.blocks) + gates;
-    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        [launch, dtype = problem.token_dtype](cudaStream_t stream) {
-                                          enqueue(launch, dtype, stream);
-                                        });
+    const auto enqueue_whole = problem.checkpoints > 0 ? enqueue_checkpoints : enqueue;
+    return std::make_unique<LaunchPlan>(
+        device, info, std::vector<DeviceBuffer>{},
+        [launch, enqueue_whole, dtype = problem.token_dtype](cudaStream_t stream) {
+          enqueue_whole(launch, dtype, stream);
+        });
   }
 
  private:
   bool is_planned() const { return !chunks_per_piece_.has_value(); }
+  /// Of the problem; 0: sequences stay whole, as they do with checkpoints.
+  int chunks_per_piece(const Problem& problem, int multiprocessors) const {
+    if (problem.checkpoints > 0) return 0;
+    return is_planned() ? choose(shape_of(problem), costs_h200, multiprocessors)
+                        : *chunks_per_piece_;
+  }
   static bool cuts(const Shape& shape, int chunks) { return chunks > 0 && can_cut(shape, chunks); }
 
   std::optional<int> chunks_per_piece_;

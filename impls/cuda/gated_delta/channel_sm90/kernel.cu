@@ -16,6 +16,8 @@
 // chain.cu between them, where planner.cpp expects these three launches to take less time than one.
 // 12/12 heads 1x8192 takes .183 ms so, an H200. What is said here of times else is of the one launch.
 //
+// With states inside the call sequences are whole, and done from checkpoint to checkpoint: checkpoints.cu.
+//
 // Bound by: the math warps, whose steps of 16 tokens are a chain of two wgmma and what stands
 // between them, and by what the auxiliary warps take from them of the issue slots; memory comes
 // after both.

@@ -17,6 +17,8 @@ struct ChannelLaunch {
 };
 /// Sequences whole.
 void enqueue(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream);
+/// The same of a call with checkpoints.
+void enqueue_checkpoints(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream);
 
 /// Sequences in pieces, in this order. `launch` differs in its blocks alone.
 void enqueue_transitions(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream);

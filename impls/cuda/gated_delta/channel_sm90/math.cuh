@@ -118,6 +118,14 @@ __device__ __forceinline__ void math_chunk(float (&S)[64], uint32_t sm,
   chunk.release(sm);
 }
 
+/// A warpgroup: zeros to its part of the checkpoints that are not wanted.
+__device__ __forceinline__ void store_absent_states(const ChannelParams& a, const WorkItem& item,
+                                                    int panel, int t) {
+  const SequenceSpan span = {item.token0, item.length, item.pool_row};
+  store_absent_checkpoints(a.p, item.sequence, span, item.head, panel * kPanel,
+                           (panel + 1) * kPanel, t, 128);
+}
+
 /// A warpgroup: S as the work item starts from it.
 template <Work kWork>
 __device__ __forceinline__ void load_start_state(float (&S)[64], const ChannelParams& a,
@@ -144,20 +152,32 @@ __device__ __forceinline__ void math_role(uint32_t sm, const ChannelParams& a, i
   const unsigned items = items_of<kWork>(sm, a);
 #pragma unroll 1
   for (unsigned number = blockIdx.x; number < items; number += gridDim.x) {
-    const WorkItem item = item_of<kWork>(sm, a, number);
+    WorkItem item = item_of<kWork>(sm, a, number);
+    if constexpr (kWork == Work::checkpoints) {
+      // what zeros are stored by is made where they are: held across the loop, it spills
+      asm volatile("" : "+r"(t));
+      store_absent_states(a, item, panel, t);
+    }
     if (item.length == 0) continue;  // its pool row stays as it is
     if (item.pool_row < 0) {
       store_zero_panel(a, item, panel, t);
       continue;
     }
+    Parts<kWork> parts(a, item);
     float S[64];
     load_start_state<kWork>(S, a, item, panel, warp, lane);
+    do {
 #pragma unroll 1
-    for (int left = item.length; left > 0; left -= kChunk) {
-      math_chunk<Token>(S, sm, chunk, value, left, a.p.scale, panel, warp, lane);
-      chunk.advance();
-      value.advance();
-    }
+      for (int left = item.length; left > 0; left -= kChunk) {
+        math_chunk<Token>(S, sm, chunk, value, left, a.p.scale, panel, warp, lane);
+        chunk.advance();
+        value.advance();
+      }
+      if (kWork == Work::checkpoints && item.checkpoint >= 0)
+        chunk_sm90::store_pool_state(S, a.p.checkpoints.states,
+                                     item.sequence * a.p.checkpoints.count + item.checkpoint,
+                                     item.head, panel * kPanel, warp, lane);
+    } while (parts.next(a, item));
     if (const int64_t row = output_row(a.p, item.sequence, item.pool_row);
         item.is_last && a.p.pool.write && row >= 0)
       chunk_sm90::store_pool_state(S, a.p.pool, row, item.head, panel * kPanel, warp, lane);

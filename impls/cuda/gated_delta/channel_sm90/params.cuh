@@ -26,12 +26,13 @@ constexpr bool decoded_late(GateForm form) { return form != GateForm::log_decays
 enum class Work {
   sequences,    ///< all there is, a work item a value head of a sequence
   transitions,  ///< what pieces need of those before them: states after pieces, and transitions
-  pieces        ///< all there is, a work item a value head of a piece, whose start state is there
+  pieces,       ///< all there is, a work item a value head of a piece, whose start state is there
+  checkpoints   ///< as sequences, and states inside of them
 };
 
 struct ChannelParams {
   GatedDeltaParams p;
-  std::int32_t items = 0;  ///< work items of Work::sequences: sequences times value heads
+  std::int32_t items = 0;  ///< work items of whole sequences: sequences times value heads
   GateForm gate_form = GateForm::read;
   // ---- of sequences in pieces (work_item.cuh)
   std::int32_t chunks_per_piece = 0;

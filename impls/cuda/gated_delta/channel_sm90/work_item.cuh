@@ -11,6 +11,9 @@
 // the states at their starts, and Work::pieces all outputs and final states. The first of them
 // saves the initial state, too: the last piece may have stored the final one in its place before
 // the first piece starts.
+//
+// With checkpoints sequences are whole, and a work item is done in parts, from checkpoint to checkpoint, by the
+// block that has it: each part begins a chunk, and the state stays in registers.
 #pragma once
 
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
@@ -32,12 +35,19 @@ struct WorkItem {
   bool is_first;       ///< it starts from the initial state
   bool is_last;        ///< it ends in the final state
   bool is_transition;  ///< Work::transitions: M is made, not Z
+  // ---- of sequences with checkpoints
+  int checkpoint;  ///< of the sequence, at which it ends; -1: none
   __device__ __forceinline__ int key_head(const GatedDeltaParams& p) const {
     return head / p.value_heads_per_key_head;
   }
 };
 
-/// Every thread of the block, before any looks for items of Work::sequences. Ties keep their order;
+/// Whether work items are value heads of whole sequences.
+constexpr bool takes_sequences(Work work) {
+  return work == Work::sequences || work == Work::checkpoints;
+}
+
+/// Every thread of the block, before any looks for items of whole sequences. Ties keep their order;
 /// a thread's sequence has as rank the number of those before it. Ends with a barrier.
 __device__ __forceinline__ void order_sequences(uint32_t sm, const ChannelParams& a) {
   static_assert(kMostOrderedSequences <= Layout::kThreads &&
@@ -96,7 +106,7 @@ __device__ __forceinline__ void number_pieces(uint32_t sm, const ChannelParams& 
 /// Work items of the launch.
 template <Work kWork>
 __device__ __forceinline__ unsigned items_of(uint32_t sm, const ChannelParams& a) {
-  if constexpr (kWork == Work::sequences) {
+  if constexpr (takes_sequences(kWork)) {
     return static_cast<unsigned>(a.items);
   } else {
     const uint32_t firsts =
@@ -148,7 +158,7 @@ __device__ __forceinline__ WorkItem piece_item_of(uint32_t sm, const ChannelPara
 /// Whole warps, or one thread. `number`: less than items_of().
 template <Work kWork>
 __device__ __forceinline__ WorkItem item_of(uint32_t sm, const ChannelParams& a, unsigned number) {
-  if constexpr (kWork == Work::sequences) {
+  if constexpr (takes_sequences(kWork)) {
     const auto heads = static_cast<unsigned>(a.p.num_value_heads);
     int sequence = static_cast<int>(number / heads);
     if (a.p.num_sequences <= kMostOrderedSequences)
@@ -161,11 +171,54 @@ __device__ __forceinline__ WorkItem item_of(uint32_t sm, const ChannelParams& a,
     item.pool_row = a.p.slot_index ? static_cast<int>(a.p.slot_index[sequence]) : sequence;
     item.chunks = item.pool_row < 0 ? 0 : (item.length + kChunk - 1) / kChunk;
     item.is_whole = item.is_first = item.is_last = true;
+    item.checkpoint = -1;
     return item;
   } else {
     return piece_item_of<kWork>(sm, a, number);
   }
 }
+
+/// What a work item is done as, one part after the other: all of it.
+template <Work kWork>
+struct Parts {
+  __device__ __forceinline__ Parts(const ChannelParams&, WorkItem&) {}
+  __device__ __forceinline__ bool next(const ChannelParams&, WorkItem&) { return false; }
+};
+/// With checkpoints, the tokens up to each of them and those behind the last, which begin a chunk each. Offsets are read
+/// anew for each part, rather than held in registers.
+template <>
+struct Parts<Work::checkpoints> {
+  /// Makes of the item its first part. Of a padding sequence there is but one.
+  __device__ __forceinline__ Parts(const ChannelParams& a, WorkItem& item) {
+    if (item.chunks > 0) take_from(a, item, item.token0);
+  }
+  /// Makes of a part the next one, if there is one.
+  __device__ __forceinline__ bool next(const ChannelParams& a, WorkItem& item) {
+    const int token0 = item.token0 + item.length;
+    if (item.chunks == 0 || token0 == end_of(a, item)) return false;
+    take_from(a, item, token0);
+    return true;
+  }
+
+ private:
+  static __device__ __forceinline__ int end_of(const ChannelParams& a, const WorkItem& item) {
+    return static_cast<int>(a.p.sequence_offsets[item.sequence + 1]);
+  }
+  __device__ __forceinline__ void take_from(const ChannelParams& a, WorkItem& item, int token0) {
+    const int count = a.p.checkpoints.count, first = item.sequence * count;
+    int end = end_of(a, item), checkpoint = item.checkpoint + 1;
+    item.checkpoint = -1;
+    for (; checkpoint < count && item.checkpoint < 0; checkpoint++) {
+      const auto tokens = static_cast<int>(a.p.checkpoints.tokens[first + checkpoint]);
+      if (tokens == 0) continue;
+      end = static_cast<int>(a.p.sequence_offsets[item.sequence]) + tokens;
+      item.checkpoint = checkpoint;
+    }
+    item.token0 = token0;
+    item.length = end - token0;
+    item.chunks = (item.length + kChunk - 1) / kChunk;
+  }
+};
 
 /// Goes through the chunks of a block's work items.
 template <Work kWork>
@@ -176,9 +229,9 @@ struct ChunkCursor {
   int chunk;  ///< of the work item's
 
   __device__ __forceinline__ ChunkCursor(uint32_t sm, const ChannelParams& a)
-      : number(blockIdx.x), items(items_of<kWork>(sm, a)), item{}, chunk(0) {
+      : number(blockIdx.x), items(items_of<kWork>(sm, a)), item{}, chunk(0), parts_(a, item) {
     if (!at_end()) {
-      item = item_of<kWork>(sm, a, number);
+      take(sm, a);
       skip_empty(sm, a);
     }
   }
@@ -192,14 +245,20 @@ struct ChunkCursor {
   __device__ __forceinline__ int valid() const { return min(item.length - chunk * kChunk, kChunk); }
 
  private:
+  __device__ __forceinline__ void take(uint32_t sm, const ChannelParams& a) {
+    item = item_of<kWork>(sm, a, number);
+    parts_ = Parts<kWork>(a, item);
+  }
   __device__ __forceinline__ void skip_empty(uint32_t sm, const ChannelParams& a) {
     while (chunk == item.chunks) {
-      number += gridDim.x;
       chunk = 0;
+      if (parts_.next(a, item)) continue;
+      number += gridDim.x;
       if (at_end()) return;
-      item = item_of<kWork>(sm, a, number);
+      take(sm, a);
     }
   }
+  Parts<kWork> parts_;
 };
 
 }  // namespace gdn::GDN_CUDA_TARGET::channel_sm90

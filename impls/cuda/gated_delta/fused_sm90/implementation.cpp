@@ -31,13 +31,6 @@ Shape shape_of(const Problem& problem) {
           .has_initial_state = problem.initial_state != InitialState::absent};
 }
 
-std::int64_t bytes_of_checkpoints(const Problem& problem) {
-  const std::int64_t heads =
-      problem.num_sequences() * problem.checkpoints * problem.num_value_heads;
-  return heads * kStateElements *
-         static_cast<std::int64_t>(size_of(problem.effective_checkpoint_dtype()));
-}
-
 /// The one-launch kernel alone has states inside a call.
 bool is_in_one_launch(Form form, const Problem& problem) {
   return form == Form::one_launch || problem.checkpoints > 0;
@@ -226,7 +219,7 @@ class FusedSm90 final : public Implementation {
       info.choice = "no tokens";
       return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
                                           [&device, states = args.operands.checkpoints.states.data,
-                                           bytes = bytes_of_checkpoints(problem)](cudaStream_t) {
+                                           bytes = checkpoint_state_bytes(problem)](cudaStream_t) {
                                             device.fill_async(states, 0, bytes);
                                           });
     }

@@ -199,6 +199,19 @@ TEST_P(ChannelSm90, StatesSlotsAndLayouts) {
                         {"slots=permuted", "slots=padding,state=bf16"}));
 }
 
+// Counts at, before and behind multiples of a chunk, many in one chunk, more parts than slots; every way that gates
+// come; beside sequences that have none.
+TEST_P(ChannelSm90, StatesInsideACall) {
+  if (chunks_per_piece() > 0)
+    GTEST_SKIP() << "sequences stay whole, as cuda/channel_sm90_invariant's";
+  expect_all_agree(with(
+      "heads=1/2,gates=mid",
+      {"seq=150+16+0+33+1,h0=normal,checkpoints=5",
+       "seq=97+16+40,h0=normal,slots=padding,norm=1,checkpoints=3,checkpoint_dtype=bf16,layout=vk",
+       "seq=64+2,gate=logits,beta=logit,checkpoints=30,checkpoint_dtype=f16",
+       "seq=33+20,gate=decay,ht=0,checkpoints=2", "seq=0+0,checkpoints=2"}));
+}
+
 TEST_P(ChannelSm90, GateAndBetaEncodings) {
   for (const char* beta : {"beta", "logit"})
     expect_all_agree(with("heads=2/4,seq=50+27,beta=" + std::string(beta),

@@ -1,0 +1,14 @@
+// cuda/channel_sm90 with states inside the call: the kernel of kernel.cu, whose work items are done from checkpoint to
+// checkpoint (work_item.cuh).
+//
+// Bound by: what kernel.cu is, and a chunk that is not whole for each checkpoint that is no multiple of 16 tokens.
+#include "cuda/gated_delta/channel_sm90/channel_kernel.cuh"
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
+
+void enqueue_checkpoints(const ChannelLaunch& launch, DType token_dtype, cudaStream_t stream) {
+  launch_by_type<Work::checkpoints>(launch, token_dtype, stream);
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET::channel_sm90
