@@ -79,6 +79,12 @@ TEST_P(GatedDeltaLayer, WindowsAndWeightsAsTheirOwnersHoldThem) {
          "gate=logits,beta=logit," +
          std::string(held)});
   }
+  // Where the convolution normalises queries and keys.
+  for (const char* window : {"none", "written"}) {
+    expect_all_agree(
+        {"gated_delta_layer:heads=1/2,dim=128,seq=70+65+0+2,dtype=bf16,h0=normal,norm=1,window=" +
+         std::string(window)});
+  }
 }
 
 // The gated norm as the last step: every gate, lengths with empty sequences and padding, values of

@@ -249,6 +249,60 @@ TEST_P(GatedDelta, RoundingByChanceIsItsDefinition) {
   if (!is_supported) GTEST_SKIP();
 }
 
+// Where float16 ends: states of one product each, below its largest number, beyond it, and between the two, of which
+// chance makes either the largest number or infinity.
+TEST_P(GatedDelta, RoundingByChanceBeyondTheLargestFloat16) {
+  bool is_supported = false;
+  for (const char* more : {"", ",layout=vk"}) {
+    Case inputs =
+        generate_case(Problem::parse("gated_delta:heads=1/2,dim=128,seq=3x1,dtype=bf16,state=f16,"
+                                     "state_rounding=stochastic" +
+                                     std::string(more)));
+    const Problem& problem = inputs.problem;
+    if (!implementation().supports(problem)) continue;
+    is_supported = true;
+    SCOPED_TRACE(problem.to_string());
+    const auto fill = [&](const char* operand, int step) {
+      int i = 0;
+      for (float& x : inputs[operand]) {
+        x = static_cast<float>(250 + i * step % 12) * (i % 3 == 0 ? -1.0f : 1.0f);
+        ++i;
+      }
+      round_in_place(DType::bfloat16, inputs[operand].data(),
+                     static_cast<std::int64_t>(inputs[operand].size()));
+    };
+    fill("k", 5);
+    fill("v", 7);
+    std::fill(inputs["beta"].begin(), inputs["beta"].end(), 1.0f);
+    const Outputs outputs = execute(implementation(), inputs, device());
+
+    std::int64_t others = 0, infinities = 0;
+    for (std::int64_t i = 0; i < 3 * 2 * 128 * 128; ++i) {
+      const std::int64_t n = i / (2 * 128 * 128), head = i / (128 * 128) % 2;
+      const bool by_value = problem.state_layout == StateLayout::vk;
+      const std::int64_t row = i / 128 % 128, column = i % 128;
+      const float value =
+          inputs["k"][static_cast<std::size_t>(n * 128 + (by_value ? column : row))] *
+          inputs["v"][static_cast<std::size_t>((n * 2 + head) * 128 + (by_value ? row : column))];
+      const auto seed = static_cast<std::uint32_t>(
+          inputs.other_indices["rounding_seed"].at(static_cast<std::size_t>(n)));
+      const std::int64_t element = i % (2 * 128 * 128);
+      const std::uint32_t random =
+          rounding_bits(seed, static_cast<std::uint32_t>(element / kRoundingGroup))
+              .of(static_cast<int>(element % kRoundingGroup));
+      const std::uint16_t stored = round_to_float16(std::bit_cast<std::uint32_t>(value), random);
+      float expected = 0;
+      decode(DType::float16, &stored, &expected, 1);
+      const std::int64_t at = inputs.slot(n) * problem.state_row_stride() + element;
+      if (outputs["final_state"][static_cast<std::size_t>(at)] != expected) ++others;
+      if (std::isinf(expected)) ++infinities;
+    }
+    EXPECT_EQ(others, 0);
+    EXPECT_GT(infinities, 0);
+  }
+  if (!is_supported) GTEST_SKIP();
+}
+
 // Of short sequences, which have forms of their own: head dims, layouts and element types of the state and of the
 // checkpoints in turn.
 TEST_P(GatedDelta, StatesInsideShortCalls) {

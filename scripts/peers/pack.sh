@@ -14,8 +14,20 @@ out=$(cd "$out" && pwd)
 
 platforms=(--platform manylinux2014_x86_64 --platform manylinux1_x86_64)
 for minor in 17 24 27 28 31 34 35 39; do platforms+=(--platform "manylinux_2_${minor}_x86_64"); done
+grep -v '^causal-conv1d' "$here/requirements.txt" >"$work/wheels.txt"
 "$python" -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
-  "${platforms[@]}" -d "$work/wheels" -r "$here/requirements.txt"
+  "${platforms[@]}" -d "$work/wheels" -r "$work/wheels.txt"
+# causal-conv1d comes as sources alone, and its setup asks PyTorch for a version before it can be downloaded: a PyTorch
+# that knows nothing else answers. The extension is built on the GPU machine (build_causal_conv1d.py).
+"$python" -m venv "$work/venv"
+"$work/venv/bin/pip" install -q packaging wheel setuptools
+mkdir -p "$work/fake/torch/utils"
+printf '%s\n' "__version__ = '2.11.0'" "class version: cuda, hip = '13.0', None" >"$work/fake/torch/__init__.py"
+: >"$work/fake/torch/utils/__init__.py"
+printf '%s\n' "CUDA_HOME = HIP_HOME = None" "BuildExtension = object" "def CppExtension(*a, **k): pass" \
+  "def CUDAExtension(*a, **k): pass" >"$work/fake/torch/utils/cpp_extension.py"
+PYTHONPATH="$work/fake" CAUSAL_CONV1D_SKIP_CUDA_BUILD=TRUE "$work/venv/bin/pip" download -q --no-deps \
+  --no-binary=:all: --no-build-isolation -d "$work/wheels" "$(grep '^causal-conv1d' "$here/requirements.txt")"
 
 for wheel in "$work"/wheels/*.whl; do
   case "$wheel" in
@@ -25,6 +37,10 @@ for wheel in "$work"/wheels/*.whl; do
 done
 
 cd "$work/site"
+tar xzf "$work"/wheels/causal_conv1d-*.tar.gz
+mv causal_conv1d-* causal_conv1d_source
+ln -s causal_conv1d_source/causal_conv1d causal_conv1d
+cp "$here/build_causal_conv1d.py" .
 # What the kernels do not need: z3's programs, link-time stubs, a profiler.
 rm -rf z3_solver-*.data nvidia_cutlass_dsl/cu13/lib/stubs nvidia_cutlass_dsl/dsl_packages/iket/profiler build_backend.py
 if [ -e z3/lib/libz3.so.4.15 ]; then ln -sf libz3.so.4.15 z3/lib/libz3.so; fi

@@ -100,10 +100,10 @@ __device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int r
 
 /// Kernels are compiled for each form apart, so that none has the registers that another one takes.
 enum class Form {
-  ordinary,              ///< windows are [rows, channels, width - 1] and read, as in most calls
-  other,                 ///< windows of any form, and the input may be added behind the activation
-  adding,                ///< windows of any form, and a tensor is added behind the activation
-  normalizing,           ///< as ordinary, and heads of channels are divided by their lengths
+  ordinary,     ///< windows are [rows, channels, width - 1], or there are none, as in most calls
+  other,        ///< windows of any form, and the input may be added behind the activation
+  adding,       ///< windows of any form, and a tensor is added behind the activation
+  normalizing,  ///< as ordinary, and heads of channels are divided by their lengths
   normalizing_elements,  ///< the same with inputs and a bias that no vector can be read from
 };
 constexpr bool is_normalizing(Form form) {
@@ -146,7 +146,9 @@ struct Window {
     else
       return p.window_places;
   }
-  __device__ __forceinline__ bool is_read() const { return Ordinary || reads; }
+  __device__ __forceinline__ bool is_read() const {
+    return Ordinary ? p.window_in != nullptr : reads;
+  }
   /// Whether the call writes it: not in place where it would write what it read.
   __device__ __forceinline__ bool moves() const {
     return p.window_out != nullptr &&
@@ -180,7 +182,7 @@ struct Window {
   template <typename Number>
   __device__ __forceinline__ float old(std::int64_t begin, int i, Number number) const {
     if constexpr (Ordinary)
-      return load_element(p.window_in, at(begin, i, number), p.window_dtype);
+      return is_read() ? load_element(p.window_in, at(begin, i, number), p.window_dtype) : 0.0f;
     else
       return reads ? load_element(p.window_in, at(begin, i, turned(oldest, number)), p.window_dtype)
                    : 0.0f;
@@ -260,18 +262,18 @@ struct VectorWindow {
 };
 
 /// As many threads as the registers are enough for: what an SM has under way is what bounds it.
-template <typename Token>
+template <typename Token, typename Output>
 constexpr int blocks_per_sm(int ahead, Form form) {
-  constexpr bool wide = sizeof(Token) == sizeof(float);
+  constexpr bool wide = sizeof(Token) == sizeof(float) || sizeof(Output) == sizeof(float);
   if (form == Form::adding) return wide ? 3 : 4;
   if (form == Form::normalizing_elements) return 4;
-  return form == Form::other ? 4 : ahead == 1 ? 8 : wide ? 5 : 6;
+  return form == Form::other ? 4 : ahead == 1 ? 6 : wide ? 5 : 6;
 }
 
 /// Count channels per thread, vectors of them in memory. Width: the compiled one; a narrower kernel
 /// has leading zero weights. Ordinary: its window is, and nothing is added to its output.
 template <typename Token, typename Output, int Width, int Count, int Ahead, Form form>
-__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, form))
+__global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token, Output>(Ahead, form))
     conv_channels_kernel(const KernelParams<form> p, int channel_blocks) {
   constexpr bool Ordinary = has_ordinary_windows(form);
   constexpr bool kAdding = form == Form::adding;
@@ -346,8 +348,8 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
   } else if (Ordinary && full_width) {
     // The new window is the last of (old window, sequence): where the sequence is short, some of it
     // is the old one, moved to lower places.
-    PerChannel<Count, Width - 1> old;
-    old.load(p.window_in, row, p.window_dtype, p.whole);
+    PerChannel<Count, Width - 1> old = {};
+    if (window.is_read()) old.load(p.window_in, row, p.window_dtype, p.whole);
 #pragma unroll
     for (int j = 0; j < Width - 1; ++j) {
 #pragma unroll
@@ -411,9 +413,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
 #pragma unroll
       for (int i = 0; i < Count; ++i) {
         if constexpr (Ordinary) {
-          history[j][i] = j < skipped ? 0.0f
-                                      : load_element(p.window_in, row + i * places + j - skipped,
-                                                     p.window_dtype);
+          history[j][i] = j < skipped ? 0.0f : window.old(row, i, j - skipped);
         } else {
           history[j][i] = j < skipped ? 0.0f : window.old(row, i, first_read + j);
         }
@@ -426,8 +426,7 @@ __global__ void __launch_bounds__(kChannelThreads, blocks_per_sm<Token>(Ahead, f
       for (int i = 0; i < Count; ++i) {
         if constexpr (Ordinary) {
           const float value =
-              t >= 0 ? to_float(input[t * stride + i])
-                     : load_element(p.window_in, row + i * places + places + t, p.window_dtype);
+              t >= 0 ? to_float(input[t * stride + i]) : window.old(row, i, places + t);
           store_element(p.window_out, row + i * places + j, p.window_dtype, value);
         } else {
           if (t < 0 && window.stays()) continue;
@@ -895,7 +894,7 @@ AddingConvParams make_conv_params(const Problem& problem, const CausalConv1dArgu
   p.longest = problem.sequences.longest();
   p.window_strides = window_strides(problem);
   p.window_places = static_cast<std::int32_t>(problem.window_places());
-  p.ordinary = p.window_in != nullptr && !p.has_window && !p.residual && !p.window_position &&
+  p.ordinary = !p.has_window && !p.residual && !p.window_position &&
                problem.window_layout == WindowLayout::time &&
                problem.window_places() == problem.conv_width - 1;
   return p;
@@ -905,8 +904,7 @@ bool can_normalize_heads(const Problem& problem) {
   return problem.key_head_dim == kNormalizedHead &&
          problem.conv_channels() % kNormalizedHead == 0 && problem.conv_width <= kVectorWidth &&
          problem.token_dtype != DType::float32 && problem.conv_layout == ConvLayout::channels &&
-         problem.reads_conv_window() && !problem.fresh_windows &&
-         problem.conv_residual == ConvResidual::none &&
+         !problem.fresh_windows && problem.conv_residual == ConvResidual::none &&
          problem.window_order == WindowOrder::oldest_first &&
          problem.window_layout == WindowLayout::time &&
          problem.window_places() == problem.conv_width - 1;

@@ -12,8 +12,8 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
-/// What kernels of ordinary windows take: [rows, channels, width - 1] in window_dtype, oldest first, all
-/// of them read. Apart from what other windows need: in one struct with that, even behind it and unread,
+/// What kernels of ordinary windows take: [rows, channels, width - 1] in window_dtype, oldest first, read by all
+/// sequences or by none. Apart from what other windows need: in one struct with that, even behind it and unread,
 /// it takes registers from these kernels (nvcc 13.0), which one-token sequences pay for.
 struct OrdinaryConvParams {
   const void* input = nullptr;

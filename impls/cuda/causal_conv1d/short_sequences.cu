@@ -222,7 +222,7 @@ void with_own_type(DType dtype, const Function& function) {
 
 bool has_short_sequences(const AddingConvParams& p) {
   constexpr std::int64_t kLongest = 16;  // of which a thread waits for one after another
-  return p.ordinary && p.added == nullptr && p.longest <= kLongest &&
+  return p.ordinary && p.window_in != nullptr && p.added == nullptr && p.longest <= kLongest &&
          p.token_dtype != DType::float32 && p.output_dtype == p.token_dtype &&
          (p.window_dtype == p.token_dtype || p.window_dtype == DType::float32) &&
          p.width == kVectorWidth && p.channels % 8 == 0 && p.input_token_stride % 8 == 0 &&

@@ -160,12 +160,13 @@ class ChannelSm90 final : public Implementation {
   const Description& description() const override { return description_; }
 
   /// Above cuda/decode, even where that one is above others (kernel.cu): float32 states in kv from 3
-  /// tokens on, as chunks take as long whether they are full or not.
+  /// tokens on, as chunks take as long whether they are full or not. Not where states inside such calls are
+  /// wanted: each is a chunk's end.
   int rank(const Problem& problem) const override {
     if (!is_planned()) return description_.rank;
     constexpr int kAboveDecode = 75;
     return problem.state_layout == StateLayout::kv && problem.state_dtype == DType::float32 &&
-                   problem.sequences.longest() >= 3
+                   problem.sequences.longest() >= 3 && problem.checkpoints == 0
                ? kAboveDecode
                : description_.rank;
   }
