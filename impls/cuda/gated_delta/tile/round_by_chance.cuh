@@ -4,11 +4,10 @@
 // Bound by: instructions. Seven rounds of Philox serve eight elements, and each is rounded, beside the 16 bits of
 // memory traffic that an element is.
 //
-// Reached, H200, 512 sequences of one token, 16/32 heads of 128, states in vk / kv: bfloat16 .332 / .366 ms where
-// rounding to nearest takes .278 / .302; with ten rounds, element by element, it was .386 / .440. float16 takes
-// .536 / .550, as it did so (.543 / .530), where nearest takes .277 / .297 (data/measured/h200-2026-11-27). One number
-// below 2^-14 among the 256 of a warp's word, and all of them go the definition's way, with a branch for each kind: how
-// often that is was not counted.
+// Reached, H200, 512 sequences of one token, 16/32 heads of 128, states in vk / kv: bfloat16 .331 / .366 ms where
+// rounding to nearest takes .278 / .301; with ten rounds, element by element, it was .386 / .440. float16 takes
+// .376 / .391, where nearest takes .277 / .297, and took .536 / .550 while numbers below 2^-14 were rounded element by
+// element (data/measured/h200-2026-11-27): one of them among the 256 of a warp's word sent all of it there.
 #pragma once
 
 #include <cstdint>
