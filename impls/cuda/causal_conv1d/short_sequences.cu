@@ -1,18 +1,18 @@
 // The convolution of sequences of a token or two, in one launch. A thread takes four neighbouring channels of one to
 // four sequences, which it walks token by token. A sequence that is longer is right too, and slow.
 //
-// Bound by: latency with few sequences, device memory with many. A one-token step moves a window of three places in and
-// out beside an input and an output, so most of what it moves are windows. They lie place after place for each channel:
-// what a lane needs is 6 or 12 bytes a channel, apart from its neighbours' by as much, and lanes that load or store just
-// that touch every sector three times. So a warp moves the windows of its 128 channels as the contiguous bytes that they
-// are, through shared memory, and all sequences' windows and first inputs are under way at once. Sequences are taken by
-// their number: nothing is searched for.
+// Bound by: latency with few sequences, device memory with many. A one-token step moves a window of three places in
+// and out beside an input and an output, so most of what it moves are windows. They lie place after place for each
+// channel: what a lane needs is 6 or 12 bytes a channel, apart from its neighbours' by as much, and lanes that load or
+// store just that touch every sector three times. So a warp moves the windows of its 128 channels as the contiguous
+// bytes that they are, through shared memory, and all sequences' windows and first inputs are under way at once.
+// Sequences are taken by their number: nothing is searched for.
 //
-// Reached, H200, 8192 bfloat16 channels, 1 / 16 / 128 / 512 sequences of one token: bfloat16 windows .0051 / .0055 / .0102
-// / .0242 ms, float32 ones .0052 / .0060 / .0127 / .0356; in tiles .0057 / .0065 / .0124 / .0336 and .0060 / .0070 /
-// .0147 / .0396 (data/measured/h200-2026-11-27). Lost, bfloat16, 512: one to three sequences a warp .0348, .0292 and .0276
-// for .0271 with four; the first token asked for where it most likely lies with several sequences a warp, too, .0287 for
-// .0273. What bounds one sequence, for which FLA's kernel takes .0041, is not known.
+// Reached, H200, 8192 bfloat16 channels, 1 / 16 / 128 / 512 sequences of one token: bfloat16 windows .0051 / .0055 /
+// .0102 / .0242 ms, float32 ones .0052 / .0060 / .0127 / .0356; in tiles .0057 / .0065 / .0124 / .0336 and .0060 /
+// .0070 / .0147 / .0396 (data/measured/h200-2026-11-27). Lost, bfloat16, 512: one to three sequences a warp .0348,
+// .0292 and .0276 for .0271 with four; the first token asked for where it most likely lies with several sequences a
+// warp, too, .0287 for .0273. What bounds one sequence, for which FLA's kernel takes .0041, is not known.
 #include <algorithm>
 
 #include "cuda/causal_conv1d/channel_vectors.cuh"
