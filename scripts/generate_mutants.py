@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Plants faults that nobody chose: an operator at a place in the sources, both drawn by a seed.
+
+    scripts/generate_mutants.py --seed 7 --count 20 --only cpu reference     draw, plant, build, run the tests
+    scripts/generate_mutants.py --seed 7 --count 20 --list                   only say what would be planted
+
+What mutants.py does with faults that were written, in the same scratch copy. A place is drawn from a file, a file by its
+lines of code; of what stands there one operator is drawn (OPERATORS). Tests are those of the file's room (ROOMS), the
+nearest first. A fault that does not compile is drawn again. One that compiles to the same objects is `equal`.
+A result is a line of --out: seed, number, file, line, operator, the line before and after, outcome, by whom, seconds.
+Whoever judges a survivor says so in the last column: why it is equal, why no test is worth it, or which test there is now.
+Exit 0: no survivor without a judgement; 1: one; 2: usage.
+"""
+import argparse
+import collections
+import hashlib
+import os
+import pathlib
+import random
+import re
+import shlex
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import mutants  # noqa: E402: found by the line above
+
+EQUAL, NOT_COMPILED = "equal", "does not compile"
+FIELDS = ("seed", "number", "file", "line", "operator", "before", "after", "outcome", "by", "seconds", "judgement")
+
+CPU = "implementation_tests --gtest_filter=*/cpu_*"
+# Sources by the start of their path, the first that fits: target, and the tests that stand nearest.
+ROOMS = (
+    ("impls/cpu/", "cpu", (CPU, "cpu_backend_tests")),
+    ("impls/cuda/gated_delta/fused_sm90/planner", "planner", ("fused_sm90_planner_tests", "fused_sm90_tests")),
+    ("impls/cuda/gated_delta/channel_sm90/planner", "planner", ("channel_sm90_planner_tests", "channel_sm90_tests")),
+    ("impls/cuda/gated_delta/fused_sm90/", "cuda", ("fused_sm90_tests", "implementation_tests --gtest_filter=*/cuda_fused_sm90*")),
+    ("impls/cuda/gated_delta/channel_sm90/", "cuda", ("channel_sm90_tests",
+                                                      "implementation_tests --gtest_filter=*/cuda_channel_sm90*")),
+    ("impls/cuda/gated_delta/chunk_sm90/", "cuda", ("fused_sm90_tests", "channel_sm90_tests")),
+    ("impls/cuda/hopper/", "cuda", ("fused_sm90_tests", "channel_sm90_tests")),
+    ("impls/cuda/causal_conv1d/", "cuda", ("implementation_tests --gtest_filter=*/cuda_direct",)),
+    ("impls/cuda/gated_rms_norm/", "cuda", ("implementation_tests --gtest_filter=*/cuda_rows",)),
+    ("impls/cuda/emulated/", "cuda", ("cuda_emulated_tests", "implementation_tests --gtest_filter=*/cuda_naive")),
+    ("impls/cuda/", "cuda", ("chunk_stages_tests", "implementation_tests --gtest_filter=*/cuda_*", "held_tests")),
+    ("impls/hip/", "gfx906", ("hip_tests", "implementation_tests --gtest_filter=*/hip_*")),
+    ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*HeldTensors*cpu_*")),
+    ("impls/", "harness", ("interface_tests", CPU, "every_feature_tests", "held_tests")),
+    ("reference/", "reference", ("reference_tests", "numpy_fixture_tests", "harness_verify_tests", CPU)),
+    ("harness/verify/", "harness", ("harness_verify_tests", "every_feature_tests", "harness_command_line_tests")),
+    ("harness/run/", "harness", ("harness_verify_tests", "every_feature_tests", CPU)),
+    ("harness/measure/", "harness", ("harness_measure_tests", "harness_sweep_command_tests")),
+    ("harness/sweep/", "harness", ("harness_measure_tests", "harness_sweep_command_tests")),
+    ("harness/explain/", "harness", ("harness_explain_tests",)),
+    ("harness/conventions/", "harness", ("harness_conventions_tests",)),
+    ("harness/report/", "harness", ("harness_report_tests",)),
+    ("harness/rows/", "harness", ("harness_rows_tests", "harness_sweep_command_tests")),
+    ("harness/tables/", "harness", ("harness_rows_tests", "harness_command_line_tests")),
+    ("harness/cli/", "harness", ("harness_command_line_tests", "harness_sweep_command_tests", "harness_bad_input_tests")),
+    ("harness/", "harness", ("harness_verify_tests", "harness_command_line_tests", "harness_conventions_tests",
+                             "every_feature_tests")),
+)
+
+
+def room_of(file):
+    """(target, tests) of a source that faults are planted in, or None."""
+    if not re.search(r"\.(cpp|h|cu|cuh|hip)$", file) or "/tests/" in file or file.startswith("harness/gfx906/"):
+        return None
+    return next(((target, [shlex.split(test) for test in tests]) for start, target, tests in ROOMS if file.startswith(start)),
+                None)
+
+
+# ---- what is code --------------------------------------------------------------------------------------
+
+
+def code_only(text):
+    """The text with comments and strings blank, in as many characters and lines."""
+
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', blank, text, flags=re.DOTALL)
+
+
+# Lines whose change is no fault of what the program does, or seldom compiles.
+NOT_MUTATED = re.compile(r"^\s*(#|template\b|static_assert\b|using\b|namespace\b|friend\b|asm\b|class\b|struct\b|\}|$)|operator|"
+                         r"noexcept|GDN_")
+DECLARES = re.compile(r"^\s*(return|const|constexpr|auto|static|using|break|continue|throw|delete|goto|case|default|extern|"
+                      r"explicit|virtual|inline|typename|typedef|struct|class|enum|public|private|unsigned|signed|void|bool|int|"
+                      r"float|double|char|std::\w+[ <]|u?int\d+_t|[A-Z]\w+(<.*>)? \w+|else|if|for|while|do|switch|__\w+__)\b")
+
+SWAPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*",
+           "&&": "||", "||": "&&", "true": "false", "false": "true"}
+EXTREMES = {"std::min": "std::max", "std::max": "std::min", "fminf": "fmaxf", "fmaxf": "fminf", "min": "max", "max": "min"}
+
+
+def doubled(match):
+    number, suffix = re.fullmatch(r"([\d.]+)(f?)", match[0]).groups()
+    return f"{2 * float(number)!r}{suffix}"
+
+
+def dropped(match):
+    """Of a statement nothing but the space before it."""
+    return re.match(r"\s*", match[0])[0] + ";"
+
+
+# name, what it finds in a line, what it makes of that.
+OPERATORS = (
+    ("relation", re.compile(r"(?<= )(<=|>=|==|!=|<|>)(?= )"), lambda m: SWAPPED[m[0]]),
+    ("sign", re.compile(r"(?<= )[+-](?= )"), lambda m: SWAPPED[m[0]]),
+    ("product", re.compile(r"(?<= )[*/](?= )"), lambda m: SWAPPED[m[0]]),
+    ("condition", re.compile(r"(?<= )(&&|\|\|)(?= )"), lambda m: SWAPPED[m[0]]),
+    ("extreme", re.compile(r"(std::min|std::max|\bfminf|\bfmaxf|(?<![\w:.])min|(?<![\w:.])max)(?=\()"), lambda m: EXTREMES[m[0]]),
+    ("one more", re.compile(r"(?<= [+-] )1\b(?![.\w])"), lambda m: "2"),
+    ("one less", re.compile(r"(?<= [+-] )1\b(?![.\w])"), lambda m: "0"),
+    ("doubled", re.compile(r"(?<![\w.])\d+\.\d+f?\b(?!p)"), doubled),
+    ("not", re.compile(r"(?<=[( ])!(?=[a-z(])"), lambda m: ""),
+    ("truth", re.compile(r"\b(true|false)\b"), lambda m: SWAPPED[m[0]]),
+    ("dropped", re.compile(r"^\s+[A-Za-z_][^=;{}]*(\(.*\)|\+\+|--| [-+*/|&]?= [^;]*);$"), dropped),
+)
+
+
+def places_of(text):
+    """[(line number from 0, operator, changed line)] of a source."""
+    places = []
+    lines, code = text.split("\n"), code_only(text).split("\n")
+    for number, (line, bare) in enumerate(zip(lines, code)):
+        if NOT_MUTATED.search(bare):
+            continue
+        ends_statement = number > 0 and re.search(r"[;{}:]\s*$|^\s*$", code[number - 1])
+        for name, pattern, change in OPERATORS:
+            if name == "dropped" and (DECLARES.match(bare) or not ends_statement or bare.count("(") != bare.count(")")):
+                continue
+            for match in pattern.finditer(bare):
+                changed = line[:match.start()] + change(match) + line[match.end():]
+                if name == "dropped":
+                    changed = change(match)
+                if changed != line:
+                    places.append((number, name, changed))
+    return places
+
+
+# ---- drawing -------------------------------------------------------------------------------------------
+
+
+def unique_hunk(file, lines, number, changed):
+    """The line with as much before it as makes it the only such place."""
+    for above in range(0, number + 1):
+        before = lines[number - above:number + 1]
+        if sum(lines[i:i + len(before)] == before for i in range(len(lines) - len(before) + 1)) == 1:
+            return mutants.Hunk(file, before, before[:-1] + [changed])
+    raise mutants.MutantError(f"{file}: line {number + 1} cannot be told from others")
+
+
+class Drawing:
+    """Mutants in the order in which a seed has them, without end."""
+
+    def __init__(self, seed, only, files=None):
+        self.random = random.Random(f"{seed}")
+        self.texts = {}
+        for file in files if files is not None else mutants.source_files():
+            room = room_of(file)
+            if room and (not only or room[0] in only or any(file.startswith(word) for word in only)):
+                self.texts[file] = (mutants.ROOT / file).read_text()
+        self.places = {file: places for file, text in self.texts.items() if (places := places_of(text))}
+        if not self.places:
+            raise mutants.MutantError(f"no source is meant by --only {' '.join(only)}")
+        self.drawn = set()
+
+    def __iter__(self):
+        names = sorted(self.places)
+        sizes = [sum(1 for line in code_only(self.texts[name]).split("\n") if line.strip()) for name in names]
+        number = 0
+        while len(self.drawn) < sum(len(places) for places in self.places.values()):
+            file = self.random.choices(names, sizes)[0]
+            by_operator = collections.defaultdict(list)
+            for place in self.places[file]:
+                by_operator[place[1]].append(place)
+            line, operator, changed = self.random.choice(by_operator[self.random.choice(sorted(by_operator))])
+            if (file, line, operator, changed) in self.drawn:
+                continue
+            self.drawn.add((file, line, operator, changed))
+            number += 1
+            lines = self.texts[file].split("\n")
+            target, tests = room_of(file)
+            hunk = unique_hunk(file, lines, line, changed)
+            fault = {"number": number, "file": file, "line": line + 1, "operator": operator, "before": lines[line].strip(),
+                     "after": changed.strip() or ";"}
+            yield mutants.Mutant(f"{target}-{number}", f"{operator} in line {line + 1}", target, tests, "", [hunk], ""), fault
+
+
+# ---- running -------------------------------------------------------------------------------------------
+
+
+class GeneratedLaboratory(mutants.Laboratory):
+    """Knows the sound objects too, and so what compiles to the same."""
+
+    def __init__(self, scratch, jobs, chosen):
+        super().__init__(scratch, jobs, chosen)
+        self.sound_objects = None
+
+    def objects(self):
+        return {path: path.stat().st_mtime_ns for path in self.build.folder.rglob("*.o")}
+
+    def digests(self, paths):
+        return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+    def examine(self, mutant):
+        for test in mutant.tests:
+            self.require_sound(test)
+        programs = sorted({test[0] for test in mutant.tests})
+        wrong = self.build.make(programs)  # what a fault before has changed, as it was
+        if wrong:
+            raise mutants.MutantError("the sound copy does not build: " + wrong)
+        before = self.objects()
+        sound = self.digests(before)
+        file, text = next(iter(mutants.mutated(mutant, self.source).items()))
+        kept = (self.source / file).read_text()
+        try:
+            (self.source / file).write_text(text)
+            if self.build.make(programs):
+                return NOT_COMPILED, ""
+            made = [path for path, when in self.objects().items() if before.get(path) != when]
+            if all(digest == sound.get(path) for path, digest in self.digests(made).items()
+                   if "build_info" not in path.name):
+                return EQUAL, ""
+            for test in mutant.tests:
+                failed, _ = self.build.run(test)
+                if failed:
+                    return mutants.KILLED, f"{test[0]}: {failed}"
+        finally:
+            (self.source / file).write_text(kept)
+        return mutants.SURVIVED, ""
+
+
+def read_results(path):
+    if not path.is_file():
+        return []
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    if not lines or tuple(lines[0]) != FIELDS:
+        raise mutants.MutantError(f"{path}: expected the columns {' '.join(FIELDS)}")
+    return [dict(zip(FIELDS, line)) for line in lines[1:]]
+
+
+def write_results(path, rows):
+    text = "\n".join("\t".join(re.sub(r"\s+", " ", str(row[field])) for field in FIELDS) for row in rows)
+    aside = path.with_suffix(".new")
+    aside.write_text("\t".join(FIELDS) + "\n" + text + ("\n" if text else ""))
+    aside.replace(path)
+
+
+def counts(rows):
+    """ "12 killed, 1 equal"; and the share of those that are not equal. """
+    outcomes = collections.Counter(row["outcome"] for row in rows)
+    told = outcomes[mutants.KILLED] + outcomes[mutants.SURVIVED]
+    share = f"; {100 * outcomes[mutants.KILLED] / told:.0f} % of {told} killed" if told else ""
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) + share
+
+
+def run(arguments):
+    out = pathlib.Path(arguments.out)
+    rows = read_results(out)
+    done = {row["number"]: row for row in rows if row["seed"] == arguments.seed}
+    drawing, laboratory = Drawing(arguments.seed, arguments.only), None
+    wanted = []
+    for mutant, fault in drawing:
+        if sum(row["outcome"] != NOT_COMPILED for row in done.values()) >= arguments.count:
+            break
+        if str(fault["number"]) in done:
+            continue
+        laboratory = laboratory or GeneratedLaboratory(pathlib.Path(arguments.scratch).resolve(), arguments.jobs,
+                                                       [mutants.Mutant("", "", "", [], "", [mutants.Hunk(file, [], [])], "")
+                                                        for file in drawing.places])
+        begin = time.monotonic()
+        outcome, by = laboratory.examine(mutant)
+        row = {"seed": arguments.seed, "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1),
+               "judgement": ""} | fault
+        done[str(fault["number"])] = row
+        rows.append(row)
+        wanted.append(row)
+        write_results(out, rows)
+        print(f"{outcome:<18} {fault['file']}:{fault['line']} {fault['operator']}: {fault['after']}  {row['seconds']} s  {by}",
+              flush=True)
+    print(counts(list(done.values())))
+    return 1 if any(row["outcome"] == mutants.SURVIVED and not row["judgement"] for row in rows) else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", required=True, help="any text")
+    parser.add_argument("--count", type=int, default=20, help="mutants that compile, with those that --out has of the seed")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help=f"targets ({', '.join(mutants.TARGETS)}) or paths")
+    parser.add_argument("--list", action="store_true", help="only list them")
+    parser.add_argument("--out", default=mutants.CATALOGUE / "generated.tsv", help="results, of which those of the seed stand")
+    parser.add_argument("--scratch", default=mutants.ROOT / "build-mutants", metavar="DIR", help="kept for the next time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="of ninja")
+    arguments = parser.parse_args()
+    if arguments.count < 1:
+        parser.error(f"--count {arguments.count}: expected 1 or more")
+    try:
+        if arguments.list:
+            for (_, fault), _ in zip(Drawing(arguments.seed, arguments.only), range(arguments.count)):
+                print(f"{fault['file']}:{fault['line']}  {fault['operator']}\n  - {fault['before']}\n  + {fault['after']}")
+            return 0
+        return run(arguments)
+    except mutants.MutantError as error:
+        print(f"generate_mutants: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

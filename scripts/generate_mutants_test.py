@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""generate_mutants.py: what is code, what operators make of it, what a seed draws, what is kept. Plants nothing."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import generate_mutants as generate  # noqa: E402: found by the line above
+import mutants  # noqa: E402
+
+SOURCE = """// a < b in a comment
+#include <x>
+int count(int n) {
+  const int limit = std::min(n + 1, 7);
+  std::string text = "a < b && c";
+  total += limit;
+  call(text, [](int i) {
+    return !done(i);
+  });
+  if (n <= limit && !text.empty()) return 2.5f * n;
+  return true;
+}
+"""
+
+
+def changes(operator):
+    lines = SOURCE.split("\n")
+    return {(lines[number].strip(), changed.strip()) for number, name, changed in generate.places_of(SOURCE) if name == operator}
+
+
+class Operators(unittest.TestCase):
+    def test_comments_strings_and_directives_are_no_code(self):
+        code = generate.code_only(SOURCE)
+        self.assertEqual(len(code), len(SOURCE))
+        self.assertEqual(code.count("\n"), SOURCE.count("\n"))
+        self.assertNotIn("comment", code)
+        self.assertNotIn("a < b", code)
+        self.assertTrue(all(number not in (0, 1) for number, _, _ in generate.places_of(SOURCE)))
+
+    def test_each_makes_of_a_line_what_it_says(self):
+        line = "if (n <= limit && !text.empty()) return 2.5f * n;"
+        self.assertEqual(changes("relation"), {(line, line.replace("<=", "<"))})
+        self.assertEqual(changes("condition"), {(line, line.replace("&&", "||"))})
+        self.assertEqual(changes("product"), {(line, line.replace("*", "/"))})
+        self.assertEqual(changes("doubled"), {(line, line.replace("2.5f", "5.0f"))})
+        self.assertIn((line, line.replace("!", "")), changes("not"))
+        least = "const int limit = std::min(n + 1, 7);"
+        self.assertEqual(changes("extreme"), {(least, least.replace("min", "max"))})
+        self.assertEqual(changes("sign"), {(least, least.replace("+", "-"))})
+        self.assertEqual(changes("one more"), {(least, least.replace("1", "2"))})
+        self.assertEqual(changes("one less"), {(least, least.replace("1", "0"))})
+        self.assertEqual(changes("truth"), {("return true;", "return false;")})
+
+    def test_only_whole_statements_are_dropped(self):
+        self.assertEqual(changes("dropped"), {("total += limit;", ";")})
+
+
+class Rooms(unittest.TestCase):
+    def test_every_source_has_one_and_tests_have_none(self):
+        sources = [file for file in mutants.source_files() if file.startswith(("impls/", "reference/", "harness/"))]
+        self.assertIsNone(generate.room_of("reference/tests/errors_test.cpp"))
+        self.assertIsNone(generate.room_of("harness/gfx906/analysis/main.cpp"))
+        self.assertIsNone(generate.room_of("impls/CMakeLists.txt"))
+        without = [file for file in sources if file.endswith((".cpp", ".cu", ".cuh", ".h", ".hip")) and "/tests/" not in file
+                   and not file.startswith("harness/gfx906/") and generate.room_of(file) is None]
+        self.assertEqual(without, [])
+        for _, target, tests in generate.ROOMS:
+            self.assertIn(target, mutants.TARGETS)
+            self.assertTrue(tests)
+
+
+class Drawings(unittest.TestCase):
+    FILES = ["reference/errors.cpp", "reference/recurrence.cpp"]
+
+    def drawn(self, seed, count=30):
+        return [(fault["file"], fault["line"], fault["operator"], fault["after"])
+                for (_, fault), _ in zip(generate.Drawing(seed, [], self.FILES), range(count))]
+
+    def test_a_seed_draws_the_same_and_none_twice(self):
+        first = self.drawn("a")
+        self.assertEqual(first, self.drawn("a"))
+        self.assertNotEqual(first, self.drawn("b"))
+        self.assertEqual(len(set(first)), len(first))
+
+    def test_a_mutant_changes_one_line_of_its_file(self):
+        for (mutant, fault), _ in zip(generate.Drawing("c", [], self.FILES), range(30)):
+            sound = (mutants.ROOT / fault["file"]).read_text().split("\n")
+            changed = mutants.mutated(mutant, mutants.ROOT)[fault["file"]].split("\n")
+            self.assertEqual([i + 1 for i, (a, b) in enumerate(zip(sound, changed)) if a != b], [fault["line"]], fault)
+
+    def test_words_choose_targets_and_paths(self):
+        self.assertTrue(all(fault["file"].startswith("impls/cpu/") for (_, fault), _ in
+                            zip(generate.Drawing("d", ["cpu"]), range(20))))
+        self.assertTrue(all(fault["file"].startswith("harness/rows/") for (_, fault), _ in
+                            zip(generate.Drawing("d", ["harness/rows/"]), range(20))))
+        with self.assertRaises(mutants.MutantError):
+            generate.Drawing("d", ["nowhere"])
+
+
+class Results(unittest.TestCase):
+    def test_are_read_as_they_were_written(self):
+        row = dict.fromkeys(generate.FIELDS, "x") | {"outcome": mutants.KILLED, "by": "a\ttab"}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "results.tsv")
+            self.assertEqual(generate.read_results(path), [])
+            generate.write_results(path, [row])
+            self.assertEqual(generate.read_results(path), [row | {"by": "a tab"}])
+            path.write_text("other\n")
+            with self.assertRaises(mutants.MutantError):
+                generate.read_results(path)
+
+    def test_equal_ones_count_for_nothing(self):
+        rows = [{"outcome": outcome} for outcome in (mutants.KILLED, mutants.KILLED, mutants.KILLED, mutants.SURVIVED,
+                                                     generate.EQUAL, generate.NOT_COMPILED)]
+        self.assertIn("75 % of 4 killed", generate.counts(rows))
+
+
+if __name__ == "__main__":
+    unittest.main()
