@@ -28,7 +28,7 @@ const std::vector<Budget>& kernel_budgets() {
       {"fused_32_128_", 232, 40960, 1, 45},
       // States inside the call, and final ones rounded by chance: what is known of them, and of where
       // to store, is scalar.
-      {"checkpoints_recurrent_", 64, 0, 4, 64},
+      {"checkpoints_recurrent_", 64, 0, 4, 72},
       {"checkpoints_recurrent_columns_", 216, 0, 1, 48},
       {"checkpoints_segments", 32, 0, 8},
       {"checkpoints_walk_", 232, 53248, 1, 84},
