@@ -18,8 +18,9 @@
 // way. An exact exponential and a division made it bound by instructions (activation.cuh); more
 // tokens loaded ahead cost the threads that their registers would have held. Reached on an H200, 8192
 // bfloat16 channels, width 4, SiLU: 32768 tokens in 0.294 ms, 3.65 TB/s where a copy of the same bytes
-// takes 0.272 ms (data/measured/h200-2026-11-25), with windows and without. Sequences of a token or two have kernels of
-// their own where these can take them (short_sequences.cu): here 128 of one token take 0.0124 ms, 512 0.0341.
+// takes 0.272 ms (data/measured/h200-2026-11-25); on another day 0.290, with windows and without. Sequences of a token
+// or two have kernels of their own where these can take them (short_sequences.cu): here 128 of one token take 0.0124
+// ms, 512 0.0341.
 // In front of a recurrence that would have to normalise (NormalizedHeads) it takes about 0.33 ms for those tokens
 // (a layer's time less its recurrence's): five exchanges of a warp for each token of a key head. Lost: two tokens'
 // sums together, six exchanges for ten (the layer 0.677 ms for 0.679); the place of a one-token sequence guessed

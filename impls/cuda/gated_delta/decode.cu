@@ -20,8 +20,9 @@
 // Final states of 16 bits may be rounded by chance (tile/round_by_chance.cuh), which costs bfloat16 a fifth of the
 // time above and float16 a third.
 //
-// Bfloat16 states are bound by what a thread does beside its words: with half as many words a thread they take a fifth
-// more. Lost: gates, betas and products made before the state is unpacked (.2906 for .2884, 512 sequences with logits).
+// With half as many words a thread bfloat16 states take a fifth more, as if what a thread does beside its words bound
+// them; no counter was read. Lost: gates, betas and products made before the state is unpacked (.2906 for .2884, 512
+// sequences with logits).
 #include <cuda_runtime.h>
 
 #include <string>
