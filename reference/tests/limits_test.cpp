@@ -388,6 +388,31 @@ TEST(ErrorLimits, ContinuationWidensThemByTheRoundingsThatStandTogether) {
   EXPECT_NEAR(limit_of(bf16, "output").per_readout, 2 * kBf16 + 2 * kBf16, 1e-9);
 }
 
+// A gradient has products of two states that were rounded, that of the tokens before and that of the
+// tokens behind, and each may cancel: four roundings, as often as calls' stand together.
+TEST(ErrorLimits, ContinuationWidensGradientsByTheRoundingsThatStandTogether) {
+  for (const auto& [state, u] : kStates) {
+    const std::string problem = "gated_delta_backward" + std::string(kBatch) + state;
+    SCOPED_TRACE(problem);
+    const Problem p = Problem::parse(problem);
+    const auto expect_widened = [&, u = u](double memory_tokens, double roundings, double times) {
+      const Conditioning remembers = with(&Conditioning::memory_tokens, memory_tokens);
+      const ErrorLimits before = error_limits(p, remembers);
+      const ErrorLimits after = widened(problem, remembers, roundings);
+      EXPECT_EQ(after.size(), before.size());
+      for (const auto& [output, limit] : before) {
+        SCOPED_TRACE(output);
+        expect_near(limit_of(after, output), std::min(0.1, limit.relative_l2 + times * u), 0);
+      }
+    };
+    expect_widened(100, 1, 4);
+    expect_widened(100, 16, 16);
+    expect_widened(100, 1000, 40);
+    expect_widened(0, 9, 4);
+    expect_widened(16384, 16383, 4 * std::sqrt(16383.0));  // with bfloat16 states one tenth
+  }
+}
+
 // A 16-bit state that is rounded at every token of a long memory would be allowed any error: zeros
 // are wrong by 1.
 TEST(ErrorLimits, ContinuationEndsAtOneTenthToo) {
