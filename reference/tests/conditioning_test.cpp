@@ -127,6 +127,18 @@ TEST(Conditioning, OverflowIsTheWorstThereIs) {
   for (float& x : c["k"]) x *= 1e6f;
   EXPECT_TRUE(std::isinf(measure(c).inverse_growth));
   EXPECT_EQ(limit(c, "output").relative_l2, 0.1);
+  // Of the inverse alone: nothing is written, so that no update overflows.
+  std::fill(c["v"].begin(), c["v"].end(), 0.0f);
+  EXPECT_TRUE(std::isinf(measure(c).inverse_growth));
+  // Of the updates alone: nine keys of 1e19 make an inverse of 1e304, which a float64 still holds.
+  c = generate_case(Problem::parse(
+      "gated_delta:heads=1/1,dim=4x4,seq=1x9,gates=none,betas=one,keys=unnormalised"));
+  std::fill(c["k"].begin(), c["k"].end(), 0.0f);
+  for (std::size_t token = 0; token < 9; ++token) c["k"][4 * token] = 1e19f;
+  std::fill(c["v"].begin(), c["v"].end(), 1.0f);
+  EXPECT_NEAR(std::log10(measure(c).inverse_growth), 303, 1);
+  std::fill(c["v"].begin(), c["v"].end(), 1e30f);
+  EXPECT_TRUE(std::isinf(measure(c).inverse_growth));
 }
 
 TEST(Conditioning, ReadoutOfOneTokenIsTheCancellationInItsDotProduct) {
