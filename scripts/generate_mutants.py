@@ -7,7 +7,9 @@
 What mutants.py does with faults that were written, in the same scratch copy. A place is drawn from a file, a file by its
 lines of code; of what stands there one operator is drawn (OPERATORS). Tests are those of the file's room (ROOMS), the
 nearest first. A fault that does not compile is drawn again. One that compiles to the same objects is `equal`.
-A result is a line of --out: seed, number, file, line, operator, the line before and after, outcome, by whom, seconds.
+A result is a line of --out: seed (and the words of --only behind it, which decide too what is drawn), number, file, line,
+operator, the line before and after, outcome, by whom, seconds. Sources that have changed since draw others: they need
+another seed.
 Whoever judges a survivor says so in the last column: why it is equal, why no test is worth it, or which test there is now.
 Exit 0: no survivor without a judgement; 1: one; 2: usage.
 """
@@ -257,23 +259,36 @@ def counts(rows):
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) + share
 
 
+def name_of(seed, only):
+    return " ".join([seed, *sorted(only)])
+
+
+def stands(row, fault):
+    """Whether the result is of this fault; raises where the sources have drawn another by the same number."""
+    if all(row[field] == " ".join(str(fault[field]).split()) for field in ("file", "operator", "before", "after")):
+        return True
+    raise mutants.MutantError(f"seed '{row['seed']}': result {row['number']} is of {row['file']}:{row['line']}, and these sources "
+                              f"draw {fault['file']}:{fault['line']}; take another seed")
+
+
 def run(arguments):
     out = pathlib.Path(arguments.out)
     rows = read_results(out)
-    done = {row["number"]: row for row in rows if row["seed"] == arguments.seed}
+    seed = name_of(arguments.seed, arguments.only)
+    done = {row["number"]: row for row in rows if row["seed"] == seed}
     drawing, laboratory = Drawing(arguments.seed, arguments.only), None
     wanted = []
     for mutant, fault in drawing:
+        if str(fault["number"]) in done and stands(done[str(fault["number"])], fault):
+            continue
         if sum(row["outcome"] != NOT_COMPILED for row in done.values()) >= arguments.count:
             break
-        if str(fault["number"]) in done:
-            continue
         laboratory = laboratory or GeneratedLaboratory(pathlib.Path(arguments.scratch).resolve(), arguments.jobs,
                                                        [mutants.Mutant("", "", "", [], "", [mutants.Hunk(file, [], [])], "")
                                                         for file in drawing.places])
         begin = time.monotonic()
         outcome, by = laboratory.examine(mutant)
-        row = {"seed": arguments.seed, "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1),
+        row = {"seed": seed, "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1),
                "judgement": ""} | fault
         done[str(fault["number"])] = row
         rows.append(row)

@@ -110,6 +110,19 @@ class Results(unittest.TestCase):
             with self.assertRaises(mutants.MutantError):
                 generate.read_results(path)
 
+    def test_stand_for_the_fault_that_was_drawn_alone(self):
+        fault = {"file": "a.cpp", "line": 3, "operator": "sign", "before": "x =  a + b;", "after": "x =  a - b;"}
+        row = {"seed": "7", "number": "1", "line": "2"} | {field: " ".join(fault[field].split())
+                                                          for field in ("file", "operator", "before", "after")}
+        self.assertTrue(generate.stands(row, fault))  # of an earlier line: something was put in before it
+        for field in ("file", "operator", "before", "after"):
+            with self.assertRaisesRegex(mutants.MutantError, "another seed"):
+                generate.stands(row | {field: "other"}, fault)
+
+    def test_words_are_part_of_the_seed(self):
+        self.assertEqual(generate.name_of("7", []), "7")
+        self.assertEqual(generate.name_of("7", ["reference", "cpu"]), "7 cpu reference")
+
     def test_equal_ones_count_for_nothing(self):
         rows = [{"outcome": outcome} for outcome in (mutants.KILLED, mutants.KILLED, mutants.KILLED, mutants.SURVIVED,
                                                      generate.EQUAL, generate.NOT_COMPILED)]
