@@ -13,6 +13,8 @@
 #include "harness/problems/problem_table.h"
 #include "harness/tests/message_of.h"
 #include "harness/verify/known_limits.h"
+#include "harness/verify/verification_run.h"
+#include "interface/device.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 
@@ -221,6 +223,35 @@ TEST(KnownLimits, RefuseUnknownFieldsAndForeignWitnesses) {
             std::string::npos);
   EXPECT_NE(parse("cpu/x\tdtype=bf16\tgated_delta:dtype=f16\twhy\twhere").find("witness"),
             std::string::npos);
+}
+
+// A run over a witness and over a problem that the same implementation does well: the failure is a
+// known limit, with its cause, and nothing else is.
+TEST(KnownLimits, AreWhatARunCallsFailuresThatTheyCoverAndNothingElse) {
+  if (!find_backend("cuda-emulated").status().available) GTEST_SKIP() << "not in this build";
+  const std::string implementation = "cuda/chunkwise";
+  const auto limit =
+      std::find_if(known_limits().begin(), known_limits().end(),
+                   [&](const KnownLimit& one) { return one.implementation == implementation; });
+  ASSERT_NE(limit, known_limits().end());
+  VerificationSpec spec;
+  for (const Problem& problem : {limit->witness, Problem::parse("gated_delta:heads=1/2,dim=64,"
+                                                                "seq=1x70,dtype=bf16")}) {
+    spec.problems.push_back({problem, "-", "a known limit"});
+  }
+  spec.implementations = {implementation};
+  spec.device = "cuda-emulated";
+  spec.errors_only = true;
+  std::vector<Verdict> verdicts;
+  VerificationRun(spec).run([&](const VerifiedProblem& verified) {
+    SCOPED_TRACE(verified.problem.to_string());
+    EXPECT_EQ(verified.implementation, implementation);
+    EXPECT_TRUE(verified.limits_gone.empty());
+    const bool says_cause = verified.result.reason.find(limit->cause) != std::string::npos;
+    EXPECT_EQ(says_cause, verdicts.empty()) << verified.result.reason;
+    verdicts.push_back(verified.result.verdict);
+  });
+  EXPECT_EQ(verdicts, (std::vector{Verdict::known_limit, Verdict::passed}));
 }
 
 TEST(KnownLimits, HaveWitnessesInTheStressSuite) {
