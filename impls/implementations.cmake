@@ -41,6 +41,9 @@ gdn_implementation(cuda/gated_delta_backward/chunkwise.cpp
   cuda/gated_delta_backward/chunk/chunkwise_16.cu cuda/gated_delta_backward/chunk/chunkwise_32.cu
   cuda/gated_delta_backward/chunk/chunkwise_64.cu)
 gdn_implementation(cuda/gated_delta_verify/records.cu)
+gdn_implementation(cuda/gated_delta_verify/chunkwise.cu
+  cuda/gated_delta_verify/chunkwise_f32.cu cuda/gated_delta_verify/chunkwise_bf16.cu
+  cuda/gated_delta_verify/chunkwise_f16.cu)
 gdn_implementation(cuda/gated_delta_verify/states.cu)
 gdn_implementation(cuda/causal_conv1d/direct.cpp)
 gdn_implementation(cuda/gated_rms_norm/rows.cu)

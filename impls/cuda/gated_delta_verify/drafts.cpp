@@ -55,40 +55,36 @@ class DraftPlan final : public LaunchPlan {
 
 }  // namespace
 
-// Forms differ in what they keep, not in the problems they are for, so that the examples are the same:
-// every state dtype and layout, pools with padding rows and without, and every variant.
+std::vector<std::string> tile_draft_examples() {
+  return {"gated_delta_verify:heads=2/4,dim=128,seq=4+3+1,h0=normal,dtype=bf16",
+          "gated_delta_verify:heads=2/"
+          "4,dim=128,seq=4+3,h0=normal,dtype=bf16,state=bf16,layout=vk",
+          "gated_delta_verify:heads=1/3,dim=96x80,seq=7+1+0+4+5,h0=normal,dtype=f32,"
+          "state=bf16,layout=vk,slots=permuted,gate=logits,norm=1",
+          "gated_delta_verify:heads=2/2,dim=64,seq=3+2+4,h0=normal,dtype=f16,steps=2,"
+          "decay=channel,layout=vk",
+          "gated_delta_verify:heads=1/2,dim=192x136,seq=2+1+9,h0=normal,dtype=bf16,"
+          "slots=padding,pool_pad=16,norm=1,gate=logits,beta=logit",
+          "gated_delta_verify:heads=1/2,dim=256x72,seq=2+5,h0=normal,dtype=f32,state=f16,"
+          "norm=1,decay=channel",
+          "gated_delta_verify:heads=2/6,dim=96x24,seq=3x3,dtype=f16,update=additive,"
+          "steps=2"};
+}
+
 DraftImplementation::DraftImplementation(const DraftForm& form)
     : form_(form),
-      description_(
-          {.name = form.name,
-           .operation = gated_delta_verify_operation(),
-           .honours = recurrence_options() + recurrence_variants(),
-           .gates_in_any_form = true,
-           .backend = "cuda",
-           .form = form.form,
-           .summary = form.summary,
-           .resources = "",
-           .min_compute_capability = 80,
-           .rank = form.rank,
-           .aligned = tile_alignment(),
-           .examples = {
-               "gated_delta_verify:heads=2/4,dim=128,seq=4+3+1,h0=normal,dtype=bf16",
-               "gated_delta_verify:heads=2/"
-               "4,dim=128,seq=4+3,h0=normal,dtype=bf16,state=bf16,layout=vk",
-               "gated_delta_verify:heads=1/3,dim=96x80,seq=7+1+0+4+5,h0=normal,dtype=f32,"
-               "state=bf16,layout=vk,slots=permuted,gate=logits,norm=1",
-               "gated_delta_verify:heads=2/2,dim=64,seq=3+2+4,h0=normal,dtype=f16,steps=2,"
-               "decay=channel,layout=vk",
-               "gated_delta_verify:heads=1/2,dim=192x136,seq=2+1+9,h0=normal,dtype=bf16,"
-               "slots=padding,pool_pad=16,norm=1,gate=logits,beta=logit",
-               "gated_delta_verify:heads=1/2,dim=256x72,seq=2+5,h0=normal,dtype=f32,state=f16,"
-               "norm=1,decay=channel",
-               "gated_delta_verify:heads=2/6,dim=96x24,seq=3x3,dtype=f16,update=additive,"
-               "steps=2"}}) {}
-
-Support DraftImplementation::supports(const Problem& problem) const {
-  return supports_tiles(problem);
-}
+      description_({.name = form.name,
+                    .operation = gated_delta_verify_operation(),
+                    .honours = form.honours,
+                    .gates_in_any_form = true,
+                    .backend = "cuda",
+                    .form = form.form,
+                    .summary = form.summary,
+                    .resources = "",
+                    .min_compute_capability = 80,
+                    .rank = form.rank,
+                    .aligned = tile_alignment(),
+                    .examples = form.examples}) {}
 
 std::unique_ptr<Plan> DraftImplementation::plan(const Problem& problem, const Arguments& arguments,
                                                 Device& device) const {

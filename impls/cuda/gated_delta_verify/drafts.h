@@ -1,16 +1,17 @@
-// What the CUDA forms of gated_delta_verify share on the host: any problem that state tiles are for
-// (cuda/gated_delta/tile/), what a form keeps in one workspace, a kernel for each phase, and one for
-// the commit of several drafts.
+// What the CUDA forms of gated_delta_verify share on the host: what a form keeps in one workspace, a kernel
+// for each phase, and one for the commit of several drafts.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"
+#include "interface/honoured_fields.h"
 #include "interface/implementation.h"
 
 namespace gdn::GDN_CUDA_TARGET {
@@ -63,6 +64,9 @@ struct DraftForm {
   std::string form;  ///< "records": what it keeps
   std::string summary;
   int rank;
+  Support (*supports)(const Problem& problem);  ///< no more than supports_tiles()
+  HonouredFields honours;
+  std::vector<std::string> examples;
   /// Bytes kept of a call; they do not depend on the rows of the pool.
   std::int64_t (*kept_bytes)(const Problem& problem);
   /// Throws Error(unsupported) where a grid does not hold the blocks of a kernel.
@@ -72,11 +76,15 @@ struct DraftForm {
   LaunchPlan::Enqueue (*commits)(const Draft& first, const CommitCall* calls, std::int64_t count);
 };
 
+/// Of forms that take whatever state tiles are for: every state dtype and layout, pools with padding rows and
+/// without, and every variant.
+std::vector<std::string> tile_draft_examples();
+
 class DraftImplementation final : public Implementation {
  public:
   explicit DraftImplementation(const DraftForm& form);
   const Description& description() const override { return description_; }
-  Support supports(const Problem& problem) const override;
+  Support supports(const Problem& problem) const override { return form_.supports(problem); }
   std::int64_t workspace_bytes(const Problem& problem) const override {
     return form_.kept_bytes(problem);
   }

@@ -42,180 +42,71 @@
 // (.264) ms.
 #include <cuda_runtime.h>
 
-#include "cuda/divisor.h"
 #include "cuda/gated_delta/tile/launch.cuh"
-#include "cuda/gated_delta/tile/replay.cuh"
 #include "cuda/gated_delta/tile/step_records.cuh"
 #include "cuda/gated_delta_verify/drafts.h"
+#include "cuda/gated_delta_verify/record_commits.h"
 #include "cuda/gated_delta_verify/verify_kernel.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
 using RecordOptions = VerifyOptions<StepRecords>;
 
-/// What commit takes beside the problem. Its tiles are not those of verify: its states pass through once.
-struct CommitOptions {
-  TileGrid grid;
-  StepRecords kept;
-};
-
-/// `pool_again()`: the pool once more, to be stored to.
-template <typename Shape, typename Pool>
-__device__ __forceinline__ void commit_tile(const GatedDeltaParams& p, const StepRecords& kept,
-                                            const IndexArray& accepted_tokens,
-                                            const TilePlace& place, const Pool& pool_again) {
-  const SequenceSpan span = sequence_span(p, place.sequence);
-  const std::int64_t accepted = accepted_tokens[place.sequence];
-  if (accepted == 0 || span.is_padding()) return;  // its row stays as it is
-  __shared__ StagedRecords<Shape> staged;
-  StateTile<Shape> tile(static_cast<int>(threadIdx.x), place.first_value, p.value_head_dim);
-  tile.load(p.pool, span.row, place.head, false);
-  replay_steps(p, kept, place, span.first, accepted, staged, tile);
-  tile.store(pool_again(), span.row, place.head);
-}
-
-template <typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
-    commit_kernel(const GatedDeltaParams p, const CommitOptions options,
-                  const IndexArray accepted_tokens) {
-  commit_tile<Shape>(p, options.kept, accepted_tokens, options.grid.place(Shape::kBlockValues),
-                     [&]() -> const StatePool& { return p.pool; });
-}
-
-/// Where the arrays of the records of a problem lie: bytes behind the first one.
-struct RecordPlaces {
-  std::int64_t u;
-  std::int64_t decay;
-  DType key_dtype;
-  __host__ __device__ StepRecords of(char* kept) const {
-    return {kept, reinterpret_cast<float*>(kept + u), reinterpret_cast<float*>(kept + decay),
-            key_dtype};
-  }
-};
-
-/// The same of several drafts, each by `blocks` blocks.
-struct CommitsOptions {
-  TileGrid grid;
-  RecordPlaces places;
-  Divisor blocks;
-};
-
-template <typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::blocks())
-    commits_kernel(const GatedDeltaParams first, const CommitsOptions options,
-                   const CommitCall* const calls) {
-  using State = typename Shape::State;
-  const CommitCall call = calls[options.blocks.divide(blockIdx.x)];
-  const std::uint32_t block = options.blocks.remainder(blockIdx.x);
-  const auto pool_again = [&] {
-    // Of the block's number anew: no register holds it while the steps are done.
-    auto number = static_cast<std::uint32_t>(blockIdx.x);
-    asm volatile("" : "+r"(number));
-    return params_of<State>(first, calls[options.blocks.divide(number)]).pool;
-  };
-  commit_tile<Shape>(params_of<State>(first, call), options.places.of(call.kept), call.accepted,
-                     options.grid.place(Shape::kBlockValues, block), pool_again);
-}
-
 // ---- host
 
-template <typename... Arguments>
-struct TileKernel {
-  void (*kernel)(GatedDeltaParams, Arguments...) = nullptr;
+struct VerifyKernel {
+  void (*kernel)(GatedDeltaParams, RecordOptions) = nullptr;
   int block_values = 0;
   int threads = 0;
 };
-struct Kernels {
-  TileKernel<RecordOptions> verify;
-  TileKernel<CommitOptions, IndexArray> commit;
-  TileKernel<CommitsOptions, const CommitCall*> commits;
-};
 
-Kernels kernels_of(const Problem& problem) {
-  return with_tile_case<Kernels>(problem, [](auto tile_case) -> Kernels {
-    using Case = decltype(tile_case);
-    using Drafts = typename Case::DraftShape;
-    using Pass = typename Case::Shape;
-    return {{verify_kernel<Drafts, StepRecords>, Drafts::kBlockValues, Drafts::kThreads},
-            {commit_kernel<Pass>, Pass::kBlockValues, Pass::kThreads},
-            {commits_kernel<Pass>, Pass::kBlockValues, Pass::kThreads}};
+VerifyKernel verify_kernel_of(const Problem& problem) {
+  return with_tile_case<VerifyKernel>(problem, [](auto tile_case) -> VerifyKernel {
+    using Drafts = typename decltype(tile_case)::DraftShape;
+    return {verify_kernel<Drafts, StepRecords>, Drafts::kBlockValues, Drafts::kThreads};
   });
 }
 
-/// Bytes of the records of a problem, each array at a multiple of 256.
-struct RecordBytes {
-  std::int64_t key, u, decay;
-  explicit RecordBytes(const Problem& p) {
-    const auto rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
-    const std::int64_t steps = p.total_tokens() * p.steps;
-    constexpr std::int64_t kFloat = sizeof(float);
-    key = rounded(steps * p.num_key_heads * p.key_head_dim *
-                  static_cast<std::int64_t>(size_of(p.token_dtype)));
-    u = rounded(steps * p.num_value_heads * p.value_head_dim * kFloat);
-    decay = rounded(p.total_tokens() * p.num_value_heads * p.gates_per_head() * kFloat);
-  }
-  std::int64_t all() const { return key + u + decay; }
-};
-
-RecordPlaces record_places(const Problem& problem) {
-  const RecordBytes bytes(problem);
-  return {bytes.key, bytes.key + bytes.u, problem.token_dtype};
-}
-
-unsigned int record_blocks(const Problem& problem, int block_values, std::int64_t drafts = 1) {
-  return grid_blocks(drafts * tile_blocks(problem, block_values), "cuda/records");
-}
+const char* const kRecordsName = "cuda/records";
 
 DraftLaunches launches_keeping_records(const Draft& draft) {
   const Problem& problem = draft.problem;
-  const Kernels kernels = kernels_of(problem);
-  const StepRecords records = record_places(problem).of(draft.kept);
-  const RecordOptions verify_options = {problem.token_dtype,
-                                        tile_grid(problem, kernels.verify.block_values), records};
-  const CommitOptions commit_options = {tile_grid(problem, kernels.commit.block_values), records};
-  const auto verify =
-      [params = draft.params, kernel = kernels.verify, options = verify_options,
-       blocks = record_blocks(problem, kernels.verify.block_values)](cudaStream_t stream) {
-        launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
-                      params, options);
-      };
-  const auto commit = [params = draft.params, kernel = kernels.commit, options = commit_options,
-                       blocks = record_blocks(problem, kernels.commit.block_values),
-                       accepted = draft.accepted](cudaStream_t stream) {
-    launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
-                  params, options, accepted);
+  const VerifyKernel verifier = verify_kernel_of(problem);
+  const RecordOptions options = {problem.token_dtype, tile_grid(problem, verifier.block_values),
+                                 kept_records(draft)};
+  const unsigned int blocks =
+      grid_blocks(tile_blocks(problem, verifier.block_values), kRecordsName);
+  const auto verify = [=, params = draft.params](cudaStream_t stream) {
+    launch_kernel(verifier.kernel, blocks, static_cast<unsigned int>(verifier.threads), 0, stream,
+                  params, options);
   };
-  return {verify, commit, kernels.verify.block_values, kernels.verify.threads};
+  return {verify, commit_of_records(draft, kRecordsName), verifier.block_values, verifier.threads};
 }
 
-LaunchPlan::Enqueue commits_of_records(const Draft& first, const CommitCall* calls,
-                                       std::int64_t count) {
-  const auto kernel = kernels_of(first.problem).commits;
-  const CommitsOptions options = {tile_grid(first.problem, kernel.block_values),
-                                  record_places(first.problem),
-                                  Divisor(tile_blocks(first.problem, kernel.block_values))};
-  return [=, params = first.params,
-          blocks = record_blocks(first.problem, kernel.block_values, count)](cudaStream_t stream) {
-    launch_kernel(kernel.kernel, blocks, static_cast<unsigned int>(kernel.threads), 0, stream,
-                  params, options, calls);
-  };
+LaunchPlan::Enqueue commits_keeping_records(const Draft& first, const CommitCall* calls,
+                                            std::int64_t count) {
+  return commits_of_records(first, calls, count, kRecordsName);
 }
 
 }  // namespace
 
 const Implementation& gated_delta_verify_records() {
   static const DraftImplementation implementation(
-      {.name = "cuda/records",
+      {.name = kRecordsName,
        .form = "records",
        .summary = "keeps what each draft token did to the state and replays it at commit; bound "
                   "by device memory",
        .rank = 20,
-       .kept_bytes = [](const Problem& problem) { return RecordBytes(problem).all(); },
+       .supports = supports_tiles,
+       .honours = recurrence_options() + recurrence_variants(),
+       .examples = tile_draft_examples(),
+       .kept_bytes = record_bytes,
        .launches = launches_keeping_records,
-       .commits = commits_of_records});
+       .commits = commits_keeping_records});
   return implementation;
 }
 

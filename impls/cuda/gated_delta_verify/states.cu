@@ -22,6 +22,7 @@
 #include "cuda/gated_delta_verify/verify_kernel.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"
+#include "interface/operations/recurrence_operands.h"
 
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
@@ -184,6 +185,9 @@ const Implementation& gated_delta_verify_states() {
        .summary = "keeps the state behind each draft token, of which commit copies one; bound by "
                   "writing them to device memory",
        .rank = 10,
+       .supports = supports_tiles,
+       .honours = recurrence_options() + recurrence_variants(),
+       .examples = tile_draft_examples(),
        .kept_bytes = state_bytes,
        .launches = launches_keeping_states,
        .commits = commits_of_states});

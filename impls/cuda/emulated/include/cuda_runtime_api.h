@@ -31,6 +31,9 @@ struct alignas(8) float2 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(8) uint2 {
+  unsigned int x, y;
+};
 struct alignas(16) uint4 {
   unsigned int x, y, z, w;
 };
@@ -63,6 +66,7 @@ inline float __uint_as_float(std::uint32_t bits) {
   return x;
 }
 inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 template <typename T>
 T __ldg(const T* at) {

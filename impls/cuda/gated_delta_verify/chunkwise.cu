@@ -1,0 +1,92 @@
+// cuda/chunkwise of gated_delta_verify: the tokens of a draft are a chunk, whose products with the state are
+// taken by tensor cores (chunkwise_kernel.cuh), and of which records are kept as cuda/records keeps them.
+//
+// Bound by: device memory, from which verify reads the states; commit reads and writes those of sequences that
+// accepted something.
+#include <cstdint>
+#include <string>
+
+#include "cuda/gated_delta/tile/launch.cuh"
+#include "cuda/gated_delta_verify/chunkwise_launch.h"
+#include "cuda/gated_delta_verify/drafts.h"
+#include "cuda/gated_delta_verify/record_commits.h"
+#include "cuda/launch_kernel.cuh"
+#include "cuda/target.h"
+#include "interface/operations/recurrence_operands.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+namespace {
+
+const char* const kChunkwiseName = "cuda/chunkwise";
+constexpr std::int64_t kMostTokens = 16;  ///< of a sequence: a chunk of the widest kernel
+
+Support supports_chunkwise(const Problem& problem) {
+  const Support tiles = supports_tiles(problem);
+  if (!tiles.ok) return tiles;
+  if (problem.token_dtype != DType::bfloat16) return Support::no("tokens: bf16 only");
+  if (problem.sequences.longest() > kMostTokens) {
+    return Support::no("a sequence of " + std::to_string(problem.sequences.longest()) +
+                       " tokens: at most " + std::to_string(kMostTokens));
+  }
+  return Support::yes();
+}
+
+ChunkwiseKernel kernel_of(const Problem& problem) {
+  switch (problem.state_dtype) {
+    case DType::bfloat16:
+      return chunkwise_kernel_bf16(problem);
+    case DType::float16:
+      return chunkwise_kernel_f16(problem);
+    case DType::float32:
+      break;
+  }
+  return chunkwise_kernel_f32(problem);
+}
+
+DraftLaunches launches_of_chunks(const Draft& draft) {
+  const Problem& problem = draft.problem;
+  const ChunkwiseKernel verifier = kernel_of(problem);
+  const ChunkwiseOptions options = {tile_grid(problem, verifier.block_values), kept_records(draft)};
+  const unsigned int blocks =
+      grid_blocks(tile_blocks(problem, verifier.block_values), kChunkwiseName);
+  const auto verify = [=, params = draft.params](cudaStream_t stream) {
+    launch_kernel(verifier.kernel, blocks, static_cast<unsigned int>(verifier.threads), 0, stream,
+                  params, options);
+  };
+  return {verify, commit_of_records(draft, kChunkwiseName), verifier.block_values,
+          verifier.threads};
+}
+
+LaunchPlan::Enqueue commits_of_chunks(const Draft& first, const CommitCall* calls,
+                                      std::int64_t count) {
+  return commits_of_records(first, calls, count, kChunkwiseName);
+}
+
+}  // namespace
+
+const Implementation& gated_delta_verify_chunkwise() {
+  static const DraftImplementation implementation(
+      {.name = kChunkwiseName,
+       .form = "chunkwise",
+       .summary =
+           "a draft as a chunk: products with the state by tensor cores, records that commit "
+           "replays; bound by device memory",
+       .rank = 30,
+       .supports = supports_chunkwise,
+       .honours = recurrence_options(),
+       .examples =
+           {"gated_delta_verify:heads=2/4,dim=128,seq=4+3+1,h0=normal,dtype=bf16",
+            "gated_delta_verify:heads=2/"
+            "4,dim=128,seq=4+3,h0=normal,dtype=bf16,state=bf16,layout=vk",
+            "gated_delta_verify:heads=1/3,dim=96x80,seq=7+1+0+4+5,h0=normal,dtype=bf16,state=bf16,"
+            "layout=vk,slots=permuted,gate=logits,norm=1",
+            "gated_delta_verify:heads=1/2,dim=192x136,seq=2+1+9,h0=normal,dtype=bf16,state=f16,"
+            "slots=padding,pool_pad=16,norm=1,gate=logits,beta=logit",
+            "gated_delta_verify:heads=1/2,dim=256x72,seq=2+16,h0=normal,dtype=bf16,layout=vk"},
+       .kept_bytes = record_bytes,
+       .launches = launches_of_chunks,
+       .commits = commits_of_chunks});
+  return implementation;
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET
