@@ -130,7 +130,7 @@ class Verify : public Command {
     spec.jobs = jobs_;
     spec.most_operations = largest_;
     spec.in_order = !json_lines_;
-    VerificationRun run(std::move(spec));
+    VerificationRun run(std::move(spec), known_limits());
     if (json_lines_) {
       print_line(json_object({{"results_ahead", std::to_string(run.results_ahead())}}));
     }

@@ -37,13 +37,16 @@ struct VerifiedProblem {
   const std::string& implementation;
   std::string coverage;  ///< CheckedReference::coverage(); empty where nothing was run
   const VerifyResult& result;
-  std::vector<const KnownLimit*> limits_gone;  ///< known limits that this shows to be gone
+  /// Known limits that this shows to be gone, entries of the run's own list. Empty unless the
+  /// problem passed, the check "continuation" among the others where it applies.
+  std::vector<const KnownLimit*> limits_gone;
 };
 
 class VerificationRun {
  public:
-  /// Opens the device to see what it is. Throws what open_device and choose_implementations throw.
-  explicit VerificationRun(VerificationSpec spec);
+  /// Opens the device to see what it is. `limits`: failures that are reported as known, commonly
+  /// known_limits(). Throws what open_device and choose_implementations throw.
+  VerificationRun(VerificationSpec spec, std::vector<KnownLimit> limits);
 
   /// Results that run() will hand over.
   std::size_t results_ahead() const;
@@ -68,6 +71,7 @@ class VerificationRun {
                    const HandOverResult& hand_over) const;
 
   VerificationSpec spec_;
+  std::vector<KnownLimit> limits_;
   DeviceInfo device_;
   std::vector<VerificationTask> tasks_;  // of this shard
   bool others_may_verify_ = false;

@@ -243,7 +243,7 @@ TEST(KnownLimits, AreWhatARunCallsFailuresThatTheyCoverAndNothingElse) {
   spec.device = "cuda-emulated";
   spec.errors_only = true;
   std::vector<Verdict> verdicts;
-  VerificationRun(spec).run([&](const VerifiedProblem& verified) {
+  VerificationRun(spec, known_limits()).run([&](const VerifiedProblem& verified) {
     SCOPED_TRACE(verified.problem.to_string());
     EXPECT_EQ(verified.implementation, implementation);
     EXPECT_TRUE(verified.limits_gone.empty());
@@ -252,6 +252,67 @@ TEST(KnownLimits, AreWhatARunCallsFailuresThatTheyCoverAndNothingElse) {
     verdicts.push_back(verified.result.verdict);
   });
   EXPECT_EQ(verdicts, (std::vector{Verdict::known_limit, Verdict::passed}));
+}
+
+// A limit's entry whose own problem is its witness.
+KnownLimit limit_of(const std::string& implementation, const std::string& witness) {
+  return {implementation, {}, Problem::parse(witness), "cause of " + implementation, "nowhere"};
+}
+
+// The causes of the limits that the run says are gone.
+std::vector<std::string> gone_after(const VerificationSpec& spec,
+                                    const std::vector<KnownLimit>& limits) {
+  std::vector<std::string> causes;
+  VerificationRun(spec, limits).run([&](const VerifiedProblem& verified) {
+    for (const KnownLimit* limit : verified.limits_gone) causes.push_back(limit->cause);
+  });
+  return causes;
+}
+
+VerificationSpec spec_of(const std::vector<std::string>& problems) {
+  VerificationSpec spec;
+  for (const std::string& problem : problems) {
+    spec.problems.push_back({Problem::parse(problem), "-", "a known limit"});
+  }
+  spec.of_suite = true;  // what is too large is left out
+  spec.device = "cpu";
+  spec.options = VerifyOptions();
+  return spec;
+}
+
+TEST(KnownLimits, ARunReportsALimitAsGoneWhereItsWitnessPasses) {
+  const std::string witness = "gated_delta:heads=1/1,dim=8,seq=1x5";
+  VerificationSpec spec = spec_of({witness, "gated_delta:heads=1/1,dim=8,seq=1x6"});
+  spec.implementations = {"cpu/naive", "cpu/recurrent"};
+  EXPECT_EQ(gone_after(spec, {limit_of("cpu/recurrent", witness)}),
+            std::vector<std::string>{"cause of cpu/recurrent"});
+}
+
+TEST(KnownLimits, ARunReportsNoLimitAsGoneWhoseWitnessWasNotReached) {
+  const std::string in_suite = "gated_delta:heads=1/1,dim=8,seq=1x5";
+  const std::string too_large = "gated_delta:heads=1/1,dim=64,seq=1x4096";
+  const std::string unsupported = "gated_delta:heads=1/1,dim=8,seq=1x5,chunk=7";
+  VerificationSpec spec = spec_of({in_suite, too_large, unsupported});
+  spec.implementations = {"cpu/chunkwise"};
+  spec.most_operations = 1e6;
+  std::vector<Verdict> verdicts;
+  VerificationRun(spec, {}).run(
+      [&](const VerifiedProblem& verified) { verdicts.push_back(verified.result.verdict); });
+  ASSERT_EQ(verdicts, (std::vector{Verdict::passed, Verdict::too_large, Verdict::unsupported}));
+  const std::vector<KnownLimit> limits = {
+      limit_of("cpu/chunkwise", too_large), limit_of("cpu/chunkwise", unsupported),
+      limit_of("cpu/recurrent", in_suite),  // an implementation that was not asked for
+      limit_of("cpu/chunkwise", "gated_delta:heads=1/1,dim=8,seq=1x9")};  // not in the suite
+  EXPECT_EQ(gone_after(spec, limits), std::vector<std::string>{});
+}
+
+// Some limits show in the continuation alone: a run that leaves it out says nothing of them.
+TEST(KnownLimits, ARunOfErrorsAloneReportsNoLimitAsGone) {
+  const std::string witness = "gated_delta:heads=1/1,dim=8,seq=1x5";
+  VerificationSpec spec = spec_of({witness});
+  spec.implementations = {"cpu/recurrent"};
+  spec.options = VerifyOptions::errors_only();
+  EXPECT_EQ(gone_after(spec, {limit_of("cpu/recurrent", witness)}), std::vector<std::string>{});
 }
 
 TEST(KnownLimits, HaveWitnessesInTheStressSuite) {
