@@ -10,6 +10,7 @@
 #include "harness/files/json.h"
 #include "harness/operations/make_case.h"
 #include "harness/rows/build_info.h"
+#include "harness/verify/worst_unit.h"
 #include "interface/error.h"
 
 namespace gdn::cli {
@@ -50,6 +51,7 @@ std::string wrong_json(const Anatomy& anatomy, const WrongOutput& output) {
                       {"head", std::to_string(output.worst.where.head)},
                       {"tokens", json_set(output.tokens)},
                       {"elements", json_set(output.elements)},
+                      {"place", json_string(output.furthest)},
                       {"actual", json_number(output.actual)},
                       {"expected", json_number(output.expected)}});
 }
@@ -166,7 +168,8 @@ class Explain : public Command {
     if (explanation.passed()) {
       for (const OutputErrors& output : anatomy.report.outputs) {
         fmt::print("  worst {:<12} {}\n", output.name(),
-                   unit_error_text(output, output.worst(), anatomy.report.limits));
+                   unit_error_text(output, worst_unit(output, anatomy.report.limits),
+                                   anatomy.report.limits));
       }
       fmt::print("  {}\n", coverage);
       return;
@@ -226,10 +229,10 @@ class Explain : public Command {
       fmt::print("      key rows {}, value columns {}\n", pair->state_rows.to_string(),
                  pair->state_columns.to_string());
     }
-    fmt::print("      furthest off: {}{} {}: {:.6g}, expected {:.6g}\n",
+    fmt::print("      furthest off: {}{} {}, at {}: {:.6g}, expected {:.6g}\n",
                output.by_tokens() ? fmt::format("token {}, ", output.token) : "",
-               output.by_tokens() ? "column" : "element", output.element, output.actual,
-               output.expected);
+               output.by_tokens() ? "column" : "element", output.element, output.furthest,
+               output.actual, output.expected);
   }
 
   // What is known of the rows and columns of the worst unit's state.
@@ -275,7 +278,8 @@ class Explain : public Command {
     }
     std::vector<std::pair<std::string, std::string>> errors;
     for (const OutputErrors& of_output : anatomy.report.outputs) {
-      errors.emplace_back(of_output.name(), unit_error_json(of_output, of_output.worst(), limits));
+      errors.emplace_back(of_output.name(),
+                          unit_error_json(of_output, worst_unit(of_output, limits), limits));
     }
     fmt::print("{}\n",
                json_object({{"problem", json_string(problem)},

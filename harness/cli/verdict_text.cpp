@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/verify/worst_unit.h"
 #include "reference/operation.h"
 
 namespace gdn::cli {
@@ -10,11 +11,6 @@ using reference::OutputErrors;
 using reference::UnitError;
 
 namespace {
-
-// An exact copy is 0 of whatever it may be.
-double of_the_limit(const UnitError& unit, double limit) {
-  return unit.error.relative_l2 == 0 ? 0 : unit.error.relative_l2 / limit;
-}
 
 std::string units_table(const OutputErrors& output, const reference::ErrorLimits& limits) {
   const bool of_key_heads = output.operand->judging.per == JudgedPer::key_head;
@@ -63,14 +59,14 @@ std::string unit_error_text(const OutputErrors& output, const UnitError& unit,
   const std::string floors =
       output.is_measured_in_floors ? fmt::format("{:.1f}x floor, ", unit.error.floor_ratio) : "";
   return fmt::format("{:.2e} ({}{:.2g} of the limit)", unit.error.relative_l2, floors,
-                     of_the_limit(unit, reference::allowed(output, unit, limits)));
+                     limit_ratio(output, unit, limits));
 }
 
 std::string errors_text(const reference::ErrorReport& report) {
   std::string text;
   for (const OutputErrors& output : report.outputs) {
     text += (text.empty() ? "" : ", ") + output.name() + " " +
-            unit_error_text(output, output.worst(), report.limits);
+            unit_error_text(output, worst_unit(output, report.limits), report.limits);
   }
   return text;
 }
@@ -97,15 +93,14 @@ std::string verification_detail(Operation operation, const VerifyResult& result)
 
 std::string unit_error_json(const OutputErrors& output, const UnitError& unit,
                             const reference::ErrorLimits& limits) {
-  const double limit = reference::allowed(output, unit, limits);
   return json_object(
       {{"relative_l2", json_number(unit.error.relative_l2)},
        {"floor", json_number(unit.error.floor)},
        {"floor_ratio", output.is_measured_in_floors ? json_number(unit.error.floor_ratio) : "null"},
        {"scaled_max", json_number(unit.error.scaled_max)},
        {"non_finite", std::to_string(unit.error.non_finite)},
-       {"limit", json_number(limit)},
-       {"limit_ratio", json_number(of_the_limit(unit, limit))}});
+       {"limit", json_number(reference::allowed(output, unit, limits))},
+       {"limit_ratio", json_number(limit_ratio(output, unit, limits))}});
 }
 
 std::string result_json(const std::string& problem, const std::string& implementation,
@@ -118,7 +113,8 @@ std::string result_json(const std::string& problem, const std::string& implement
   const reference::ErrorReport& report = result.report;
   std::vector<std::pair<std::string, std::string>> errors;
   for (const OutputErrors& output : report.outputs) {
-    errors.emplace_back(output.name(), unit_error_json(output, output.worst(), report.limits));
+    errors.emplace_back(output.name(),
+                        unit_error_json(output, worst_unit(output, report.limits), report.limits));
   }
   return json_object({{"problem", json_string(problem)},
                       {"implementation", json_string(implementation)},

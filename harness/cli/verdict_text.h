@@ -14,7 +14,7 @@ const char* verdict_label(Verdict verdict);
 /// "2.1e-03 (1.3x floor, 0.21 of the limit)"; without floors where errors are not measured in them.
 std::string unit_error_text(const reference::OutputErrors& output, const reference::UnitError& unit,
                             const reference::ErrorLimits& limits);
-/// Every output's worst unit: "output 2.1e-03 (...), final_state 1.9e-03 (...)".
+/// Every output's worst unit, by error over limit: "output 2.1e-03 (...), final_state 1.9e-03 (...)".
 std::string errors_text(const reference::ErrorReport& report);
 /// The detail of -v: each check, each unit of each output, error by position. Ends in a new line.
 /// What the inputs amplify is said of operations whose reference measures it.

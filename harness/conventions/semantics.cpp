@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "harness/run/element_place.h"
 #include "interface/error.h"
 #include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
@@ -27,8 +28,11 @@ constexpr double kUnitTolerance = 4 * 0x1p-24;
   throw_bad_input("convention " + convention.name + " " + what);
 }
 
-std::string element(const std::string& name, std::size_t index, float value) {
-  return name + " is " + std::to_string(value) + " at flat index " + std::to_string(index);
+// "log_decay is -0.5 at [5, 1] of [T, Hv]": element `index` of the operand, as its owner names it.
+std::string element(const Problem& p, const std::string& operand, const std::string& name,
+                    std::size_t index, float value) {
+  return name + " is " + std::to_string(value) + " at " +
+         element_place(p.operation->at(operand), p, static_cast<std::int64_t>(index));
 }
 
 // ---- value heads
@@ -130,8 +134,10 @@ void lengthen_unit_vectors(const Convention& convention, Case& c) {
     for_each_vector(c[name], c.problem.key_head_dim, [&](float* x, double squares, std::size_t at) {
       if (squares != 0 && !(std::abs(std::sqrt(squares) - 1) <= kUnitTolerance)) {
         fail(convention, "normalises q and k in the kernel; the case has normalize_qk = 0 and " +
-                             std::string(name) + " vector " + std::to_string(at) + " has length " +
-                             std::to_string(std::sqrt(squares)));
+                             std::string("the vector of ") + name + " that begins at " +
+                             element_place(c.problem.operation->at(name), c.problem,
+                                           static_cast<std::int64_t>(at) * c.problem.key_head_dim) +
+                             " has length " + std::to_string(std::sqrt(squares)));
       }
       for (std::int64_t i = 0; i < c.problem.key_head_dim; ++i) x[i] *= kLongUnit;
     });
@@ -171,27 +177,31 @@ float encode_gate(const Convention& convention, const Problem& p, double log_dec
   if (std::isnan(value)) {
     fail(convention, "takes " + std::string(encoding.name) +
                          ", which reach neither a decay of 1 nor of 0: " +
-                         element("log_decay", at, static_cast<float>(log_decay)));
+                         element(p, gate_name(p), "log_decay", at, static_cast<float>(log_decay)));
   }
   return static_cast<float>(value);
 }
 
-float encode_beta(const Convention& convention, double beta, std::size_t at) {
+float encode_beta(const Convention& convention, const Problem& p, double beta, std::size_t at) {
   const double value = entry_of(convention.beta_encoding).encode(beta);
   if (std::isnan(value)) {
-    fail(convention,
-         "takes the logit of beta, 0 < beta < 1: " + element("beta", at, static_cast<float>(beta)));
+    fail(convention, "takes the logit of beta, 0 < beta < 1: " +
+                         element(p, beta_name(p), "beta", at, static_cast<float>(beta)));
   }
   return static_cast<float>(value);
 }
 
+// `name`: what the convention calls the operand.
 void round_to_token_dtype(const Convention& convention, const std::string& name, bool allowed,
-                          DType dtype, std::vector<float>& values) {
+                          const std::string& operand, Case& c) {
+  const DType dtype = c.problem.token_dtype;
+  std::vector<float>& values = c[operand];
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float rounded = round_to(dtype, values[i]);
     if (rounded != values[i] && !allowed) {
       fail(convention, "takes gates in the token dtype, " + long_name(dtype) + ": " +
-                           element(name, i, values[i]) + " (--round rounds them)");
+                           element(c.problem, operand, name, i, values[i]) +
+                           " (--round rounds them)");
     }
     values[i] = rounded;
   }
@@ -230,14 +240,13 @@ void encode_gates(const Convention& convention, const ConvertOptions& options, C
       rename_array(c, before, beta_name(p));
       std::vector<float>& beta = c[beta_name(p)];
       for (std::size_t i = 0; i < beta.size(); ++i) {
-        beta[i] = encode_beta(convention, gates.beta[i], i);
+        beta[i] = encode_beta(convention, p, gates.beta[i], i);
       }
     }
   }
   if (convention.gates_in_token_dtype) {
-    const DType dtype = p.token_dtype;
-    round_to_token_dtype(convention, convention.gate.name, options.round, dtype, c[gate_name(p)]);
-    round_to_token_dtype(convention, convention.beta.name, options.round, dtype, c[beta_name(p)]);
+    round_to_token_dtype(convention, convention.gate.name, options.round, gate_name(p), c);
+    round_to_token_dtype(convention, convention.beta.name, options.round, beta_name(p), c);
   }
 }
 

@@ -5,6 +5,9 @@
 #include <functional>
 #include <set>
 
+#include "harness/run/element_place.h"
+#include "harness/verify/worst_unit.h"
+
 namespace gdn {
 namespace {
 
@@ -90,7 +93,7 @@ class Dissection {
         outputs_(outputs) {
     anatomy_.chunk = chunk > 0 ? chunk : kDefaultChunk;
     anatomy_.report = reference.compare(outputs);
-    anatomy_.violation = reference::violation(anatomy_.report, anatomy_.report.limits);
+    anatomy_.violation = reference.violation(anatomy_.report, outputs, anatomy_.report.limits);
   }
 
   Anatomy run() {
@@ -116,10 +119,12 @@ class Dissection {
       sequences.insert(of_output.where.sequence);
       heads.insert(std::max<std::int64_t>(of_output.where.head, 0));
     }
-    std::stable_sort(anatomy_.wrong.begin(), anatomy_.wrong.end(),
-                     [](const PairAnatomy& a, const PairAnatomy& b) {
-                       return a.output.error.relative_l2 > b.output.error.relative_l2;
-                     });
+    const auto ratio = [&](const PairAnatomy& pair) {
+      return limit_ratio(*output, pair.output, anatomy_.report.limits);
+    };
+    std::stable_sort(
+        anatomy_.wrong.begin(), anatomy_.wrong.end(),
+        [&](const PairAnatomy& a, const PairAnatomy& b) { return ratio(a) > ratio(b); });
     const bool by_head = output->operand->judging.per == JudgedPer::head;
     anatomy_.sequences = {p_.num_sequences(), {sequences.begin(), sequences.end()}};
     anatomy_.heads = {by_head ? p_.num_value_heads : 1, {heads.begin(), heads.end()}};
@@ -138,10 +143,7 @@ class Dissection {
       ++wrong.wrong_units;
       sequences.insert(unit.where.sequence);
       heads.insert(unit.where.head);
-      const double limit = allowed(output, unit, anatomy_.report.limits);
-      const double error = unit.error.relative_l2;
-      const bool finite = unit.error.non_finite == 0 && std::isfinite(error) && limit > 0;
-      const double excess = finite ? error / limit : INFINITY;
+      const double excess = limit_ratio(output, unit, anatomy_.report.limits);
       if (!(excess > wrong.excess)) continue;
       wrong.excess = excess;
       wrong.worst = unit;
@@ -176,6 +178,7 @@ class Dissection {
     const std::int64_t rows = std::max<std::int64_t>(wrong.length, 1);
     const std::int64_t columns = strips(0).elements();
     double furthest = -1;
+    std::int64_t furthest_at = 0;
     std::int64_t row = -1;
     Strips of_row;  // made once a row: a row may have thousands of elements
     const Matrix matrix = [&](std::int64_t t, std::int64_t j) {
@@ -185,6 +188,7 @@ class Dissection {
       const double off = e.finite() ? std::abs(e.actual - e.reference) : INFINITY;
       if (off > furthest) {
         furthest = off;
+        furthest_at = static_cast<std::int64_t>(at);
         wrong.token = t;
         wrong.element = j;
         wrong.actual = e.actual;
@@ -193,6 +197,7 @@ class Dissection {
       return e;
     };
     const Lines lines = line_errors(matrix, rows, columns);
+    wrong.furthest = element_place(operand, p_, furthest_at);
     const double limit = allowed(output, wrong.worst, anatomy_.report.limits);
     wrong.elements = above(lines.columns, limit);
     if (wrong.length == 0) return;

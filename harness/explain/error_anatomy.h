@@ -62,6 +62,7 @@ struct WrongOutput {
   /// The element that is furthest off, or the first that is not finite.
   std::int64_t token = 0;
   std::int64_t element = 0;
+  std::string furthest;  ///< the same as an index into its array: "[78, 1, 5] of [T, Hv, Dv]"
   double actual = 0;
   double expected = 0;
 
@@ -81,7 +82,7 @@ struct Anatomy {
   reference::ErrorReport report;
   std::string violation;             ///< one line; empty: within the limits
   std::vector<WrongOutput> outputs;  ///< every output above its limit, the furthest above it first
-  std::vector<PairAnatomy> wrong;    ///< pairs with anything wrong, the largest output error first
+  std::vector<PairAnatomy> wrong;  ///< pairs with anything wrong, by error over limit of the output
   WrongSet sequences;
   WrongSet heads;
 };

@@ -41,7 +41,8 @@ void check_repeat(const CheckedReference& reference, const Implementation& imple
                   Device& device, Explanation& result) {
   if (!implementation.description().bitwise_repeatable) return;
   const std::string difference =
-      first_difference(result.outputs, execute(implementation, reference.inputs(), device));
+      first_difference(reference.inputs().problem, result.outputs,
+                       execute(implementation, reference.inputs(), device));
   if (difference.empty()) return;
   if (result.anatomy.violation.empty()) {
     result.anatomy.violation = "a second run differs: " + difference;

@@ -7,6 +7,8 @@
 
 #include "harness/explain/convolution_patterns.h"
 #include "harness/explain/fault_hypotheses.h"
+#include "harness/run/element_place.h"
+#include "harness/verify/worst_unit.h"
 
 namespace gdn {
 namespace {
@@ -26,6 +28,12 @@ class Patterns {
       if (pair.output_wrong()) output_wrong_.push_back(&pair);
       if (pair.state_wrong()) state_wrong_.push_back(&pair);
     }
+    const auto ratio = [&](const PairAnatomy* pair) {
+      return limit_ratio(*anatomy_.state_output(), pair->state, anatomy_.report.limits);
+    };
+    std::stable_sort(
+        state_wrong_.begin(), state_wrong_.end(),
+        [&](const PairAnatomy* a, const PairAnatomy* b) { return ratio(a) > ratio(b); });
   }
 
   std::vector<FaultPattern> find() {
@@ -91,10 +99,13 @@ class Patterns {
     return reference::limit_of(anatomy_.report.limits, output).relative_l2;
   }
   double limit() const { return limit_of("output"); }
-  float output(const PairAnatomy& pair, std::int64_t t, std::int64_t j) const {
+  std::size_t output_at(const PairAnatomy& pair, std::int64_t t, std::int64_t j) const {
     const std::int64_t token = inputs_.first_token(pair.output.where.sequence) + t;
-    return outputs_["output"][static_cast<std::size_t>(
-        (token * p_.num_value_heads + pair.output.where.head) * p_.value_head_dim + j)];
+    return static_cast<std::size_t>(
+        (token * p_.num_value_heads + pair.output.where.head) * p_.value_head_dim + j);
+  }
+  float output(const PairAnatomy& pair, std::int64_t t, std::int64_t j) const {
+    return outputs_["output"][output_at(pair, t, j)];
   }
   // The pair's final state, reference and actual, in memory order.
   struct StateElement {
@@ -127,8 +138,10 @@ class Patterns {
         for (std::int64_t j = 0; j < p_.value_head_dim; ++j, ++all) {
           if (std::isfinite(output(*pair, t, j))) continue;
           if (bad++ == 0) {
-            first = fmt::format("the first: sequence {}, head {}, token {}, column {}",
-                                pair->output.where.sequence, pair->output.where.head, t, j);
+            first = fmt::format("the first: sequence {}, head {}, token {}, column {}, at {}",
+                                pair->output.where.sequence, pair->output.where.head, t, j,
+                                element_place(*p_.operation->find_output("output"), p_,
+                                              static_cast<std::int64_t>(output_at(*pair, t, j))));
           }
         }
       }
@@ -430,6 +443,7 @@ class Patterns {
   const Problem& p_;
   const Outputs& outputs_;
   const Anatomy& anatomy_;
+  // The worst first, each by its own error over limit.
   std::vector<const PairAnatomy*> output_wrong_;
   std::vector<const PairAnatomy*> state_wrong_;
   std::vector<FaultPattern> found_;

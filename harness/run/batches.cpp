@@ -4,8 +4,10 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <sstream>
 #include <utility>
 
+#include "harness/run/element_place.h"
 #include "interface/batch_part.h"
 #include "interface/operations/batch_operands.h"
 
@@ -288,8 +290,18 @@ void read_output_slots(const Case& before, const Parts& parts, Case& c) {
   c.slot_index = std::move(slots);
 }
 
+// A number in full, NaN and infinity as such.
+std::string exact_text(float value) {
+  std::ostringstream text;
+  text.precision(9);
+  text << value;
+  return text.str();
+}
+
+// `place` says where an element of `a` is.
 std::string difference(const std::string& name, const std::vector<float>& a, const Strips& in_a,
-                       const std::vector<float>& b, const Strips& in_b) {
+                       const std::vector<float>& b, const Strips& in_b,
+                       const std::function<std::string(std::int64_t)>& place) {
   if (in_a.count != in_b.count || in_a.length != in_b.length) return name + " differs in size";
   for (std::int64_t strip = 0; strip < in_a.count; ++strip) {
     const float* x = a.data() + in_a.first + strip * in_a.stride;
@@ -298,8 +310,8 @@ std::string difference(const std::string& name, const std::vector<float>& a, con
     if (bytes == 0 || std::memcmp(x, y, bytes) == 0) continue;
     std::int64_t i = 0;
     while (std::bit_cast<std::uint32_t>(x[i]) == std::bit_cast<std::uint32_t>(y[i])) ++i;
-    return name + " differs at flat index " + std::to_string(strip * in_a.length + i) + " (" +
-           std::to_string(x[i]) + " then " + std::to_string(y[i]) + ")";
+    return name + " differs at " + place(in_a.first + strip * in_a.stride + i) + " (" +
+           exact_text(x[i]) + " then " + exact_text(y[i]) + ")";
   }
   return "";
 }
@@ -335,14 +347,38 @@ Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers)
   return fitted(batch, parts, std::move(part));
 }
 
-std::string first_difference(const Outputs& a, const Outputs& b) {
+namespace {
+
+// `place` says where an element of an output stands, given its name.
+std::string first_difference(
+    const Outputs& a, const Outputs& b,
+    const std::function<std::string(const std::string&, std::int64_t)>& place) {
   for (const auto& [name, values] : a) {
     const std::vector<float>* others = b.find(name);
     if (others == nullptr) return name + " is missing in one of them";
-    const std::string found = difference(name, values, all_of(values), *others, all_of(*others));
+    const std::string found =
+        difference(name, values, all_of(values), *others, all_of(*others),
+                   [&, &of = name](std::int64_t flat) { return place(of, flat); });
     if (!found.empty()) return found;
   }
   return "";
+}
+
+std::string flat_place(const std::string& /*name*/, std::int64_t flat) {
+  return "flat index " + std::to_string(flat);
+}
+
+}  // namespace
+
+std::string first_difference(const Problem& problem, const Outputs& a, const Outputs& b) {
+  return first_difference(a, b, [&](const std::string& name, std::int64_t flat) {
+    const Operand* operand = problem.operation->find_output(name);
+    return operand == nullptr ? flat_place(name, flat) : element_place(*operand, problem, flat);
+  });
+}
+
+std::string first_difference(const Outputs& a, const Outputs& b) {
+  return first_difference(a, b, flat_place);
 }
 
 std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std::int64_t in_a,
@@ -354,7 +390,8 @@ std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std
     // where one of them keeps nothing there is nothing to compare
     if (is_pool(operand, a.problem) && (a.output_slot(in_a) < 0 || b.output_slot(in_b) < 0)) return;
     found = difference(name, of_a[name], written_strips_of(operand, a, {in_a}), of_b[name],
-                       written_strips_of(operand, b, {in_b}));
+                       written_strips_of(operand, b, {in_b}),
+                       [&](std::int64_t flat) { return element_place(operand, a.problem, flat); });
   });
   return found;
 }

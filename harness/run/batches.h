@@ -16,10 +16,12 @@ namespace gdn {
 /// own copy of its rows, in pools of one row per sequence (slots=identity). They must own a slot.
 Case take_sequences(const Case& batch, const std::vector<std::int64_t>& numbers);
 
-/// "output differs at flat index 17 (0.5 then 0.25)"; empty if both hold the same bits.
+/// "output differs at [78, 1, 5] of [T, Hv, Dv] (0.5 then 0.25)"; empty if both hold the same bits.
+std::string first_difference(const Problem& problem, const Outputs& a, const Outputs& b);
+/// The same of outputs whose problem is not at hand: "output differs at flat index 17".
 std::string first_difference(const Outputs& a, const Outputs& b);
 /// The same of what two calls wrote for one sequence each: its tokens' outputs, its rows of pools, its
-/// entries. What is over the whole batch (a sum) is not looked at.
+/// entries. The place is that in `a`. What is over the whole batch (a sum) is not looked at.
 std::string first_difference_of_sequence(const Case& a, const Outputs& of_a, std::int64_t in_a,
                                          const Case& b, const Outputs& of_b, std::int64_t in_b);
 

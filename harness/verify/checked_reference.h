@@ -15,6 +15,10 @@ class CheckedReference {
   explicit CheckedReference(const Case& inputs, const VerifyOptions& options = {});
 
   reference::ErrorReport compare(const Outputs& outputs) const;
+  /// Empty if `report`, that of the outputs, is within the limits; else reference::violation(), and
+  /// of a unit with values that are not finite where the first of them stands in its array.
+  std::string violation(const reference::ErrorReport& report, const Outputs& outputs,
+                        const reference::ErrorLimits& limits) const;
   /// Empty if the outputs are right; else one line saying what is wrong.
   std::string check(const Outputs& outputs) const;
   /// As check(), with the limits widened by that many more roundings of what is carried on the way

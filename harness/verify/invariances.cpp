@@ -60,7 +60,7 @@ NotApplicable refilled_not_applicable(const VerifiedRun& run) {
 std::string wrong_when_refilled(const VerifiedRun& run, PlannedCase& planned) {
   const CaseWithOutputs& other = run.other_lengths();
   const bool repeatable = run.implementation.description().bitwise_repeatable;
-  const std::string before = first_difference(run.outputs, planned.run());
+  const std::string before = first_difference(inputs_of(run).problem, run.outputs, planned.run());
   if (repeatable && !before.empty()) return "before the refill: " + before;
   planned.refill(other.inputs);
   const Outputs refilled = planned.run();
@@ -95,14 +95,14 @@ NotApplicable streams_not_applicable(const VerifiedRun& run) {
 
 // Runs `planned` a few times, each time together with the other stream, and compares with
 // `expected`.
-std::string repeated_differs(PlannedCase& planned, const Outputs& expected,
+std::string repeated_differs(const Problem& problem, PlannedCase& planned, const Outputs& expected,
                              std::barrier<>& together) {
   constexpr int kRuns = 3;
   for (int i = 0; i < kRuns; ++i) {
     together.arrive_and_wait();
     // Inputs stay as they are uploaded: what any of the runs wrote there is seen after the last.
     const auto inputs = i + 1 < kRuns ? CheckInputs::later : CheckInputs::now;
-    const std::string difference = first_difference(expected, planned.run(inputs));
+    const std::string difference = first_difference(problem, expected, planned.run(inputs));
     if (!difference.empty()) return "run " + std::to_string(i) + ": " + difference;
   }
   return "";
@@ -118,16 +118,18 @@ std::string streams_wrong(const VerifiedRun& run) {
   std::string wrong[2];
   std::exception_ptr failures[2];
   std::barrier<> together(2);
-  const auto stream = [&](int i, PlannedCase& planned, const Outputs& right) {
+  const auto stream = [&](int i, const Problem& problem, PlannedCase& planned,
+                          const Outputs& right) {
     try {
-      wrong[i] = repeated_differs(planned, right, together);
+      wrong[i] = repeated_differs(problem, planned, right, together);
     } catch (...) {
       failures[i] = std::current_exception();
     }
     together.arrive_and_drop();  // the other may go on alone
   };
-  std::thread beside(stream, 1, std::ref(second), std::cref(other.outputs));
-  stream(0, first, run.outputs);
+  std::thread beside(stream, 1, std::cref(other.inputs.problem), std::ref(second),
+                     std::cref(other.outputs));
+  stream(0, inputs_of(run).problem, first, run.outputs);
   beside.join();
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
@@ -166,7 +168,7 @@ NotApplicable strided_not_applicable(const VerifiedRun& run) {
 
 std::string strided_wrong(const VerifiedRun& run) {
   PlannedCase planned(run.implementation, inputs_of(run), run.device, {.slices = true});
-  return first_difference(run.outputs, planned.run());
+  return first_difference(inputs_of(run).problem, run.outputs, planned.run());
 }
 
 // ---- on_request
@@ -196,7 +198,8 @@ NotApplicable phases_not_applicable(const VerifiedRun& run) {
 std::string phases_wrong(const VerifiedRun& run) {
   PlannedCase planned(run.implementation, inputs_of(run), run.device);
   const auto wrong = [&](HiddenIndices indices) {
-    return first_difference(run.outputs, planned.run_in_phases(inputs_of(run), indices));
+    return first_difference(inputs_of(run).problem, run.outputs,
+                            planned.run_in_phases(inputs_of(run), indices));
   };
   // A kernel that looks at a count early may only get less done by one that is too small, or more by
   // one that is too large.
@@ -207,7 +210,7 @@ std::string phases_wrong(const VerifiedRun& run) {
   planned.refill(inputs_of(run));  // nothing is hidden
   PlannedCase other(run.implementation, inputs_of(run), run.device);
   for (const Outputs& outputs : PlannedTogether(run.implementation, {&planned, &other}).run()) {
-    difference = first_difference(run.outputs, outputs);
+    difference = first_difference(inputs_of(run).problem, run.outputs, outputs);
     if (!difference.empty()) return "of two plans together: " + difference;
   }
   return "";

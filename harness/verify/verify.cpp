@@ -67,7 +67,7 @@ class Verification {
     const bool ran = check("errors", [&] {
       result_.outputs = execute(implementation_, inputs_, device_);
       result_.report = reference_.compare(result_.outputs);
-      return reference::violation(result_.report, result_.report.limits);
+      return reference_.violation(result_.report, result_.outputs, result_.report.limits);
     });
     if (ran) check_what_the_operation_asks();
     if (ran) check_bits();
@@ -126,8 +126,8 @@ class Verification {
     }
     if (options_.repeat) {
       check("repeat", [&] {
-        const std::string difference =
-            first_difference(result_.outputs, execute(implementation_, inputs_, device_));
+        const std::string difference = first_difference(inputs_.problem, result_.outputs,
+                                                        execute(implementation_, inputs_, device_));
         return difference.empty() ? "" : "a second run differs: " + difference;
       });
     }
@@ -241,7 +241,7 @@ VerifyResult verify_outputs(const CheckedReference& reference, Outputs outputs) 
   VerifyResult result;
   result.outputs = std::move(outputs);
   result.report = reference.compare(result.outputs);
-  result.reason = reference::violation(result.report, result.report.limits);
+  result.reason = reference.violation(result.report, result.outputs, result.report.limits);
   const bool good = result.reason.empty();
   result.checks.push_back(
       {"errors", good ? Check::Result::passed : Check::Result::failed, result.reason});

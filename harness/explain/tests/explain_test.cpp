@@ -135,6 +135,55 @@ TEST_F(Changed, OneElementIsLocatedByPairTokenChunkAndColumn) {
   EXPECT_EQ(anatomy.heads.to_string(), "2 (1 of 4)");
 }
 
+TEST_F(Changed, TheFurthestElementIsToldAsAnIndexIntoItsArray) {
+  output(35, 2, 5) += 1;
+  output(36, 2, 6) += 2;
+  const Explanation explanation = explained();
+  ASSERT_EQ(explanation.anatomy.outputs.size(), 1u);
+  EXPECT_EQ(explanation.anatomy.outputs.front().furthest, "[109, 2, 6] of [T, Hv, Dv]");
+}
+
+TEST_F(Changed, AValueThatIsNotFiniteIsToldAsAnIndexIntoItsArray) {
+  output(35, 2, 5) = INFINITY;
+  const Explanation explanation = explained();
+  EXPECT_NE(explanation.anatomy.violation.find("the first: inf at [108, 2, 5] of [T, Hv, Dv]"),
+            std::string::npos)
+      << explanation.anatomy.violation;
+  ASSERT_FALSE(explanation.patterns.empty());
+  const std::vector<std::string>& evidence = explanation.patterns.front().evidence;
+  EXPECT_EQ(evidence[1],
+            "the first: sequence 1, head 2, token 35, column 5, at [108, 2, 5] of [T, Hv, Dv]");
+}
+
+// The first of the wrong heads is not the one to look at.
+TEST_F(Changed, TheWorstHeadIsNamedFirst) {
+  output(35, 0, 5) += 0.5f;
+  output(35, 2, 5) += 50;
+  output(35, 3, 5) += 5;
+  const Explanation explanation = explained();
+  EXPECT_EQ(explanation.anatomy.outputs.front().place(), "sequence 1, head 2");
+  std::vector<std::int64_t> heads;
+  for (const PairAnatomy& pair : explanation.anatomy.wrong) {
+    heads.push_back(pair.output.where.head);
+  }
+  EXPECT_EQ(heads, (std::vector<std::int64_t>{2, 3, 0}));
+  output(20, 3, 1) = std::nanf("");
+  EXPECT_EQ(explained().anatomy.wrong.front().output.where, (BatchPart{1, 3}));
+}
+
+TEST_F(Changed, TheWorstStateIsTheEvidenceOfAWrongStore) {
+  const auto state = [&](std::int64_t head, std::int64_t i, std::int64_t j) -> float& {
+    const std::int64_t at = ((1 * 4 + head) * 24 + i) * 24 + j;  // sequence 1
+    return outputs_["final_state"][static_cast<std::size_t>(at)];
+  };
+  state(0, 4, 1) += 0.5f;
+  state(2, 11, 7) += 50;
+  const Explanation explanation = explained();
+  ASSERT_FALSE(explanation.patterns.empty());
+  EXPECT_EQ(explanation.patterns.front().evidence.back(),
+            "key rows 11 (1 of 24), value columns 7 (1 of 24)");
+}
+
 TEST_F(Changed, StateRowsAndColumnsAreLocated) {
   const std::int64_t slab = (1 * 4 + 3) * 24 * 24;  // sequence 1, head 3: [Dk, Dv]
   for (std::int64_t j : {7, 8, 9}) {

@@ -10,6 +10,7 @@
 #include "harness/operations/generate_case.h"
 #include "harness/run/memory_needed.h"
 #include "harness/tests/planted_faults/faulty_implementation.h"
+#include "harness/verify/worst_unit.h"
 #include "interface/error.h"
 #include "interface/forwarding_device.h"
 #include "interface/operations/causal_conv1d.h"
@@ -157,6 +158,68 @@ TEST(Verify, FindsAnUnwrittenElementOfTheLastToken) {
                  "output of sequence 3, head 1: 1 values not finite");
 }
 
+// Told as an index into the operand's shape, which a reader can go to, and not as a flat number.
+TEST(Verify, SaysWhereTheFirstValueThatIsNotFiniteStands) {
+  expect_failure(
+      [](const Problem&, const GatedDeltaArguments& a, char*) {
+        static_cast<float*>(a.output)[(44 * 2 + 1) * 8 + 3] = std::nanf("");
+        static_cast<float*>(a.output)[(44 * 2 + 1) * 8 + 7] = INFINITY;
+      },
+      "output of sequence 1, head 1: 2 values not finite");
+  expect_failure([](const Problem&, const GatedDeltaArguments& a,
+                    char*) { static_cast<float*>(a.output)[(44 * 2 + 1) * 8 + 3] = -INFINITY; },
+                 "the first: -inf at [44, 1, 3] of [T, Hv, Dv], expected ");
+  expect_failure(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        const std::int64_t row = a.slot_index[0] * p.state_row_stride();
+        static_cast<float*>(a.state_pool)[row + (1 * 16 + 2) * 8 + 5] = std::nanf("");
+      },
+      "the first: nan at [");
+  expect_failure(
+      [](const Problem& p, const GatedDeltaArguments& a, char*) {
+        const std::int64_t row = a.slot_index[0] * p.state_row_stride();
+        static_cast<float*>(a.state_pool)[row + (1 * 16 + 2) * 8 + 5] = std::nanf("");
+      },
+      ", 1, 2, 5] of [slots, Hv, Dk, Dv], expected ");
+}
+
+// A head whose error is larger may be further below its limit than another's is above its own.
+TEST(Verify, NamesTheHeadFurthestAboveItsLimitAndNotTheFirst) {
+  expect_failure(
+      [](const Problem&, const GatedDeltaArguments& a, char*) {
+        float* output = static_cast<float*>(a.output);
+        output[(3 * 2 + 0) * 8] += 0.1f;
+        output[(44 * 2 + 1) * 8] += 10.0f;
+      },
+      "errors: output of sequence 1, head 1: ");
+  expect_failure(
+      [](const Problem&, const GatedDeltaArguments& a, char*) {
+        float* output = static_cast<float*>(a.output);
+        output[(3 * 2 + 0) * 8] += 100.0f;
+        output[(44 * 2 + 1) * 8] = std::nanf("");
+      },
+      "errors: output of sequence 1, head 1: 1 values not finite");
+}
+
+TEST(WorstUnit, IsTheOneOfTheLargestErrorInUnitsOfItsOwnLimit) {
+  reference::OutputErrors output;
+  output.operand = gated_delta_operation().find_output("output");
+  const reference::ErrorLimits limits = {{"output", {1e-3, 1e-3}}, {"final_state", {1e-3, 0}}};
+  output.units.resize(3);
+  output.units[0].error.relative_l2 = 5e-3;  // the largest, with a readout that allows it
+  output.units[0].readout = 100;
+  output.units[1].error.relative_l2 = 2e-3;
+  output.units[2].error.relative_l2 = 1e-3;
+  EXPECT_EQ(&worst_unit(output, limits), &output.units[1]);
+  EXPECT_DOUBLE_EQ(limit_ratio(output, output.units[1], limits), 2);
+  output.units[2].error.relative_l2 = std::nan("");
+  EXPECT_EQ(&worst_unit(output, limits), &output.units[2]);
+  output.units[2].error = {};
+  EXPECT_EQ(limit_ratio(output, output.units[2], limits), 0);
+  output.units[2].error.non_finite = 1;
+  EXPECT_EQ(&worst_unit(output, limits), &output.units[2]);
+}
+
 // Workspaces start as NaN, so that a kernel which counts on zeros there is found.
 TEST(Verify, FindsAReadOfWorkspaceThatNobodyWrote) {
   expect_failure(
@@ -201,7 +264,7 @@ TEST(Verify, FindsBitsThatChangeFromRunToRun) {
       [&runs](const Problem&, const GatedDeltaArguments& a, char*) {
         if (++runs == 2) nudge(a.output);
       },
-      "repeat: a second run differs: output differs at flat index 0");
+      "repeat: a second run differs: output differs at [0, 0, 0] of [T, Hv, Dv]");
 }
 
 TEST(Verify, FindsStatesThatChangeFromRunToRun) {
