@@ -94,7 +94,8 @@ class Accumulate : public Command {
   Table table_of(const Problem& problem, const Device& device) const {
     Table table;
     table.title = "Errors of a long decode: " + problem.to_string();
-    table.notes = {device.info().name + ". " + command_line(),
+    table.origin = {"Command: " + command_line()};
+    table.notes = {"Device: " + device.info().name + ".",
                    "Relative L2 errors against float64, of the worst sequence and value head."};
     table.label_columns = 2;
     table.header = {"implementation", "calls"};

@@ -20,6 +20,7 @@ std::string json_table(const Table& table) {
   for (const auto& row : table.rows) rows += (rows.empty() ? "" : ",\n  ") + json_texts(row);
   return json_object({{"title", json_string(table.title)},
                       {"notes", json_texts(table.notes)},
+                      {"origin", json_texts(table.origin)},
                       {"header", json_texts(table.header)},
                       {"label_columns", std::to_string(table.label_columns)},
                       {"rows", "[" + rows + "]"}});
@@ -28,13 +29,13 @@ std::string json_table(const Table& table) {
 }  // namespace
 
 void print_tables(const std::vector<Table>& tables, TableFormat format, bool json) {
-  std::string text;
-  for (const Table& table : tables) {
-    text += text.empty() ? "" : json ? ",\n" : "\n";
-    text += json ? json_table(table) : render(table, format);
+  if (!json) {
+    fmt::print("{}", render(tables, format));
+    return;
   }
-  if (json) text = "[" + text + "]\n";
-  fmt::print("{}", text);
+  std::string text;
+  for (const Table& table : tables) text += (text.empty() ? "" : ",\n") + json_table(table);
+  fmt::print("[{}]\n", text);
 }
 
 }  // namespace gdn::cli

@@ -12,7 +12,7 @@ namespace {
 // What Figure 3 of arXiv 2412.06464 gives to compare with.
 constexpr const char* kPublished =
     "Published: Figure 3 of arXiv 2412.06464 draws training throughput of 1.3B models on one H100 "
-    "at 2Kx16, 4Kx8, 8Kx4 and 16Kx2; neither the paper nor its code states the values as numbers, "
+    "at 16x2K, 8x4K, 4x8K and 2x16K; neither the paper nor its code states the values as numbers, "
     "so none are repeated here. In words it says that Gated DeltaNet and DeltaNet are equally fast "
     "and Mamba2 slightly faster";
 constexpr const char* kEstimate =
@@ -109,7 +109,7 @@ std::vector<Table> estimate_tables(
   const auto table = [&](const std::string& what, const Quantity& quantity) {
     PivotOptions options = layout;
     options.title =
-        fmt::format("Estimate for {}: {}, by sequence length x batch", model.name, what);
+        fmt::format("Estimate for {}: {}, by batch x sequence length", model.name, what);
     return pivot(mixers, options, quantity);
   };
   std::vector<Table> tables =

@@ -58,7 +58,7 @@ std::vector<Preset> make_presets() {
 
   // ---- sequences
   all.push_back({"figure3",
-                 "32K tokens as sequence length x batch, the form of the paper's Figure 3",
+                 "32K tokens as batch x sequence length, the form of the paper's Figure 3",
                  {{"seq", {"16x2048", "8x4096", "4x8192", "2x16384"}}}});
   all.push_back({"prefill",
                  "single prompts and serving batches",

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "harness/tables/figure_notes.h"
+#include "harness/tables/idle_chunks.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -137,6 +139,19 @@ bool is_replaced_in(const Row& row, const ProblemField& field) {
   });
 }
 
+// Whether the column is one of a problem's field and the row has another value than usual.
+bool is_off_default(const Row& row, const std::string& name) {
+  static const Problem defaults;
+  const auto found = row.fields.find(name);
+  if (found == row.fields.end()) return false;
+  for (const ProblemField& field : problem_fields()) {
+    for (const FieldColumn& column : field.columns) {
+      if (column.name == name) return found->second != column.get(defaults);
+    }
+  }
+  return false;
+}
+
 // Channels of a convolution that its heads say.
 constexpr const char* kOfHeads = "auto";
 
@@ -176,12 +191,12 @@ const std::vector<Label>& derived_labels() {
        first_appearance},
       {"shape",
        [](const Row& row) {
-         return is_uniform(row) ? fmt::format("{}x{}", binary_kilo(row.integer("longest_sequence")),
-                                              row.integer("num_sequences"))
+         return is_uniform(row) ? fmt::format("{}x{}", row.integer("num_sequences"),
+                                              binary_kilo(row.integer("longest_sequence")))
                                 : row.text("sequences");
        },
        [](const Row& row) { return static_cast<double>(row.integer("longest_sequence")); },
-       "length x batch"}};
+       "batch x length"}};
   return labels;
 }
 
@@ -192,10 +207,15 @@ const std::vector<std::set<std::string>>& label_groups() {
       {"dims", "key_head_dim", "value_head_dim"},
       {"shape", "sequences", "longest_sequence", "num_sequences", "total_tokens"},
       {"chunk", "requested_chunk"},
-      {"variant", "update", "steps", "decay", "gates"},
       {"implementation", "form"},
       {"device", "backend"}};
   return groups;
+}
+
+// What the label `variant` says of a row; none of these says it of the others.
+const std::set<std::string>& told_by_variant() {
+  static const std::set<std::string> names = {"update", "steps", "decay", "gates"};
+  return names;
 }
 
 // What tables are split by, most telling first, when the pivot itself does not use it: what rows are
@@ -453,10 +473,6 @@ std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows) {
   if (days.size() > 1) when += " to " + days.back();
   notes.push_back("Device: " + joined(devices, "; ") + ". Date: " + when + ". " +
                   joined(modes, ", "));
-  const auto commands = distinct(rows, [](const Row& row) { return row.command; });
-  if (!commands.empty()) notes.push_back("Command: " + joined(commands, "; "));
-  const auto hashes = distinct(rows, [](const Row& row) { return row.source_hash.substr(0, 12); });
-  if (!hashes.empty()) notes.push_back("Sources: " + joined(hashes, ", "));
   if (std::any_of(rows.begin(), rows.end(),
                   [](const Row* row) { return row->modelled_time != 0; })) {
     notes.push_back("Times of this device come from a model, not from a clock");
@@ -464,13 +480,24 @@ std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows) {
   return notes;
 }
 
+std::vector<std::string> origin_lines(const std::vector<const Row*>& rows) {
+  std::vector<std::string> lines;
+  for (const std::string& command : distinct(rows, [](const Row& row) { return row.command; })) {
+    lines.push_back("Command: " + command);
+  }
+  const auto hashes = distinct(rows, [](const Row& row) { return row.source_hash.substr(0, 12); });
+  if (!hashes.empty()) lines.push_back("Sources: " + joined(hashes, ", "));
+  return lines;
+}
+
 std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options) {
   return pivot(rows, options, find_quantity(options.cell));
 }
 
-std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options,
+std::vector<Table> pivot(const std::vector<Row>& given_rows, const PivotOptions& options,
                          const Quantity& quantity) {
-  if (rows.empty()) throw_bad_input("table: no rows");
+  if (given_rows.empty()) throw_bad_input("table: no rows");
+  const std::vector<Row> rows = without_idle_chunks(given_rows);
   const std::vector<Label> row_labels = find_labels(options.row_labels);
   const std::vector<Label> column_labels = find_labels(options.column_labels);
 
@@ -482,6 +509,7 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
                                     [&](const std::string& name) { return given.count(name) > 0; });
     if (stands) used.insert(group.begin(), group.end());
   }
+  if (given.count("variant") > 0) used.insert(told_by_variant().begin(), told_by_variant().end());
   const std::vector<const Row*> all = pointers(rows);
   std::vector<Label> sections;   // tell tables apart
   std::vector<Label> constants;  // the same everywhere: said once in the title
@@ -528,7 +556,8 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
       const bool says_something =
           label.name == "operation" || label.name == "heads" || label.name == "dims" ||
           (label.name == "channels" && text != kOfHeads) || label.name == "token_dtype" ||
-          label.name == "shape" || label.name == "gates";
+          label.name == "shape" || label.name == "gates" ||
+          is_off_default(*members.front(), label.name);
       if (says_something) add_setting(table.title, label, text);
     }
     for (std::size_t i = 0; i < sections.size(); ++i) {
@@ -548,7 +577,10 @@ std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& optio
         table.rows.back().push_back(cell == cells.end() ? "" : cell_text(*cell->second, shown));
       }
     }
-    table.notes = provenance_notes(members);
+    table.notes = figure_notes(members, {shown.name});
+    const auto notes = provenance_notes(members);
+    table.notes.insert(table.notes.end(), notes.begin(), notes.end());
+    table.origin = origin_lines(members);
     tables.push_back(std::move(table));
   }
   return tables;

@@ -39,7 +39,8 @@ std::vector<Quantity> error_quantities(const std::vector<const Row*>& rows);
 std::vector<std::string> outputs_of(const std::vector<const Row*>& rows);
 
 /// Something rows are told apart by: any column of Row, or
-///   heads "16/32", dims "128x128", shape "2Kx16" (length x batch; the sequence list where ragged),
+///   heads "16/32", dims "128x128", shape "16x2K" (batch x length, as problem
+///   strings have it; the sequence list where ragged),
 ///   variant "Gated DeltaNet" (the published name of update, steps, decay and whether gates decay).
 /// The text is empty where the row's operation does not look at the field: a convolution has no
 /// gates.
@@ -73,14 +74,17 @@ struct PivotOptions {
   std::string cell;                        ///< name of a quantity
 };
 
-/// Throws Error(bad_input) if there are no rows, or two rows fall on one cell.
+/// Rows of forms without chunks stand once (without_idle_chunks). Throws Error(bad_input) if there are
+/// no rows, or two rows fall on one cell.
 std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options);
 /// The same with a quantity that is no column: options.cell is not looked at.
 std::vector<Table> pivot(const std::vector<Row>& rows, const PivotOptions& options,
                          const Quantity& quantity);
 
-/// Device, date, command and sources of the rows: the notes every table carries.
+/// Device, date and cache mode of the rows: the notes every table carries.
 std::vector<std::string> provenance_notes(const std::vector<const Row*>& rows);
+/// Their commands, a line each, and sources: Table::origin.
+std::vector<std::string> origin_lines(const std::vector<const Row*>& rows);
 
 /// Distinct texts in order of first appearance, empty ones left out.
 std::vector<std::string> distinct(const std::vector<const Row*>& rows,

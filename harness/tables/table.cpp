@@ -149,17 +149,9 @@ std::string csv(const Table& table) {
   return text;
 }
 
-}  // namespace
+std::string one_line(const std::string& text) { return replaced(text, "\n", " "); }
 
-TableFormat parse_table_format(const std::string& text) {
-  if (text == "markdown") return TableFormat::markdown;
-  if (text == "latex") return TableFormat::latex;
-  if (text == "csv") return TableFormat::csv;
-  throw_bad_input("table format '" + text + "' is unknown (did you mean '" +
-                  nearest_name(text, {"markdown", "latex", "csv"}) + "'?)");
-}
-
-std::string render(const Table& table, TableFormat format) {
+std::string of_table(const Table& table, TableFormat format) {
   require_rectangular(table);
   switch (format) {
     case TableFormat::markdown:
@@ -170,6 +162,46 @@ std::string render(const Table& table, TableFormat format) {
       return csv(table);
   }
   throw_bad_input("TableFormat holds a value without a name");
+}
+
+std::string origin_line(const std::string& text, TableFormat format) {
+  switch (format) {
+    case TableFormat::markdown:
+      return one_line(text) + "  \n";
+    case TableFormat::latex:
+      return "% " + one_line(text) + "\n";
+    case TableFormat::csv:
+      return "# " + one_line(text) + "\n";
+  }
+  throw_bad_input("TableFormat holds a value without a name");
+}
+
+}  // namespace
+
+TableFormat parse_table_format(const std::string& text) {
+  if (text == "markdown") return TableFormat::markdown;
+  if (text == "latex") return TableFormat::latex;
+  if (text == "csv") return TableFormat::csv;
+  throw_bad_input("table format '" + text + "' is unknown (did you mean '" +
+                  nearest_name(text, {"markdown", "latex", "csv"}) + "'?)");
+}
+
+std::string render(const std::vector<Table>& tables, TableFormat format) {
+  std::string text;
+  std::vector<std::string> origin;
+  for (const Table& table : tables) {
+    text += (text.empty() ? "" : "\n") + of_table(table, format);
+    for (const std::string& line : table.origin) {
+      if (std::find(origin.begin(), origin.end(), line) == origin.end()) origin.push_back(line);
+    }
+  }
+  if (!origin.empty() && format == TableFormat::markdown) text += "\n";
+  for (const std::string& line : origin) text += origin_line(line, format);
+  return text;
+}
+
+std::string render(const Table& table, TableFormat format) {
+  return render(std::vector<Table>{table}, format);
 }
 
 std::string significant(double value, int digits) {

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "harness/operations/operation_harness.h"
+#include "harness/tables/figure_notes.h"
+#include "harness/tables/idle_chunks.h"
 #include "harness/tables/pivot.h"
 #include "harness/tables/table_relative.h"
 #include "interface/error.h"
@@ -61,12 +64,26 @@ std::vector<Quantity> summary_quantities(const std::vector<const Row*>& rows, bo
   return quantities;
 }
 
+// Of a row that is not ok only which chunk was asked for is known. A wide spread is marked.
+std::string summary_cell(const Row& row, const Quantity& quantity) {
+  if (!row.ok()) {
+    const std::int64_t asked = row.integer("requested_chunk");
+    return quantity.name == "chunk" && asked > 0 ? std::to_string(asked) : "";
+  }
+  const std::string text = quantity.text(row);
+  return quantity.name == "percent_spread" && is_wide(row.time_relative_spread) ? text + " *"
+                                                                                : text;
+}
+
 std::vector<Table> summary_form(const std::vector<Row>& rows) {
   const bool any_timed = !timed(rows).empty();
   require_some(rows, "summary", "at least one row");
   const auto all = pointers(rows);
   std::vector<Table> tables;
-  const auto section = [](const Row& row) { return row.problem + " (" + row.mode + ")"; };
+  // One table for all chunks of a problem, which its column `chunk` tells apart.
+  const auto section = [](const Row& row) {
+    return without_chunk(row.problem) + " (" + row.mode + ")";
+  };
   for (const std::string& title : distinct(all, section)) {
     std::vector<const Row*> members;
     for (const Row* row : all) {
@@ -76,18 +93,22 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
     Table table;
     table.title = title;
     table.header = {"implementation"};
-    for (const Quantity& quantity : quantities) table.header.push_back(quantity.header);
+    std::set<std::string> shown;
+    for (const Quantity& quantity : quantities) {
+      table.header.push_back(quantity.header);
+      shown.insert(quantity.name);
+    }
+    table.header.push_back("status");
     for (const Row* row : members) {
       table.rows.push_back({row->implementation});
-      if (!row->ok()) {
-        table.rows.back().push_back(row->status + (row->reason.empty() ? "" : ": " + row->reason));
-      }
       for (const Quantity& quantity : quantities) {
-        if (table.rows.back().size() == table.header.size()) break;
-        table.rows.back().push_back(row->ok() ? quantity.text(*row) : "");
+        table.rows.back().push_back(summary_cell(*row, quantity));
       }
+      table.rows.back().push_back(
+          row->ok() ? "" : row->status + (row->reason.empty() ? "" : ": " + row->reason));
     }
     drop_empty_columns(table);
+    table.notes = figure_notes(members, shown);
     tables.push_back(std::move(table));
   }
   if (any_timed) {
@@ -103,6 +124,7 @@ std::vector<Table> summary_form(const std::vector<Row>& rows) {
   }
   const auto notes = provenance_notes(all);
   tables.back().notes.insert(tables.back().notes.end(), notes.begin(), notes.end());
+  tables.back().origin = origin_lines(all);
   return tables;
 }
 
@@ -121,7 +143,7 @@ std::vector<Table> throughput_form(const std::vector<Row>& rows) {
     for (const Row& row : fitting) {
       if (std::to_string(row.integer("total_tokens")) == tokens) members.push_back(row);
     }
-    const auto part = pivot(members, {"Throughput in Kt/s by sequence length x batch, " +
+    const auto part = pivot(members, {"Throughput in Kt/s by batch x sequence length, " +
                                           binary_kilo(members.front().integer("total_tokens")) +
                                           " tokens (of the operation, not of a whole model)",
                                       {"implementation"},
@@ -212,7 +234,7 @@ void require_table_form(const std::string& form) {
 std::vector<Table> table_form(const std::string& form, const std::vector<Row>& rows) {
   require_table_form(form);
   for (const auto& [name, function] : forms()) {
-    if (name == form) return function(rows);
+    if (name == form) return function(name == "rows" ? rows : without_idle_chunks(rows));
   }
   return {};
 }

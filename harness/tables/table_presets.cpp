@@ -12,7 +12,7 @@ namespace {
 std::vector<TablePreset> make_presets() {
   std::vector<TablePreset> all;
   all.push_back({"throughput",
-                 "Kt/s at constant tokens, sequence length x batch (the form of the Gated DeltaNet "
+                 "Kt/s at constant tokens, batch x sequence length (the form of the Gated DeltaNet "
                  "paper's Figure 3)",
                  "throughput",
                  {{"heads", {"16/32"}},

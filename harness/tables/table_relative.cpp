@@ -134,7 +134,7 @@ std::vector<Table> speedup_form(const std::vector<Row>& rows) {
                             }};
   std::vector<Table> tables =
       pivot(parallel,
-            {"Speed-up over the recurrent form, by sequence length x batch and head dim",
+            {"Speed-up over the recurrent form, by batch x sequence length and head dim",
              {"implementation", "dims"},
              {"shape"},
              ""},

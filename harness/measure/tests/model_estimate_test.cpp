@@ -71,7 +71,7 @@ TEST(Estimate, TablesSayThatTheyAreEstimatesAndWhatIsPublished) {
                       {{2048, equal_products(model)}});
   ASSERT_EQ(tables.size(), 3u);
   EXPECT_EQ(tables[0].title.rfind("Estimate for paper-1.3b", 0), 0u) << tables[0].title;
-  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "1Kx2", "2Kx1"}));
+  EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "2x1K", "1x2K"}));
   EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"x/fused", "12.12", "11.57"}));
   EXPECT_EQ(tables[1].rows[0][1], "4.73");
   EXPECT_EQ(tables[2].rows.size(), products_of(model).size());

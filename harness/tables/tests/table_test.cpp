@@ -108,7 +108,7 @@ TEST(Pivot, ConstantTokenFormIsLengthByBatchInAscendingLength) {
   ASSERT_EQ(tables.size(), 1u);
   const Table& table = tables[0];
   EXPECT_EQ(table.header,
-            (std::vector<std::string>{"implementation", "2Kx16", "4Kx8", "8Kx4", "16Kx2"}));
+            (std::vector<std::string>{"implementation", "16x2K", "8x4K", "4x8K", "2x16K"}));
   ASSERT_EQ(table.rows.size(), 2u);
   EXPECT_EQ(table.rows[0],
             (std::vector<std::string>{"cuda/fused", "1000", "1000", "1000", "1000"}));
@@ -236,7 +236,7 @@ TEST(SpeedupForm, HoldsEachRowToTheQuickestRecurrentOneOnItsProblem) {
   const auto tables = table_form("speedup", rows);
   ASSERT_EQ(tables.size(), 1u);
   EXPECT_EQ(tables[0].header,
-            (std::vector<std::string>{"implementation", "dims (key x value)", "1Kx2", "2Kx1"}));
+            (std::vector<std::string>{"implementation", "dims (key x value)", "2x1K", "1x2K"}));
   ASSERT_EQ(tables[0].rows.size(), 2u);
   EXPECT_EQ(tables[0].rows[0], (std::vector<std::string>{"cuda/fused", "64x64", "2.00", "6.00"}));
   EXPECT_EQ(tables[0].rows[1], (std::vector<std::string>{"cuda/fused", "128x128", "", "0.500"}));
@@ -269,11 +269,11 @@ TEST(UpdatesForm, NamesVariantsAndHoldsThemToGatedDeltaNet) {
   const auto tables = table_form("updates", rows);
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0].header,
-            (std::vector<std::string>{"implementation", "shape (length x batch)", "Gated DeltaNet",
+            (std::vector<std::string>{"implementation", "shape (batch x length)", "Gated DeltaNet",
                                       "DeltaNet", "gated linear attention", "linear attention",
                                       "Gated DeltaProduct n=2", "KDA"}));
   EXPECT_EQ(tables[1].rows.at(0),
-            (std::vector<std::string>{"cpu/recurrent", "2Kx1", "1.00", "0.750", "0.500", "0.250",
+            (std::vector<std::string>{"cpu/recurrent", "1x2K", "1.00", "0.750", "0.500", "0.250",
                                       "2.00", "1.50"}));
   EXPECT_NE(message_of([&] { table_form("updates", {rows[0]}); }).find("several variants"),
             std::string::npos);
@@ -287,9 +287,9 @@ TEST(StepsForm, CostIsRelativeToOneStepOfTheSameImplementation) {
   const auto tables = table_form("steps", rows);
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0].header,
-            (std::vector<std::string>{"implementation", "shape (length x batch)", "1", "2", "4"}));
+            (std::vector<std::string>{"implementation", "shape (batch x length)", "1", "2", "4"}));
   EXPECT_EQ(tables[1].rows.at(0),
-            (std::vector<std::string>{"cpu/recurrent", "2Kx1", "1.00", "1.75", "3.00"}));
+            (std::vector<std::string>{"cpu/recurrent", "1x2K", "1.00", "1.75", "3.00"}));
   EXPECT_EQ(tables[1].rows.at(1).back(), "") << "nothing to hold it to";
   EXPECT_NE(message_of([&] { table_form("steps", {rows[0]}); }).find("several n"),
             std::string::npos);
@@ -353,7 +353,7 @@ TEST(ErrorsForm, ShowsRatiosToTheFloorOrToTheLimit) {
   ASSERT_EQ(tables.size(), 1u);
   EXPECT_EQ(tables[0].label_columns, 3u);
   EXPECT_EQ(tables[0].rows[0],
-            (std::vector<std::string>{"cpu/naive", "bf16", "64x1", "1.02 / 0.21 L"}));
+            (std::vector<std::string>{"cpu/naive", "bf16", "1x64", "1.02 / 0.21 L"}));
 }
 
 Row convolution_row(const std::string& seq) {
@@ -370,7 +370,7 @@ TEST(Names, EveryNumberOfACellIsNamedInTheCaption) {
   const auto of_rule = table_form("errors", {timed_row(problem_of("1x64"), "cpu/naive", 1)});
   EXPECT_NE(of_rule.at(0).title.find("each cell: output / final_state"), std::string::npos)
       << of_rule[0].title;
-  EXPECT_EQ(of_rule[0].header.at(2), "shape (length x batch)");
+  EXPECT_EQ(of_rule[0].header.at(2), "shape (batch x length)");
   const auto of_convolution = table_form("errors", {convolution_row("1x64")});
   EXPECT_NE(of_convolution.at(0).title.find("each cell: conv_output / conv_state"),
             std::string::npos)
@@ -382,7 +382,7 @@ TEST(Names, EveryNumberOfACellIsNamedInTheCaption) {
   EXPECT_EQ(both.at(0).rows.at(1).back(), "- / 0.21 L");
   const auto pivoted =
       pivot({convolution_row("1x64")}, {"", {"heads"}, {"shape"}, "kilo_tokens_per_s"});
-  EXPECT_EQ(pivoted.at(0).title.rfind("Kt/s by shape (length x batch)", 0), 0u) << pivoted[0].title;
+  EXPECT_EQ(pivoted.at(0).title.rfind("Kt/s by shape (batch x length)", 0), 0u) << pivoted[0].title;
   EXPECT_EQ(pivoted[0].header.at(0), "heads (key/value)");
 }
 
@@ -478,8 +478,168 @@ TEST(SummaryForm, FailedRowsShowTheirReason) {
   const auto tables =
       table_form("summary", {timed_row(problem_of("1x64"), "cpu/naive", 1), failed});
   ASSERT_EQ(tables.size(), 1u);
-  EXPECT_EQ(tables[0].rows[1][1], "failed: output: head 3");
+  EXPECT_EQ(tables[0].header.back(), "status");
+  EXPECT_EQ(tables[0].rows[0].back(), "");
+  EXPECT_EQ(tables[0].rows[1].back(), "failed: output: head 3");
   EXPECT_EQ(tables[0].rows[1].size(), tables[0].header.size());
+}
+
+TEST(SummaryForm, ReasonsStandInAColumnOfTheirOwnAndNotUnderChunk) {
+  Row skipped = timed_row(problem_of("1x64", ",chunk=24"), "cuda/chunkwise", 1);
+  skipped.form = "chunkwise";
+  skipped.status = row_status::kSkipped;
+  skipped.reason = "chunk=24 is not in 32, 64";
+  Row ran = timed_row(problem_of("1x64", ",chunk=32"), "cuda/chunkwise", 1);
+  ran.form = "chunkwise";
+  ran.chunk = 32;
+  const auto tables = table_form("summary", {ran, skipped});
+  ASSERT_EQ(tables.size(), 1u) << "chunks are lines of one table";
+  const Table& table = tables[0];
+  EXPECT_EQ(table.header[1], "chunk");
+  EXPECT_EQ(table.rows.at(0)[1], "32");
+  EXPECT_EQ(table.rows.at(1)[1], "24");
+  EXPECT_EQ(table.header.back(), "status");
+  EXPECT_EQ(table.rows.at(1).back(), "skipped: chunk=24 is not in 32, 64");
+  EXPECT_EQ(table.rows.at(1)[2], "") << "nothing else is known of it";
+  EXPECT_EQ(table.title.find("chunk="), std::string::npos) << table.title;
+}
+
+// A sweep over chunks runs a recurrent form once for each, and it is the same run each time.
+TEST(IdleChunks, FormsWithoutChunksAreListedOnce) {
+  std::vector<Row> rows;
+  for (const char* chunk : {"16", "32", "64"}) {
+    const std::string problem = problem_of("1x2048", std::string(",chunk=") + chunk);
+    rows.push_back(timed_row(problem, "cuda/recurrent", 2));
+    rows.back().form = "recurrent";
+    rows.back().date = std::string("2026-11-21T10:00:") + chunk + "Z";
+    rows.push_back(timed_row(problem, "cuda/chunkwise", 1));
+    rows.back().form = "chunkwise";
+    rows.back().chunk = std::stoi(chunk);
+  }
+  rows[4].time_ms = 3;  // measured last
+  const auto lines_of = [](const std::vector<Table>& tables, const std::string& implementation) {
+    std::vector<std::string> cells;
+    for (const Table& table : tables) {
+      for (const auto& line : table.rows) {
+        if (line[0] == implementation) cells.push_back(line[1].empty() ? line[2] : line[1]);
+      }
+    }
+    return cells;
+  };
+  const auto summary = table_form("summary", rows);
+  ASSERT_EQ(summary.size(), 1u);
+  EXPECT_EQ(lines_of(summary, "cuda/recurrent"), std::vector<std::string>{"3.000"});
+  EXPECT_EQ(lines_of(summary, "cuda/chunkwise"), (std::vector<std::string>{"16", "32", "64"}));
+  const auto pivoted = pivot(rows, {"T", {"implementation"}, {"shape"}, "time_ms"});
+  EXPECT_EQ(lines_of(pivoted, "cuda/recurrent"), std::vector<std::string>{"3.000"});
+  EXPECT_EQ(lines_of(pivoted, "cuda/chunkwise").size(), 3u);
+  const auto raw = table_form("rows", rows);
+  EXPECT_EQ(raw.at(0).rows.size(), rows.size()) << "every row is every row";
+}
+
+TEST(ErrorsForm, SaysWhichStepsAndDecayItsRowsHave) {
+  const Row usual = timed_row(problem_of("1x64"), "cpu/naive", 1);
+  const Row product = timed_row(problem_of("1x64", ",steps=2"), "cpu/naive", 1);
+  const Row channel = timed_row(problem_of("1x64", ",decay=channel"), "cpu/naive", 1);
+  const auto title_of = [](const Row& row) { return table_form("errors", {row}).at(0).title; };
+  EXPECT_NE(title_of(product).find("; steps 2"), std::string::npos) << title_of(product);
+  EXPECT_NE(title_of(channel).find("; decay channel"), std::string::npos) << title_of(channel);
+  EXPECT_EQ(title_of(usual).find("steps"), std::string::npos) << title_of(usual);
+  EXPECT_EQ(table_form("errors", {usual, product, channel}).size(), 3u) << "they stand apart";
+}
+
+TEST(Shapes, AreBatchByLengthAsInProblemStrings) {
+  const auto shape = [](const std::string& seq) {
+    return find_label("shape").text(timed_row(problem_of(seq), "cuda/fused", 1));
+  };
+  EXPECT_EQ(shape("16x2048"), "16x2K");
+  EXPECT_EQ(shape("3x100"), "3x100");
+  EXPECT_EQ(shape("1x73+2x48"), "1x73+2x48");
+  EXPECT_EQ(find_label("shape").heading(), "shape (batch x length)");
+}
+
+// Commands are long: behind everything, and in LaTeX no part of what is typeset.
+TEST(Render, SaysEachCommandOnceBehindAllTables) {
+  Table first = small_table();
+  first.origin = {"Command: gdnbench sweep --a", "Sources: 0123"};
+  Table second = small_table();
+  second.title = "Second";
+  second.origin = {"Command: gdnbench sweep --b", "Sources: 0123"};
+  const std::string latex = render({first, second}, TableFormat::latex);
+  EXPECT_EQ(latex.substr(latex.rfind("\\end{table}\n")),
+            "\\end{table}\n"
+            "% Command: gdnbench sweep --a\n"
+            "% Sources: 0123\n"
+            "% Command: gdnbench sweep --b\n");
+  const std::string markdown = render({first, second}, TableFormat::markdown);
+  const std::string end =
+      "\nCommand: gdnbench sweep --a  \nSources: 0123  \nCommand: gdnbench sweep --b  \n";
+  ASSERT_GT(markdown.size(), end.size());
+  EXPECT_EQ(markdown.substr(markdown.size() - end.size()), end) << markdown;
+  EXPECT_EQ(markdown.find("Command: "), markdown.size() - end.size() + 1);
+  const auto pivoted = pivot({timed_row(problem_of("1x2048"), "cuda/fused", 1)},
+                             {"T", {"implementation"}, {"shape"}, "time_ms"});
+  const std::string typeset = render(pivoted, TableFormat::latex);
+  const auto caption = typeset.find("\\caption{");
+  const auto command = typeset.find("gdnbench sweep --preset figure3");
+  EXPECT_GT(command, typeset.find("\\end{table}")) << typeset;
+  EXPECT_NE(caption, std::string::npos);
+}
+
+std::string notes_of(const std::vector<Row>& rows, const std::string& cell) {
+  std::string text;
+  for (const Table& table : pivot(rows, {"T", {"implementation"}, {"shape"}, cell})) {
+    for (const std::string& note : table.notes) text += note + "\n";
+  }
+  return text;
+}
+
+TEST(FigureNotes, NameTimesWhoseSpreadIsWide) {
+  Row steady = timed_row(problem_of("1x2048"), "cuda/fused", 1);
+  steady.time_relative_spread = 0.049;
+  Row wide = timed_row(problem_of("1x4096"), "cuda/fused", 1);
+  wide.time_relative_spread = 0.12;
+  for (const char* cell : {"time_ms", "kilo_tokens_per_s"}) {
+    const std::string notes = notes_of({steady, wide}, cell);
+    EXPECT_NE(notes.find("above 5 %: cuda/fused 1x4K (12 %)\n"), std::string::npos) << notes;
+  }
+  EXPECT_EQ(notes_of({steady}, "time_ms").find("above"), std::string::npos);
+  EXPECT_EQ(notes_of({wide}, "errors").find("above"), std::string::npos) << "no time is shown";
+  const Table summary = table_form("summary", {steady, wide}).at(1);
+  const auto spread = std::find(summary.header.begin(), summary.header.end(), "spread %");
+  ASSERT_NE(spread, summary.header.end());
+  EXPECT_EQ(summary.rows[0][static_cast<std::size_t>(spread - summary.header.begin())], "12 *");
+}
+
+TEST(FigureNotes, ExplainSharesOfComputeAboveAHundred) {
+  Row within = timed_row(problem_of("1x2048"), "cuda/fused", 1);
+  within.fraction_of_compute = 0.99;
+  Row above = timed_row(problem_of("1x4096"), "cuda/recurrent", 1);
+  above.fraction_of_compute = 1.3;
+  const auto said = [](const std::vector<Row>& rows, const char* cell) {
+    return notes_of(rows, cell).find("Above 100 % of compute") != std::string::npos;
+  };
+  EXPECT_TRUE(said({within, above}, "percent_of_compute"));
+  EXPECT_FALSE(said({within}, "percent_of_compute"));
+  EXPECT_FALSE(said({within, above}, "time_ms"));
+}
+
+TEST(FigureNotes, SayThatTflopsOfDifferentChunksDoNotCompare) {
+  Row small = timed_row(problem_of("1x2048"), "cuda/fused", 1);
+  small.chunkwise_tflops = 10;
+  Row large = small;
+  large.implementation = "cuda/chunkwise";
+  const auto said = [&](const char* cell) {
+    return notes_of({small, large}, cell).find("chunks of 64, 128 tokens") != std::string::npos;
+  };
+  EXPECT_FALSE(said("chunkwise_tflops")) << "one chunk";
+  large.count_chunk = 128;
+  EXPECT_TRUE(said("chunkwise_tflops"));
+  EXPECT_TRUE(said("percent_of_compute"));
+  EXPECT_FALSE(said("time_ms"));
+  const Table summary = table_form("summary", {small, large}).at(0);
+  EXPECT_NE(render(summary, TableFormat::markdown).find("chunks of 64, 128 tokens"),
+            std::string::npos);
 }
 
 TEST(RowsForm, IsEveryColumnOfEveryRowAndOfItsErrors) {
@@ -498,8 +658,8 @@ TEST(RowFilters, KeepTheRowsThatMatchAll) {
   const std::vector<Row> rows = {timed_row(problem_of("1x2048"), "cuda/fused", 1),
                                  timed_row(problem_of("1x4096"), "cuda/fused", 2),
                                  timed_row(problem_of("1x4096"), "cuda/naive", 3)};
-  EXPECT_EQ(filtered(rows, {parse_row_filter("shape=4Kx1")}).size(), 2u);
-  EXPECT_EQ(filtered(rows, {parse_row_filter("shape=4Kx1"),
+  EXPECT_EQ(filtered(rows, {parse_row_filter("shape=1x4K")}).size(), 2u);
+  EXPECT_EQ(filtered(rows, {parse_row_filter("shape=1x4K"),
                             parse_row_filter("implementation=cuda/naive|cpu/naive")})
                 .size(),
             1u);
