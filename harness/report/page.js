@@ -42,7 +42,7 @@ const dims = (row) => pair(row.key_head_dim, "x", row.value_head_dim);
 const channels = (row) => row.channels ? String(row.channels) : null;
 const uniform = (row) => row.num_sequences * row.longest_sequence === row.total_tokens;
 const shape = (row) =>
-  uniform(row) ? `${binaryKilo(row.longest_sequence)}x${row.num_sequences}` : row.sequences;
+  uniform(row) ? `${row.num_sequences}x${binaryKilo(row.longest_sequence)}` : row.sequences;
 const deviceName = (row) => `${row.device} (${row.backend})`;
 // Outputs that rows have errors of: columns OUTPUT_relative_l2.
 const outputs = columnNames.filter((name) => name.endsWith("_relative_l2"))
@@ -130,15 +130,20 @@ function showFilters() {
     });
   }
   const input = element(element(byId("filters"), "label", "any text"), "input", "",
-                        { type: "search", id: "search", placeholder: "words, all must occur" });
+                        { type: "search", id: "search", placeholder: "words that a row shows" });
   input.addEventListener("input", () => { search = input.value.toLowerCase(); update(); });
 }
-const searchTexts = new Map(rows.map((row) =>
-  [row, Object.values(row).filter((v) => typeof v === "string").join("\n").toLowerCase()]));
+// Of a row what the table shows of it now: a command that nobody sees would find every row.
+function visibleText(row) {
+  return shownColumns().map(([, value]) => cellText(value(row))).join("\n").toLowerCase();
+}
 function passes(row) {
-  return Object.entries(filterColumns).every(([name, text]) =>
-           chosen[name] === undefined || text(row) === chosen[name]) &&
-         search.split(/\s+/).every((word) => searchTexts.get(row).includes(word));
+  if (!Object.entries(filterColumns).every(([name, text]) =>
+        chosen[name] === undefined || text(row) === chosen[name])) return false;
+  const words = search.split(/\s+/).filter(Boolean);
+  if (words.length === 0) return true;
+  const visible = visibleText(row);
+  return words.every((word) => visible.includes(word));
 }
 
 // ---- table
@@ -149,7 +154,7 @@ const usualColumns = [
   ["shape", shape], ["heads", heads], ["dims", dims],
   ...(rows.some(channels) ? [["channels", channels]] : []), ["tokens", (row) => row.token_dtype],
   ["gates", (row) => row.gates], ["mode", (row) => row.mode],
-  ["chunk", (row) => row.chunk || null], ["us", scaled("time_ms", 1e3)],
+  ["chunk", (row) => row.chunk || null], ["ms", (row) => row.time_ms],
   ["spread %", scaled("time_relative_spread", 100)], ["Kt/s", scaled("tokens_per_s", 1e-3)],
   ["TFLOP/s", (row) => row.chunkwise_tflops], ["% of compute", known("fraction_of_compute")],
   ["% of bandwidth", known("fraction_of_bandwidth")],
@@ -159,11 +164,13 @@ const usualColumns = [
     .map((name) => [`${words(name)} error / limit`, (row) => row[`${name}_limit_ratio`]]),
   ["status", (row) => row.status],
   ["reason", (row) => row.reason]];
+const everyColumn = data.columns.map((column) => [column.name, (row) => row[column.name], column.help]);
+const shownColumns = () => byId("all-columns").checked ? everyColumn : usualColumns;
+const cellText = (value) => typeof value === "number" ? significant(value)
+                          : value === null || value === undefined ? "" : String(value);
 let sorted = { name: null, down: false };
 function showTable() {
-  const columns = byId("all-columns").checked
-    ? data.columns.map((column) => [column.name, (row) => row[column.name], column.help])
-    : usualColumns;
+  const columns = shownColumns();
   const table = byId("rows");
   table.replaceChildren();
   const line = element(element(table, "thead"), "tr");
@@ -192,8 +199,9 @@ function showTable() {
     const tr = element(body, "tr", null, row.status === "ok" ? {} : { class: "not-ok" });
     for (const [, value] of columns) {
       const v = value(row);
-      if (typeof v === "number") element(tr, "td", significant(v), { class: "number" });
-      else element(tr, "td", v, String(v).length > 30 ? { class: "text" } : {});
+      const text = cellText(v);
+      element(tr, "td", text, typeof v === "number" ? { class: "number" }
+                              : text.length > 30 ? { class: "text" } : {});
     }
   }
   byId("row-count").textContent = `${shownRows.length} of ${rows.length} rows`;
@@ -389,9 +397,14 @@ function makePlot(spec) {
         groups.get(name).push(...pointsOf(spec, row, shown));
       }
     }
-    // Most telling first: the setting with the most different places on the x axis.
+    // Most telling first: of the operation with the most rows, the setting with the most different
+    // places on the x axis.
+    const ofOperation = new Map();
+    for (const row of shownRows) ofOperation.set(row.operation, (ofOperation.get(row.operation) || 0) + 1);
+    const most = (list) => Math.max(0, ...list.map((p) => ofOperation.get(p.row.operation)));
     const spread = (list) => distinct(list.map((p) => p.x)).length * 1e4 + list.length;
-    const names = [...groups.keys()].sort((a, b) => spread(groups.get(b)) - spread(groups.get(a)));
+    const names = [...groups.keys()].sort((a, b) =>
+      most(groups.get(b)) - most(groups.get(a)) || spread(groups.get(b)) - spread(groups.get(a)));
     const before = where.value;
     where.replaceChildren();
     for (const name of names) element(where, "option", name);
@@ -437,7 +450,7 @@ for (const spec of plots) {
   if (spec.id === "history" && pastRuns.length === 0) continue;
   makePlot(spec);
 }
-byId("all-columns").addEventListener("change", showTable);
+byId("all-columns").addEventListener("change", update);  // what is visible is what is searched
 byId("rows-csv").addEventListener("click", () => save("rows.csv", "text/csv",
   csv(columnNames, shownRows.map((row) => columnNames.map((name) => row[name])))));
 byId("theme").addEventListener("click", () => {

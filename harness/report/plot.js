@@ -5,6 +5,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 // Characters are taken as this wide when room is reckoned; the font is 12 px.
 const CHARACTER_WIDTH = 6.6;
+const LINE_HEIGHT = 16;
 
 function svgElement(parent, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
@@ -52,7 +53,8 @@ function logTicks(low, high, wanted) {
 }
 
 // kind: "linear" (from zero), "log", "powers" (ticks at the values themselves, log), "names".
-function makeScale(kind, values, from, to, wanted) {
+// across: along the x axis, where a tick's text takes its width and not its height.
+function makeScale(kind, values, from, to, wanted, across) {
   if (kind === "names") {
     const step = (to - from) / Math.max(1, values.length);
     return {
@@ -78,7 +80,7 @@ function makeScale(kind, values, from, to, wanted) {
   for (const value of ticks) {
     const text = kind === "powers" ? binaryKilo(value) : significant(value, 3);
     const last = texts[texts.length - 1];
-    const gap = kind === "powers" ? text.length * CHARACTER_WIDTH + 8 : 14;
+    const gap = across ? text.length * CHARACTER_WIDTH + 8 : 14;
     if (!last || Math.abs(place(value) - place(last.value)) >= gap) texts.push({ value, text });
   }
   return { place, ticks: texts };
@@ -147,8 +149,8 @@ function drawPlot(spec, width, seriesNames) {
   const y0 = top + plotHeight, x1 = width - right;
   const yValues = spec.points.flatMap((p) => [p.y, p.low, p.high])
                       .concat(spec.yAlso || []).filter((v) => Number.isFinite(v));
-  const xs = makeScale(spec.x.kind, xValues, left, x1, (x1 - left) / 80);
-  const ys = makeScale(spec.y.kind, yValues, y0, top, plotHeight / 45);
+  const xs = makeScale(spec.x.kind, xValues, left, x1, (x1 - left) / 80, true);
+  const ys = makeScale(spec.y.kind, yValues, y0, top, plotHeight / 45, false);
 
   // ---- axes
   for (const tick of ys.ticks) {
@@ -175,13 +177,24 @@ function drawPlot(spec, width, seriesNames) {
                              transform: `rotate(-90 14 ${(top + y0) / 2})` }, spec.y.label);
 
   // ---- ceilings
+  const labels = [];
   for (const ceiling of spec.ceilings || []) {
     const path = ceiling.points.map(([x, y], i) =>
       `${i ? "L" : "M"}${xs.place(x).toFixed(1)} ${ys.place(y).toFixed(1)}`).join("");
     svgElement(root, "path", { d: path, class: "ceiling" });
+    // Inside the frame, and below any label that stands there already: on a narrow screen two
+    // ceilings end close to each other.
     const [x, y] = ceiling.points[ceiling.points.length - 1];
-    svgElement(root, "text", { x: xs.place(x) - 6, y: ys.place(y) - 6, "text-anchor": "end",
-                               class: "muted" }, ceiling.text);
+    const wide = ceiling.text.length * CHARACTER_WIDTH;
+    const end = Math.max(xs.place(x) - 6, left + 6 + wide);
+    let base = ys.place(y) - 6;
+    const meets = (box) => end - wide < box.end && box.end - box.wide < end &&
+                           Math.abs(base - box.base) < LINE_HEIGHT;
+    for (let below = labels.find(meets); below; below = labels.find(meets)) {
+      base = below.base + LINE_HEIGHT;
+    }
+    labels.push({ end, wide, base });
+    svgElement(root, "text", { x: end, y: base, "text-anchor": "end", class: "muted" }, ceiling.text);
   }
 
   // ---- series

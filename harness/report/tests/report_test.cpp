@@ -30,7 +30,7 @@ Row timed_row(const std::string& implementation, std::int64_t length, std::int64
   row.backend = "cuda";
   row.device = "a device";
   row.date = "2026-01-01T00:00:00Z";
-  row.command = "gdnbench sweep";
+  row.command = "gdnbench sweep --impl cuda/fused_sm90";
   row.status = row_status::kOk;
   row.case_bytes = 2 << 20;
   row.errors = {{"output", ErrorMetric::relative_l2, RowError::kWhole, 2e-3},
@@ -156,6 +156,40 @@ const commands = [...document.querySelectorAll("dt")].filter((term) => term.text
 if (commands.length > 0)
   seen.push("commands=" + commands.length,
             "last-command=" + commands.at(-1).nextElementSibling.textContent.split(",")[0].replaceAll(" ", "_"));
+const found = (word) => {
+  const field = document.getElementById("search");
+  const type = (text) => { field.value = text; field.dispatchEvent(new Event("input")); };
+  type(word);
+  const number = lines();
+  type("");
+  return number;
+};
+seen.push("find-shape=" + found("4x2k"), "find-command=" + found("fused_sm90"),
+          "find-time=" + found("0.2048"));
+document.getElementById("all-columns").click();
+seen.push("find-command-shown=" + found("fused_sm90"));
+document.getElementById("all-columns").click();
+const heads = [...document.querySelectorAll("#rows th")].map((cell) => cell.textContent);
+seen.push("ms=" + heads.includes("ms"), "us=" + heads.includes("us"));
+seen.push("throughput-of=" +
+          document.querySelector("#plot-throughput .note").textContent.replaceAll(" ", "_"));
+// Texts of a plot that print over one another; those on their side are left out.
+const overlaps = (id) => {
+  const boxes = [...document.querySelectorAll(`#plot-${id} svg text`)]
+      .filter((text) => !text.getAttribute("transform")).map((text) => text.getBoundingClientRect());
+  let pairs = 0;
+  boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b) => {
+    if (a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1) pairs++;
+  }));
+  return pairs;
+};
+document.body.style.width = "390px";
+update();
+const picture = document.querySelector("#plot-roofline svg");
+seen.push("narrow=" + (picture !== null && picture.clientWidth < 390),
+          "overlaps=" + overlaps("roofline"));
+document.body.style.width = "";
+update();
 const select = document.getElementById("filter-implementation");
 select.value = "2";
 select.dispatchEvent(new Event("change"));
@@ -225,12 +259,31 @@ void expect_working(const std::string& flags) {
   options.baseline = example_rows();
   options.history = {{"first", example_rows()}, {kHostile, example_rows()}};
   const std::string result = probed(name, report_html(example_rows(), options), flags);
-  for (const char* expected :
-       {" throughput=14 ", " error-length=14 ", " error-implementation=14 ", " roofline=14 ",
-        " chunk=8 ", " drift=14 ", " error-position=24 ", " history=4 ", " rows=15 ",
-        " filtered=7 ", " filtered-throughput=7 ", " none=0 ",
-        " saved=image/svg+xml+text/csv+text/csv ", " theme=true ", " injected=0 ", " wide=false ",
-        " errors=0 "}) {
+  for (const char* expected : {" throughput=14 ",
+                               " error-length=14 ",
+                               " error-implementation=14 ",
+                               " roofline=14 ",
+                               " chunk=8 ",
+                               " drift=14 ",
+                               " error-position=24 ",
+                               " history=4 ",
+                               " rows=15 ",
+                               " find-shape=8 ",
+                               " find-command=0 ",
+                               " find-time=8 ",
+                               " find-command-shown=15 ",
+                               " ms=true ",
+                               " us=false ",
+                               " narrow=true ",
+                               " overlaps=0 ",
+                               " filtered=7 ",
+                               " filtered-throughput=7 ",
+                               " none=0 ",
+                               " saved=image/svg+xml+text/csv+text/csv ",
+                               " theme=true ",
+                               " injected=0 ",
+                               " wide=false ",
+                               " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
   EXPECT_NE(result.find(" columns=" + std::to_string(columns_of(example_rows()).size()) + " "),
@@ -275,6 +328,43 @@ TEST(ReportInBrowser, VariantsArePlottedApart) {
   }
   const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
   for (const char* expected : {" throughput=14 ", " error-length=14 ", " rows=21 ", " errors=0 "}) {
+    EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
+  }
+}
+
+// On a phone two ceilings end close to each other, wherever the rows lie beside the ridge.
+TEST(ReportInBrowser, RooflineLabelsDoNotOverlapOnANarrowScreen) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  for (const double tflops : {0.002, 50.0}) {
+    std::vector<Row> rows = example_rows();
+    for (Row& row : rows) {
+      row.fields["token_dtype"] = std::string("bf16");
+      row.chunkwise_tflops = tflops;
+    }
+    const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
+    for (const char* expected : {" roofline=14 ", " narrow=true ", " overlaps=0 ", " errors=0 "}) {
+      EXPECT_NE(result.find(expected), std::string::npos)
+          << "'" << expected << "' not in " << result;
+    }
+  }
+}
+
+// The operation that most rows are of is what the file is about, wherever the alphabet puts it and
+// however many lengths another has.
+TEST(ReportInBrowser, TheFirstPlotIsOfTheOperationWithTheMostRows) {
+  const std::string name = browser();
+  if (name.empty()) GTEST_SKIP() << "no chromium here";
+  std::vector<Row> rows;
+  for (const std::int64_t length : {128, 256, 512, 1024, 2048, 4096, 8192}) {
+    rows.push_back(timed_row("cuda/direct", length, 0));
+    describe_problem(
+        Problem::parse("causal_conv1d:heads=1/2,dim=32,seq=4x" + std::to_string(length)),
+        rows.back());
+  }
+  for (const Row& row : example_rows()) rows.push_back(row);
+  const std::string result = probed(name, report_html(rows, {}), "--window-size=1200,900");
+  for (const char* expected : {"operation_gated_delta,", " errors=0 "}) {
     EXPECT_NE(result.find(expected), std::string::npos) << "'" << expected << "' not in " << result;
   }
 }
