@@ -47,8 +47,9 @@ std::string wide_spreads(const std::vector<const Row*>& rows) {
   }
   if (count == 0) return "";
   if (count > kMostNamed) named += fmt::format(" and {} more", count - kMostNamed);
-  return fmt::format("Spread (interquartile range over median) above {:.0f} %: {}",
-                     100 * kWideSpread, named);
+  return fmt::format(
+      "Spread (interquartile range over median) above {:.0f} %, marked * where it is shown: {}",
+      100 * kWideSpread, named);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(Significant, KeepsDigitsAndAvoidsExponents) {
   EXPECT_EQ(significant(kNotMeasured), "");
 }
 
-TEST(Pivot, ConstantTokenFormIsLengthByBatchInAscendingLength) {
+TEST(Pivot, ConstantTokenFormIsBatchByLengthInAscendingLength) {
   std::vector<Row> rows;
   for (const char* seq : {"2x16384", "16x2048", "4x8192", "8x4096"}) {
     rows.push_back(timed_row(problem_of(seq), "cuda/fused", 32.768));
@@ -601,7 +601,9 @@ TEST(FigureNotes, NameTimesWhoseSpreadIsWide) {
   wide.time_relative_spread = 0.12;
   for (const char* cell : {"time_ms", "kilo_tokens_per_s"}) {
     const std::string notes = notes_of({steady, wide}, cell);
-    EXPECT_NE(notes.find("above 5 %: cuda/fused 1x4K (12 %)\n"), std::string::npos) << notes;
+    EXPECT_NE(notes.find("above 5 %, marked * where it is shown: cuda/fused 1x4K (12 %)\n"),
+              std::string::npos)
+        << notes;
   }
   EXPECT_EQ(notes_of({steady}, "time_ms").find("above"), std::string::npos);
   EXPECT_EQ(notes_of({wide}, "errors").find("above"), std::string::npos) << "no time is shown";
