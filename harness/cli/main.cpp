@@ -6,10 +6,14 @@
 #include <malloc.h>
 #endif
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "harness/cli/command.h"
@@ -119,6 +123,21 @@ int parse_and_run(int argc, char** argv) {
   return fail(explain_extras(app, names), 2);
 }
 
+std::string reason_of(const std::exception& error) {
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  return of_system == nullptr ? error.what() : of_system->code().message();
+}
+
+int output_lost(const std::string& reason) {
+  return fail("standard output cannot be written: " + reason, 2);
+}
+
+// The exit code, or that of bad input where what was printed did not all arrive, as on a full disk.
+int unless_output_lost(int code) {
+  if (std::fflush(stdout) != 0) return output_lost(std::strerror(errno));
+  return std::ferror(stdout) != 0 ? output_lost("some of it was not taken") : code;
+}
+
 // Every run of a verification makes and frees arrays of up to gigabytes. By default the C library
 // hands them back to the system each time and has them zeroed page by page when it asks again: a
 // third of the time of a large verification. Kept, they are used again as they are.
@@ -138,16 +157,20 @@ const std::string& command_line() { return g_command_line; }
 
 int main(int argc, char** argv) {
   gdn::cli::keep_freed_memory();
+  // A file-size limit is then an error of write(), reported like a full disk, not a silent death.
+  std::signal(SIGXFSZ, SIG_IGN);
   for (int i = 0; i < argc; ++i) {
     gdn::cli::g_command_line += (i == 0 ? "gdnbench" : std::string(" ") + argv[i]);
   }
   try {
-    return gdn::cli::parse_and_run(argc, argv);
+    return gdn::cli::unless_output_lost(gdn::cli::parse_and_run(argc, argv));
   } catch (const gdn::Error& error) {
     return gdn::cli::fail(error.what(), gdn::exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
     return gdn::cli::fail("out of host memory", 2);
   } catch (const std::exception& error) {
+    // fmt throws where it cannot print.
+    if (std::ferror(stdout) != 0) return gdn::cli::output_lost(gdn::cli::reason_of(error));
     return gdn::cli::fail(fmt::format("unexpected: {}", error.what()), 1);
   }
 }

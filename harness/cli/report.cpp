@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "harness/cli/command.h"
 #include "harness/cli/outcome.h"
 #include "harness/cli/usage.h"
 #include "harness/files/json.h"
+#include "harness/files/whole_file.h"
 #include "harness/rows/row_store.h"
 #include "harness/tables/pivot.h"
 #include "interface/error.h"
@@ -65,10 +65,9 @@ class Report : public Command {
     if (!history_.empty()) options_.history.push_back({"this run", rows});
     options_.command = command_line();
     const std::string page = report_html(rows, options_);
-    std::ofstream file(path_, std::ios::binary);
-    file << page;
-    file.close();
-    if (!file) throw_bad_input("report '" + path_ + "': cannot be written");
+    if (const auto failure = write_whole_file(path_, page.data(), page.size())) {
+      throw_bad_input("report '" + path_ + "': cannot be written: " + failure.message());
+    }
     outcome_.print(
         fmt::format("{} rows in {} ({} kB)", rows.size(), path_, (page.size() + 1023) / 1024),
         {{"file", json_string(path_)},

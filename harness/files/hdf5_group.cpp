@@ -11,9 +11,24 @@
 namespace gdn {
 namespace {
 
+// At exit HDF5 closes the files that are still open and writes what it has cached of them. Where that
+// fails, as it does on a full disk, it crashes. Here every file is closed by its owner, but for those
+// that could not be written, which stay open on purpose.
+[[maybe_unused]] const herr_t kNothingClosedAtExit = H5dont_atexit();
+
+// Closes nothing: of a file in the making, which is closed by finish() alone.
+herr_t leave_open(hid_t) { return 0; }
+
+// The system's reason where there is one ("No space left on device"), which HDF5 words within a list
+// of addresses and sizes; else HDF5's.
 std::string hdf5_reason() {
   const std::string text = hdf5_error_text();
-  return text.empty() ? "" : " (HDF5: " + text + ")";
+  if (text.empty()) return "";
+  const std::string before = "error message = '";
+  const std::size_t found = text.find(before);
+  if (found == std::string::npos) return " (HDF5: " + text + ")";
+  const std::size_t begin = found + before.size();
+  return ": " + text.substr(begin, text.find('\'', begin) - begin);
 }
 
 const char* class_name(H5T_class_t type_class) {
@@ -272,34 +287,45 @@ std::vector<std::int64_t> GroupReader::integers(const std::string& name, const S
 // ---- writing
 
 GroupWriter::GroupWriter(const std::string& file, const std::string& group, Mode mode)
-    : where_(file + (group == "/" ? "" : ":" + group)) {
+    : where_(file + (group == "/" ? "" : ":" + group)), aside_(file) {
   std::error_code ignored;
   const bool existing = mode == Mode::add_group && std::filesystem::exists(file, ignored);
-  file_ = Hdf5Handle(existing ? H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT)
-                              : H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
-                     H5Fclose);
+  const std::string obstacle = why_not_replaceable(file);
+  if (!obstacle.empty()) throw_bad_input(file + ": " + obstacle);
+  if (existing) {
+    require_free(file, group);
+    if (const std::error_code failure = aside_.copy_earlier()) {
+      fail("cannot be written: " + failure.message());
+    }
+  }
+  const char* const partial = aside_.partial().c_str();
+  file_ = Hdf5Handle(existing ? H5Fopen(partial, H5F_ACC_RDWR, H5P_DEFAULT)
+                              : H5Fcreate(partial, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+                     leave_open);
   if (!file_.valid()) {
     throw_bad_input(file + ": cannot be " + (existing ? "opened" : "created") + hdf5_reason());
   }
   if (group == "/") {
-    if (existing) {
-      throw_bad_input(file + ": the file exists; name a group (FILE.h5:/group) to add one");
-    }
-    group_ = Hdf5Handle(H5Gopen2(file_.id(), "/", H5P_DEFAULT), H5Gclose);
+    group_ = Hdf5Handle(H5Gopen2(file_.id(), "/", H5P_DEFAULT), leave_open);
   } else {
     const Hdf5Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
     H5Pset_create_intermediate_group(links.id(), 1);
     group_ = Hdf5Handle(H5Gcreate2(file_.id(), group.c_str(), links.id(), H5P_DEFAULT, H5P_DEFAULT),
-                        H5Gclose);
-    if (!group_.valid()) {
-      const std::string reason = hdf5_reason();  // before other calls clear it
-      if (Hdf5Handle(H5Oopen(file_.id(), group.c_str(), H5P_DEFAULT), H5Oclose).valid()) {
-        fail("'" + group + "' is there already; name another group");
-      }
-      fail("the group cannot be made" + reason);
-    }
+                        leave_open);
   }
   if (!group_.valid()) fail("the group cannot be made" + hdf5_reason());
+}
+
+// Before the file is copied.
+void GroupWriter::require_free(const std::string& file, const std::string& group) const {
+  const Hdf5Handle earlier(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
+  if (!earlier.valid()) throw_bad_input(file + ": cannot be opened" + hdf5_reason());
+  if (group == "/") {
+    throw_bad_input(file + ": the file exists; name a group (FILE.h5:/group) to add one");
+  }
+  if (Hdf5Handle(H5Oopen(earlier.id(), group.c_str(), H5P_DEFAULT), H5Oclose).valid()) {
+    fail("'" + group + "' is there already; name another group");
+  }
 }
 
 void GroupWriter::fail(const std::string& what) const { throw_bad_input(where_ + ": " + what); }
@@ -338,11 +364,12 @@ void GroupWriter::write_dataset(const std::string& name, const Shape& shape, std
   const std::vector<hsize_t> extents(shape.begin(), shape.end());
   const Hdf5Handle space(
       H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose);
-  const Hdf5Handle dataset(H5Dcreate2(group_.id(), name.c_str(), type, space.id(), H5P_DEFAULT,
-                                      H5P_DEFAULT, H5P_DEFAULT),
-                           H5Dclose);
-  if (!dataset.valid() ||
-      (count > 0 && H5Dwrite(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)) {
+  const hid_t dataset = H5Dcreate2(group_.id(), name.c_str(), type, space.id(), H5P_DEFAULT,
+                                   H5P_DEFAULT, H5P_DEFAULT);
+  // Of small arrays the last bytes reach the file as late as the dataset is closed.
+  if (dataset < 0 ||
+      (count > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0) ||
+      H5Dclose(dataset) < 0) {
     fail("dataset '" + name + "' cannot be written" + hdf5_reason());
   }
 }
@@ -367,10 +394,13 @@ void GroupWriter::dataset(const std::string& name, const Shape& shape,
 }
 
 void GroupWriter::finish() {
-  const bool flushed = H5Fflush(file_.id(), H5F_SCOPE_GLOBAL) >= 0;
-  const std::string reason = flushed ? "" : hdf5_reason();
-  const bool closed = group_.close() && file_.close();
-  if (!flushed || !closed) fail("cannot be written to the end" + reason);
+  if (H5Fflush(file_.id(), H5F_SCOPE_GLOBAL) < 0 || H5Gclose(group_.id()) < 0 ||
+      H5Fclose(file_.id()) < 0) {
+    fail("cannot be written to the end" + hdf5_reason());
+  }
+  if (const std::error_code failure = aside_.put_in_place()) {
+    fail("cannot be written to the end: " + failure.message());
+  }
 }
 
 }  // namespace gdn

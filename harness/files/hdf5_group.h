@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/files/hdf5_handle.h"
+#include "harness/files/whole_file.h"
 
 namespace gdn {
 
@@ -32,7 +33,8 @@ class GroupReader {
   std::int64_t integer_attribute_or(const std::string& name, std::int64_t lowest,
                                     std::int64_t otherwise) const;
 
-  /// Extents of a dataset that must exist (what the group holds is named where it does not) and have the rank of `expected` and its fixed extents.
+  /// Extents of a dataset that must exist (what the group holds is named where it does not) and have
+  /// the rank of `expected` and its fixed extents.
   Shape shape(const std::string& name, const Shape& expected, const std::string& meaning) const;
   /// Elements must be float32 or float64 on disk.
   std::vector<float> floats(const std::string& name, const Shape& expected,
@@ -59,6 +61,8 @@ class GroupReader {
   Hdf5Handle group_;
 };
 
+/// Writes aside (harness/files/whole_file.h): until finish() returns, a file that was there before is
+/// untouched, and where it is not reached, nothing of the new one stays.
 class GroupWriter {
  public:
   enum class Mode {
@@ -75,16 +79,18 @@ class GroupWriter {
   void dataset(const std::string& name, const Shape& shape,
                const std::vector<std::int64_t>& values);
   void dataset(const std::string& name, const std::vector<std::int64_t>& values);
-  /// Everything on disk, or Error: a full disk shows here at the latest.
+  /// Everything on disk and in place, or Error: a full disk shows here at the latest. The last call.
   void finish();
 
  private:
   [[noreturn]] void fail(const std::string& what) const;
+  void require_free(const std::string& file, const std::string& group) const;
   void write_attribute(const std::string& name, hid_t type, const void* value);
   void write_dataset(const std::string& name, const Shape& shape, std::size_t count, hid_t type,
                      const void* values);
 
   std::string where_;
+  WholeFile aside_;
   Hdf5Quiet quiet_;
   Hdf5Handle file_;
   Hdf5Handle group_;

@@ -1,8 +1,6 @@
 #include "harness/rows/row_store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include <thread>
 
 #include "harness/files/hdf5_handle.h"
+#include "harness/files/whole_file.h"
 #include "harness/rows/row_record.h"
 #include "harness/run/host_memory.h"
 #include "interface/error.h"
@@ -276,12 +275,9 @@ std::int64_t error_count(const StoredRows& stored) {
   return count;
 }
 
-void require_regular_or_absent(const std::string& path) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    fail(path, "not a regular file");
-  }
+void require_replaceable(const std::string& path) {
+  const std::string obstacle = why_not_replaceable(path);
+  if (!obstacle.empty()) fail(path, obstacle);
 }
 
 bool is_there(const std::string& path) {
@@ -289,33 +285,10 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// The name of what is written before it takes the target's place.
-std::string partial_of(const std::string& path) {
-  return path + ".partial." + std::to_string(getpid());
-}
-
-// Writes beside the target and renames over it: the target is the old file or the new one, never
-// a part.
 void replace_file(const std::string& path, const std::vector<std::byte>& content) {
-  require_regular_or_absent(path);
-  const std::string partial = partial_of(path);
-  const int descriptor = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) fail(path, std::string("cannot be written: ") + std::strerror(errno));
-  int failure = 0;
-  for (std::size_t written = 0; written < content.size() && failure == 0;) {
-    const ssize_t step = write(descriptor, content.data() + written, content.size() - written);
-    if (step > 0) {
-      written += static_cast<std::size_t>(step);
-    } else if (step == 0 || errno != EINTR) {
-      failure = step == 0 ? ENOSPC : errno;
-    }
-  }
-  if (failure == 0 && fsync(descriptor) != 0 && errno != EINVAL) failure = errno;
-  if (close(descriptor) != 0 && failure == 0) failure = errno;
-  if (failure == 0 && std::rename(partial.c_str(), path.c_str()) != 0) failure = errno;
-  if (failure != 0) {
-    unlink(partial.c_str());
-    fail(path, fmt::format("writing {} bytes failed: {}{}", content.size(), std::strerror(failure),
+  require_replaceable(path);
+  if (const std::error_code failure = write_whole_file(path, content.data(), content.size())) {
+    fail(path, fmt::format("writing {} bytes failed: {}{}", content.size(), failure.message(),
                            is_there(path) ? "; the rows stored before are intact" : ""));
   }
 }
@@ -497,7 +470,7 @@ void write_rows(const std::string& path, const StoredRows& rows, std::int64_t sp
 
 void append_row(const std::string& path, const Row& row, const std::vector<TimeSample>& samples) {
   const Hdf5Quiet quiet;
-  require_regular_or_absent(path);
+  require_replaceable(path);
   StoredRows stored;
   if (is_there(path)) {
     Row counted = row;
@@ -514,16 +487,16 @@ void append_row(const std::string& path, const Row& row, const std::vector<TimeS
 
 void require_appendable(const std::string& path) {
   std::error_code ignored;
-  require_regular_or_absent(path);
+  require_replaceable(path);
   if (is_there(path)) read_rows(path);
   const auto folder = std::filesystem::absolute(path).parent_path();
   if (!std::filesystem::is_directory(folder, ignored)) {
     fail(path, "its folder '" + folder.string() + "' does not exist");
   }
   // Too long a name is found here, not when the first row has been measured.
-  const bool partial_possible = access(partial_of(path).c_str(), F_OK) == 0 || errno == ENOENT;
-  if (!partial_possible || access(folder.c_str(), W_OK) != 0 ||
-      (is_there(path) && access(path.c_str(), W_OK) != 0)) {
+  const WholeFile next(path);
+  const bool partial_possible = access(next.partial().c_str(), F_OK) == 0 || errno == ENOENT;
+  if (!partial_possible || access(folder.c_str(), W_OK) != 0) {
     fail(path, std::string("cannot be written: ") + std::strerror(errno));
   }
 }

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "harness/files/whole_file.h"
 #include "harness/gfx906/analysis/page.h"
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
@@ -48,7 +49,9 @@ int print_tables(const std::string& only) {
 int update(const std::string& path) {
   std::string page = read_file(path);
   for (const Block& block : page_blocks()) page = with_block(page, block.name, block.text());
-  std::ofstream(path) << page;
+  if (const auto failure = write_whole_file(path, page.data(), page.size())) {
+    throw_bad_input(path + ": cannot be written: " + failure.message());
+  }
   return 0;
 }
 
