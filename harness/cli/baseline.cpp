@@ -12,6 +12,7 @@
 #include "harness/cli/outcome.h"
 #include "harness/files/json.h"
 #include "harness/rows/row_store.h"
+#include "harness/rows/rows_file_lock.h"
 #include "harness/sweep/sweep.h"
 #include "interface/error.h"
 #include "interface/select.h"
@@ -50,10 +51,12 @@ class Baseline : public Command {
     const auto implementations = choose_implementations(implementations_, device->info());
     // A missing or foreign file is found before the work, not after.
     std::vector<Row> stored;
+    std::unique_ptr<RowsFileLock> lock;
     if (action_ == "check") {
       stored = read_rows(path).rows;
     } else {
       require_appendable(path);
+      lock = std::make_unique<RowsFileLock>(path);
     }
     const std::vector<Row> rows =
         measure_errors(baseline_problems(find_backend(device->info().backend)), implementations,

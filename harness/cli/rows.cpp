@@ -5,6 +5,7 @@
 #include "harness/files/json.h"
 #include "harness/problems/grid.h"
 #include "harness/rows/row_store.h"
+#include "harness/rows/rows_file_lock.h"
 #include "harness/tables/pivot.h"
 #include "harness/tables/table.h"
 #include "interface/error.h"
@@ -51,6 +52,8 @@ class Rows : public Command {
     if (list_) return list_columns();
     std::vector<RowFilter> filters;
     for (const std::string& text : filters_) filters.push_back(parse_row_filter(text));
+    std::unique_ptr<RowsFileLock> lock;
+    if (!path_.empty()) lock = std::make_unique<RowsFileLock>(path_);
     const StoredRows all = files_.size() == 1 ? read_rows(files_[0]) : merge_rows(files_);
     const StoredRows kept = filtered(all, filters);
     if (path_.empty()) {

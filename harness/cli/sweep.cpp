@@ -65,6 +65,7 @@ class Sweep : public Command {
     require_only(*app_, {"--merge", "--out", "--quiet", "--json"},
                  "not with --merge; nothing is measured");
     require_appendable(path_);
+    const RowsFileLock lock(path_);
     std::vector<std::string> parts = merge_;
     std::size_t before = 0;
     if (std::filesystem::exists(path_)) {

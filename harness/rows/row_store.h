@@ -31,7 +31,8 @@
 //     room beside the old one and renamed over it. A full disk is met there, before the old file is
 //     touched. HDF5 composes that file in memory; it reaches the disk with plain checked writes.
 // The file is open only during each append, so others may read it meanwhile. One process writes a
-// file: shards of a sweep write a file each, and merge_rows joins them.
+// file (harness/rows/rows_file_lock.h, which whoever adds to a file holds): shards of a sweep write a
+// file each, and merge_rows joins them.
 #pragma once
 
 #include <string>

@@ -143,8 +143,18 @@ Row sweep_row(const Implementation& implementation, const Problem& problem,
   return row;
 }
 
-RowFileSink::RowFileSink(std::string path, bool retry_failed) : path_(std::move(path)) {
-  require_appendable(path_);
+namespace {
+
+// The path, once it is known that rows can be added there: before anything is made beside it.
+std::string appendable(std::string path) {
+  require_appendable(path);
+  return path;
+}
+
+}  // namespace
+
+RowFileSink::RowFileSink(std::string path, bool retry_failed)
+    : path_(appendable(std::move(path))), lock_(path_) {
   std::error_code absent;
   if (!std::filesystem::exists(path_, absent)) return;
   for (const Row& row : read_rows(path_).rows) {

@@ -12,6 +12,7 @@
 #include "harness/measure/measure.h"
 #include "harness/rows/row.h"
 #include "harness/rows/row_store.h"
+#include "harness/rows/rows_file_lock.h"
 #include "harness/verify/verify.h"
 #include "interface/implementation.h"
 
@@ -59,7 +60,8 @@ class RowSink {
 };
 
 /// Rows of a file. A row is finished if the file holds its key, made on the same device from the
-/// same sources; with `retry_failed`, only if its status is ok or skipped.
+/// same sources; with `retry_failed`, only if its status is ok or skipped. No other process may write
+/// the file meanwhile: the constructor throws Error(bad_input) where one does.
 class RowFileSink : public RowSink {
  public:
   RowFileSink(std::string path, bool retry_failed);
@@ -68,6 +70,7 @@ class RowFileSink : public RowSink {
 
  private:
   std::string path_;
+  RowsFileLock lock_;
   std::set<std::string> finished_;  ///< key, device and sources of each row
 };
 

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "harness/rows/row_store.h"
+#include "harness/rows/rows_file_lock.h"
 #include "harness/tests/shell.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/error.h"
@@ -95,6 +96,47 @@ TEST(SweepCommand, KilledInTheMiddleItResumesAndMakesNothingTwice) {
     EXPECT_EQ(after[i].key(), before[i].key());
     EXPECT_EQ(after[i].time_ms, before[i].time_ms) << "measured again: " << before[i].key();
   }
+}
+
+// What stands in for a sweep that is at work holds its lock as one does: through the system.
+TEST(SweepCommand, ASecondSweepIntoTheFileIsRefusedWhileOneIsAtWork) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  const std::string link = folder.file("link.h5");
+  const std::string sweep = kBinary + " sweep" + kQuick + "--seq 1,2 --out ";
+  ASSERT_EQ(shell(sweep + path).code, 0);
+  std::filesystem::create_symlink(path, link);
+  const std::size_t before = read_rows(path).rows.size();
+  {
+    const RowsFileLock at_work(path);
+    for (const std::string& command :
+         {sweep + path, sweep + link, kBinary + " sweep --merge " + path + " --out " + path,
+          kBinary + " rows " + path + " --where status=ok --out " + path,
+          kBinary + " baseline update --device cpu --file " + path}) {
+      const Finished second = shell(command);
+      EXPECT_EQ(second.code, 2) << command << "\n" << second.text;
+      EXPECT_NE(second.text.find("is being written by process " + std::to_string(getpid())),
+                std::string::npos)
+          << second.text;
+      EXPECT_EQ(second.text.find('\n'), second.text.size() - 1) << "one line:\n" << second.text;
+    }
+    EXPECT_EQ(read_rows(path).rows.size(), before) << "a file that is locked can be read";
+  }
+  EXPECT_FALSE(std::filesystem::exists(path + ".lock"));
+  EXPECT_EQ(shell(sweep + path + " --retry-failed").code, 0) << "the lock was given back";
+}
+
+TEST(SweepCommand, AKilledSweepsLockLocksNothing) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("rows.h5");
+  const std::string command =
+      kBinary + " sweep" + kQuick + "--seq " + lengths(100) + " --out " + path;
+  ASSERT_NO_FATAL_FAILURE(run_and_kill(command, 2));
+  EXPECT_TRUE(std::filesystem::exists(path + ".lock")) << "the sweep held no lock";
+  const Finished next = shell(kBinary + " sweep" + kQuick + "--seq 1 --out " + path);
+  EXPECT_EQ(next.code, 0) << next.text;
+  EXPECT_NE(next.text.find("2 were there already"), std::string::npos) << next.text;
+  EXPECT_FALSE(std::filesystem::exists(path + ".lock"));
 }
 
 TEST(SweepCommand, ShardsMergeToTheWhole) {
