@@ -82,15 +82,55 @@ class Baseline : public Command {
   int check(const std::string& path, std::vector<Row> stored, const std::vector<Row>& rows) const {
     std::erase_if(stored, [&](const Row& row) { return !is_named(row); });
     const auto findings = compare_baseline(stored, rows, limits_);
-    for (const BaselineFinding& finding : findings) {
-      fmt::print(stderr, "gdnbench: baseline: {}: {}\n", finding.key, finding.what);
-    }
+    for (const BaselineFindings& group : worst_first(findings)) print(group);
     outcome_.print(fmt::format("{} errors checked against {}: {} findings", rows.size(), path,
                                findings.size()),
                    {{"file", json_string(path)},
                     {"checked", std::to_string(rows.size())},
-                    {"findings", std::to_string(findings.size())}});
+                    {"findings", json_findings(worst_first(findings))}});
     return findings.empty() ? 0 : 1;
+  }
+
+  // The worst of an implementation and operation; the rest is for programs to read.
+  static void print(const BaselineFindings& group) {
+    constexpr std::size_t kMost = 5;
+    const std::size_t count = group.findings.size();
+    fmt::print(stderr, "gdnbench: baseline: {}, {}: {} {}\n", group.implementation, group.operation,
+               count, count == 1 ? "finding" : "findings, the worst first");
+    for (std::size_t i = 0; i < std::min(count, kMost); ++i) {
+      const BaselineFinding& finding = group.findings[i];
+      const std::string times =
+          finding.error ? fmt::format("{:.3g} x its limit, ", finding.error->times_allowed()) : "";
+      fmt::print(stderr, "  {}: {}{}\n", finding.problem, times, finding.what);
+    }
+    if (count > kMost) fmt::print(stderr, "  and {} more; --json lists all\n", count - kMost);
+  }
+
+  static std::string json_findings(const std::vector<BaselineFindings>& groups) {
+    std::string list;
+    for (const BaselineFindings& group : groups) {
+      for (const BaselineFinding& finding : group.findings) {
+        std::vector<std::pair<std::string, std::string>> members = {
+            {"kind", json_string(name_of(finding.kind))},
+            {"implementation", json_string(finding.implementation)},
+            {"operation", json_string(finding.operation)},
+            {"problem", json_string(finding.problem)},
+            {"what", json_string(finding.what)}};
+        if (finding.error) {
+          const GrownError& error = *finding.error;
+          members.insert(members.end(),
+                         {{"output", json_string(error.output)},
+                          {"metric", json_string(name_of(error.metric))},
+                          {"stored", json_number(error.stored)},
+                          {"now", json_number(error.now)},
+                          {"allowed", json_number(error.allowed)},
+                          {"now_over_stored", json_number(error.now / error.stored)},
+                          {"now_over_allowed", json_number(error.now / error.allowed)}});
+        }
+        list += (list.empty() ? "" : ",\n ") + json_object(members);
+      }
+    }
+    return "[" + list + "]";
   }
 
   bool is_named(const Row& row) const {

@@ -274,8 +274,10 @@ void judge_errors(const Side& a, const Side& b, double growth, RowComparison& ro
     if (run.row->ok()) {
       const auto grown = grown_errors(*before, *run.row, growth);
       if (grown.empty()) continue;
-      row.numeric_reason = grown.front();
-      for (std::size_t i = 1; i < grown.size(); ++i) row.numeric_reason += "; " + grown[i];
+      row.numeric_reason = grown.front().text();
+      for (std::size_t i = 1; i < grown.size(); ++i) {
+        row.numeric_reason += "; " + grown[i].text();
+      }
     } else if (run.row->status == row_status::kFailed ||
                run.row->status == row_status::kDeviceFailure) {
       row.numeric_reason = fmt::format("A is ok, B is {}: {}", run.row->status, run.row->reason);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 
 namespace gdn {
@@ -30,18 +32,27 @@ std::set<std::string> outputs_of(const Row& a, const Row& b) {
 
 }  // namespace
 
-std::vector<std::string> grown_errors(const Row& stored, const Row& measured, double growth) {
-  std::vector<std::string> grown;
+double GrownError::times_allowed() const {
+  const double times = now / allowed;
+  return std::isnan(times) ? std::numeric_limits<double>::infinity() : times;
+}
+
+std::string GrownError::text() const {
+  return fmt::format(
+      "{} error {:.3g}, stored {:.3g}, limit {:.3g} "
+      "({:g} x the stored error)",
+      output, now, stored, allowed, growth);
+}
+
+std::vector<GrownError> grown_errors(const Row& stored, const Row& measured, double growth) {
+  std::vector<GrownError> grown;
   for (const std::string& output : outputs_of(stored, measured)) {
     const double before = stored.error(output, ErrorMetric::relative_l2);
     const double error = measured.error(output, ErrorMetric::relative_l2);
     const double negligible = unit_roundoff(stored_dtype(measured, output)) / 4;
     const double limit = std::max(growth * before, negligible);
     if (!(error <= limit)) {
-      grown.push_back(
-          fmt::format("{} error {:.3g}, stored {:.3g}, limit {:.3g} "
-                      "({:g} x the stored error)",
-                      output, error, before, limit, growth));
+      grown.push_back({output, ErrorMetric::relative_l2, before, error, limit, growth});
     }
   }
   return grown;

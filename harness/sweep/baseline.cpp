@@ -5,7 +5,6 @@
 #include <map>
 
 #include "harness/operations/operation_harness.h"
-#include "harness/rows/grown_errors.h"
 #include "harness/rows/row_store.h"
 #include "harness/sweep/sweep.h"
 #include "harness/verify/suites.h"
@@ -23,6 +22,10 @@ class RowList : public RowSink {
 };
 
 std::string baseline_key(const Row& row) { return row.implementation + " on " + row.problem; }
+
+BaselineFinding finding_of(const Row& row, BaselineFinding::Kind kind, const std::string& what) {
+  return {kind, row.implementation, row.operation, row.problem, what, {}};
+}
 
 // Every `step`-th problem of a suite that takes no more than that many operations.
 void add_suite(const std::string& name, std::size_t step, double most_operations,
@@ -75,21 +78,26 @@ std::vector<BaselineFinding> compare_baseline(const std::vector<Row>& stored,
     known[key] = &row;
     const auto found = now.find(key);
     if (found == now.end()) {
-      findings.push_back({key, "stored, but not measured now: implementation or case is gone"});
+      findings.push_back(
+          finding_of(row, BaselineFinding::Kind::gone,
+                     "stored, but not measured now: implementation or case is gone"));
       continue;
     }
     const Row& measured = *found->second;
     if (!measured.ok()) continue;  // reported below
-    for (const std::string& what : grown_errors(row, measured, limits.growth)) {
-      findings.push_back({key, what});
+    for (const GrownError& error : grown_errors(row, measured, limits.growth)) {
+      findings.push_back(finding_of(measured, BaselineFinding::Kind::grown, error.text()));
+      findings.back().error = error;
     }
   }
   for (const Row& row : current) {
     const std::string key = baseline_key(row);
     if (!row.ok()) {
-      findings.push_back({key, row.status + ": " + row.reason});
+      findings.push_back(
+          finding_of(row, BaselineFinding::Kind::not_ok, row.status + ": " + row.reason));
     } else if (known.count(key) == 0) {
-      findings.push_back({key, "nothing is stored of it; gdnbench baseline update stores it"});
+      findings.push_back(finding_of(row, BaselineFinding::Kind::not_stored,
+                                    "nothing is stored of it; gdnbench baseline update stores it"));
     }
   }
   return findings;

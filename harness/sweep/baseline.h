@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/rows/row.h"
+#include "harness/sweep/baseline_findings.h"
 #include "interface/device.h"
 #include "interface/implementation.h"
 
@@ -29,13 +30,7 @@ struct BaselineLimits {
   double growth = 2.5;
 };
 
-struct BaselineFinding {
-  std::string key;   ///< problem and implementation
-  std::string what;  ///< one line
-};
-
-/// What is worse than stored, one finding each: a grown error, a row that is not ok (above the
-/// absolute limits), a stored row whose implementation or case is gone, a row nothing is stored of.
+/// What is worse than stored, one finding each, in the order of the rows.
 std::vector<BaselineFinding> compare_baseline(const std::vector<Row>& stored,
                                               const std::vector<Row>& current,
                                               const BaselineLimits& limits = {});

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -281,6 +282,58 @@ TEST(SweepCommand, BadInputIsOneLineAndExitTwo) {
     EXPECT_NE(finished.text.find(said), std::string::npos) << command << "\n" << finished.text;
     EXPECT_EQ(finished.text.find('\n'), finished.text.size() - 1) << command << "\n"
                                                                   << finished.text;
+  }
+}
+
+// What is stored of seven problems is made far smaller.
+TEST(BaselineCommand, FindingsAreToldWorstFirstAndWholeInJson) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("baseline.h5");
+  StoredRows stored;
+  constexpr int kShrunk = 7;
+  int shrunk = 0;
+  for (Row row : read_rows(GDN_SOURCE_DIR "/data/baselines/cpu.h5").rows) {
+    if (row.implementation != "cpu/direct") continue;
+    const double error = row.error("conv_output", ErrorMetric::relative_l2);
+    if (shrunk < kShrunk && error > 1.1e-3) {  // above what may grow as it likes
+      for (RowError& one : row.errors) {
+        if (one.output == "conv_output" && one.metric == ErrorMetric::relative_l2)
+          one.value *= 1e-3;
+      }
+      ++shrunk;
+    }
+    stored.add(row, {});
+  }
+  ASSERT_EQ(shrunk, kShrunk) << "the baseline has too few errors to try this on";
+  write_rows(path, stored);
+  const std::string check =
+      kBinary + " baseline check --device cpu --impl cpu/direct --file " + path;
+
+  const Finished told = shell(check);
+  EXPECT_EQ(told.code, 1) << told.text;
+  EXPECT_NE(told.text.find("cpu/direct, causal_conv1d: 7 findings, the worst first\n"),
+            std::string::npos)
+      << told.text;
+  EXPECT_NE(told.text.find("\n  and 2 more; --json lists all\n"), std::string::npos) << told.text;
+
+  const Finished json = shell(check + " --json 2>/dev/null");
+  EXPECT_EQ(json.code, 1) << json.text;
+  double before = std::numeric_limits<double>::infinity();
+  int findings = 0;
+  const std::string member = "\"now_over_allowed\": ";
+  for (std::size_t at = json.text.find(member); at != std::string::npos;
+       at = json.text.find(member, at + 1), ++findings) {
+    const double times = std::stod(json.text.substr(at + member.size()));
+    EXPECT_GT(times, 1);
+    EXPECT_LE(times, before) << "finding " << findings << " is worse than the one before it";
+    before = times;
+  }
+  EXPECT_EQ(findings, kShrunk) << json.text;
+  for (const char* said :
+       {"\"kind\": \"grown\"", "\"implementation\": \"cpu/direct\"", "\"output\": \"conv_output\"",
+        "\"problem\": \"causal_conv1d:", "\"metric\": \"relative_l2\"",
+        "\"stored\": ", "\"now\": ", "\"allowed\": "}) {
+    EXPECT_NE(json.text.find(said), std::string::npos) << said << " missing in\n" << json.text;
   }
 }
 

@@ -33,7 +33,7 @@ std::string findings_text(const std::vector<Row>& stored, const std::vector<Row>
                           const BaselineLimits& limits = {}) {
   std::string text;
   for (const auto& finding : compare_baseline(stored, current, limits)) {
-    text += finding.key + ": " + finding.what + "\n";
+    text += finding.implementation + " on " + finding.problem + ": " + finding.what + "\n";
   }
   return text;
 }
@@ -110,6 +110,47 @@ TEST(Baseline, RowsThatFailTheAbsoluteLimitsFailWhateverIsStored) {
   bad.reason = "output: above the limit";
   EXPECT_NE(findings_text({error_row("cpu/a", 1, 1)}, {bad}).find("above the limit"),
             std::string::npos);
+}
+
+TEST(Baseline, TheWorstFindingComesFirstInEveryGroup) {
+  const auto on = [](const std::string& implementation, const std::string& problem, double error) {
+    Row row = error_row(implementation, error, 1e-6);
+    describe_problem(Problem::parse(problem), row);
+    return row;
+  };
+  const std::string a = "gated_delta:heads=1/1,dim=64,seq=1x200,dtype=bf16";
+  const std::string b = "gated_delta:heads=1/1,dim=64,seq=1x300,dtype=bf16";
+  const std::string other = "gated_rms_norm:heads=1/1,dim=64,seq=1x200,dtype=bf16";
+  const std::vector<Row> stored = {on("cpu/x", a, 1e-3),     on("cpu/x", b, 1e-3),
+                                   on("cpu/y", a, 1e-3),     on("cpu/y", b, 1e-3),
+                                   on("cpu/x", other, 1e-3), on("cpu/z", a, 1e-3)};
+  // An error that grew little, one that grew much, one that is NaN; of cpu/z nothing is left.
+  std::vector<Row> now = {on("cpu/x", a, 4e-3),
+                          on("cpu/x", b, 8e-2),
+                          on("cpu/y", a, 2e-2),
+                          on("cpu/y", b, 1e-3),
+                          on("cpu/x", other, std::nan("")),
+                          on("cpu/new", a, 1e-3)};
+  const auto groups = worst_first(compare_baseline(stored, now));
+  std::vector<std::string> order;
+  for (const BaselineFindings& group : groups) {
+    for (const BaselineFinding& finding : group.findings) {
+      EXPECT_EQ(finding.implementation, group.implementation);
+      EXPECT_EQ(finding.operation, group.operation);
+      order.push_back(finding.implementation + " " + finding.problem);
+    }
+  }
+  const auto text = [](const std::string& problem) { return Problem::parse(problem).to_string(); };
+  EXPECT_EQ(order, (std::vector<std::string>{"cpu/x " + text(other), "cpu/x " + text(b),
+                                             "cpu/x " + text(a), "cpu/y " + text(a),
+                                             "cpu/z " + text(a), "cpu/new " + text(a)}));
+  ASSERT_EQ(groups.size(), 5u);
+  const GrownError& worst = groups[1].findings[0].error.value();
+  EXPECT_EQ(worst.output, "output");
+  EXPECT_EQ(worst.stored, 1e-3);
+  EXPECT_EQ(worst.now, 8e-2);
+  EXPECT_DOUBLE_EQ(worst.allowed, 2.5e-3);
+  EXPECT_DOUBLE_EQ(worst.times_allowed(), 32);
 }
 
 TEST(Baseline, ABadBaselineCannotBeStored) {
