@@ -1,4 +1,4 @@
-# Writes a header with the hash of the sources a measurement depends on: kernels, reference, harness and
+# Writes a header with the commit and the hash of the sources a measurement depends on: kernels, reference, harness and
 # how they are built; tests left out. Run at every build (the header is touched only when the hash changes):
 #   cmake -DSOURCE_DIR=. -DVERSION=0.1.0 -DHEADER=source_hash.h -P cmake/GdnSourceHash.cmake
 # Without HEADER it prints the hash.
@@ -24,8 +24,22 @@ if(NOT HEADER)
   message("${hash}")
   return()
 endif()
+# The commit of the sources, "+changes" behind it where files under version control differ from it; empty without Git, or
+# where the sources are a folder of another repository.
+set(commit "")
+execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --show-prefix HEAD OUTPUT_VARIABLE head RESULT_VARIABLE failed
+  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT failed AND head MATCHES "^\n([0-9a-f]+)$")
+  set(commit ${CMAKE_MATCH_1})
+  execute_process(COMMAND git -C ${SOURCE_DIR} diff --quiet HEAD -- impls reference harness cmake RESULT_VARIABLE differs
+    OUTPUT_QUIET ERROR_QUIET)
+  if(differs)
+    string(APPEND commit "+changes")
+  endif()
+endif()
 set(content "// Made by cmake/GdnSourceHash.cmake at every build.\n#pragma once\n")
 string(APPEND content "#define GDN_SOURCE_HASH \"${hash}\"\n#define GDN_VERSION \"${VERSION}\"\n")
+string(APPEND content "#define GDN_SOURCE_COMMIT \"${commit}\"\n")
 set(before "")
 if(EXISTS ${HEADER})
   file(READ ${HEADER} before)

@@ -10,6 +10,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
 #include "harness/cli/outcome.h"
+#include "harness/files/data_file.h"
 #include "harness/files/json.h"
 #include "harness/rows/row_store.h"
 #include "harness/rows/rows_file_lock.h"
@@ -35,7 +36,9 @@ class Baseline : public Command {
     app.add_option("action", action_, "update: store; check: exit 1 if an error grew")
         ->required()
         ->check(CLI::IsMember({"update", "check"}));
-    app.add_option("--file", path_, "rows file; default data/baselines/DEVICE-BACKEND.h5");
+    app.add_option("--file", path_,
+                   "rows file; default data/baselines/BACKEND.h5, here or where the "
+                   "program is");
     app.add_option("--device", device_, device_names())->capture_default_str();
     app.add_option("--impl", implementations_, "only these implementations")->delimiter(',');
     app.add_option("--growth", limits_.growth, "an error may be this many times the stored one")
@@ -46,8 +49,7 @@ class Baseline : public Command {
 
   int run() override {
     const auto device = open_device(device_);
-    const std::string path =
-        path_.empty() ? "data/baselines/" + device->info().backend + ".h5" : path_;
+    const std::string path = path_.empty() ? default_path(device->info().backend) : path_;
     const auto implementations = choose_implementations(implementations_, device->info());
     // A missing or foreign file is found before the work, not after.
     std::vector<Row> stored;
@@ -66,6 +68,13 @@ class Baseline : public Command {
   }
 
  private:
+  // What check reads is what update writes. Where there is none yet, it belongs into the sources.
+  static std::string default_path(const std::string& backend) {
+    const std::string name = "baselines/" + backend + ".h5";
+    const std::string found = find_data_file(name);
+    return found.empty() ? "data/" + name : found;
+  }
+
   int update(const std::string& path, std::vector<Row> rows) const {
     // With --impl, the other implementations keep what is stored of them.
     if (!implementations_.empty() && std::filesystem::exists(path)) {

@@ -20,7 +20,10 @@ class Info : public Command {
   }
 
   int run() override {
-    if (!json_) fmt::print("gdnbench {}, sources {}\n", library_version(), source_hash());
+    if (!json_) {
+      fmt::print("gdnbench {}, sources {}, commit {}\n", library_version(), source_hash(),
+                 source_commit().empty() ? "not known" : source_commit());
+    }
     std::string devices;
     for (const Backend& backend : backends()) {
       const BackendStatus status = backend.status();
@@ -40,6 +43,7 @@ class Info : public Command {
     if (json_) {
       fmt::print("{}\n", json_object({{"version", json_string(library_version())},
                                       {"sources", json_string(source_hash())},
+                                      {"commit", json_string(source_commit())},
                                       {"backends", "[\n  " + devices + "]"}}));
     }
     return 0;

@@ -5,6 +5,7 @@
 namespace gdn {
 
 std::string source_hash() { return GDN_SOURCE_HASH; }
+std::string source_commit() { return GDN_SOURCE_COMMIT; }
 std::string library_version() { return GDN_VERSION; }
 
 }  // namespace gdn

@@ -121,6 +121,7 @@ void describe_errors(const reference::ErrorReport& report, Row& row) {
 
 void describe_build(Row& row) {
   row.source_hash = source_hash();
+  row.source_commit = source_commit();
   row.library_version = library_version();
   row.date = utc_now();
 }

@@ -88,7 +88,8 @@ struct Row {
   std::string driver_version;
   std::string toolkit_version;
   std::int64_t multiprocessors = 0;
-  std::string source_hash;  ///< of kernel, reference and harness sources at build time
+  std::string source_hash;    ///< of kernel, reference and harness sources at build time
+  std::string source_commit;  ///< of Git, at build time; empty: not known
   std::string library_version;
   std::string date;     ///< UTC, ISO 8601
   std::string command;  ///< the command line that made the row
@@ -197,7 +198,7 @@ void describe_implementation(const Implementation& implementation, Row& row);
 void describe_plan(const PlanInfo& plan, Row& row);
 void describe_device(const DeviceInfo& device, Row& row);
 void describe_errors(const reference::ErrorReport& report, Row& row);
-/// source_hash, library_version, date (now).
+/// source_hash, source_commit, library_version, date (now).
 void describe_build(Row& row);
 
 }  // namespace gdn

@@ -1,28 +1,11 @@
 #include "harness/sweep/default_sweep.h"
 
-#include <filesystem>
-
+#include "harness/files/data_file.h"
 #include "harness/operations/make_case.h"
 #include "harness/operations/operation_harness.h"
 
 namespace gdn {
-namespace {
-
-constexpr const char* kTraceFile = "data/gdn_lm_trace.h5";
-
-}  // namespace
-
-std::string find_trace_file() {
-  std::error_code ignored;
-  // The path as typed from the repository's root keeps Problem strings the same on every machine.
-  if (std::filesystem::exists(kTraceFile, ignored)) return kTraceFile;
-  const auto executable = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  for (const auto& folder : {executable.parent_path(), executable.parent_path().parent_path()}) {
-    if (std::filesystem::exists(folder / kTraceFile, ignored))
-      return (folder / kTraceFile).string();
-  }
-  return "";
-}
+std::string find_trace_file() { return find_data_file("gdn_lm_trace.h5"); }
 
 std::vector<Problem> default_sweep_problems(const DeviceInfo& device,
                                             const std::string& trace_file) {

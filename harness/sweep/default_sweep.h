@@ -10,8 +10,7 @@
 
 namespace gdn {
 
-/// data/gdn_lm_trace.h5 below the current folder, the executable's, or the one above that; empty if
-/// it is in none.
+/// data/gdn_lm_trace.h5, where find_data_file() finds it; empty if it does not.
 std::string find_trace_file();
 
 /// `trace_file` may be empty: then only generated problems.

@@ -249,7 +249,7 @@ TEST(SweepCommand, AFullDiskIsOneLineAndKeepsTheRows) {
   const std::string path = folder.file("rows.h5");
   // The first file (room for 32 rows) fits, the one it grows to does not.
   const std::string sweep = kBinary + " sweep" + kQuick + "--seq " + lengths(30) + " --out " + path;
-  const Finished full = shell("bash -c 'ulimit -f 190; exec " + sweep + "'");
+  const Finished full = shell("bash -c 'ulimit -f 230; exec " + sweep + "'");
   EXPECT_EQ(full.code, 2) << full.text;
   EXPECT_NE(full.text.find("rows file '" + path + "'"), std::string::npos) << full.text;
   EXPECT_NE(full.text.find("stored before are intact"), std::string::npos) << full.text;
@@ -335,6 +335,32 @@ TEST(BaselineCommand, FindingsAreToldWorstFirstAndWholeInJson) {
         "\"stored\": ", "\"now\": ", "\"allowed\": "}) {
     EXPECT_NE(json.text.find(said), std::string::npos) << said << " missing in\n" << json.text;
   }
+}
+
+// As `cmake --install` lays them out, the program in bin/ and its data in share/gdnbench/, and as
+// they lie in the sources.
+TEST(BaselineCommand, ItsFilesAreFoundWhereverItIsRunFrom) {
+  const TemporaryFolder prefix;
+  const TemporaryFolder elsewhere;
+  const std::string check = " baseline check --device cpu --impl cpu/direct";
+  std::filesystem::create_directories(prefix.path() / "bin");
+  std::filesystem::copy_file(kBinary, prefix.path() / "bin" / "gdnbench");
+  const std::string there = "cd " + elsewhere.path().string() + " && ";
+  const std::string installed = there + prefix.file("bin/gdnbench");
+
+  const Finished without = shell(installed + check);
+  EXPECT_EQ(without.code, 2) << without.text;
+  EXPECT_NE(without.text.find("data/baselines/cpu.h5': no such file"), std::string::npos)
+      << without.text;
+  std::filesystem::create_directories(prefix.path() / "share" / "gdnbench" / "data");
+  std::filesystem::copy(GDN_SOURCE_DIR "/data/baselines",
+                        prefix.path() / "share" / "gdnbench" / "data" / "baselines");
+  const Finished with = shell(installed + check);
+  EXPECT_EQ(with.code, 0) << with.text;
+  EXPECT_NE(with.text.find(prefix.file("share/gdnbench/data/baselines/cpu.h5")), std::string::npos)
+      << with.text;
+  const Finished built = shell(there + kBinary + check);
+  EXPECT_EQ(built.code, 0) << built.text;
 }
 
 TEST(BenchCommand, FiltersRepetitionsAndJsonAreGoogleBenchmarks) {

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <new>
 #include <numeric>
+#include <regex>
 #include <set>
 #include <stdexcept>
 
@@ -93,6 +95,10 @@ TEST(SweepRow, OfASuccessHoldsErrorsTimesAndOrigin) {
   EXPECT_EQ(row.verified_before + row.verified_after, 2);
   EXPECT_EQ(row.sample_count, 3);
   EXPECT_EQ(row.source_hash.size(), 64u);
+  if (std::filesystem::exists(GDN_SOURCE_DIR "/.git")) {
+    EXPECT_TRUE(std::regex_match(row.source_commit, std::regex("[0-9a-f]{40}([+]changes)?")))
+        << row.source_commit;
+  }
   EXPECT_EQ(row.date.size(), 20u);
   EXPECT_FALSE(row.device.empty());
 }
