@@ -10,7 +10,6 @@
 #include <limits>
 #include <new>
 #include <numeric>
-#include <regex>
 #include <set>
 #include <stdexcept>
 
@@ -95,10 +94,12 @@ TEST(SweepRow, OfASuccessHoldsErrorsTimesAndOrigin) {
   EXPECT_EQ(row.verified_before + row.verified_after, 2);
   EXPECT_EQ(row.sample_count, 3);
   EXPECT_EQ(row.source_hash.size(), 64u);
-  if (std::filesystem::exists(GDN_SOURCE_DIR "/.git")) {
-    EXPECT_TRUE(std::regex_match(row.source_commit, std::regex("[0-9a-f]{40}([+]changes)?")))
-        << row.source_commit;
-  }
+  // Empty where Git does not say.
+  const std::size_t end = row.source_commit.find_first_not_of("0123456789abcdef");
+  const bool changed = end == 40 && row.source_commit.substr(end) == "+changes";
+  EXPECT_TRUE(row.source_commit.empty() || changed ||
+              (row.source_commit.size() == 40 && end == std::string::npos))
+      << row.source_commit;
   EXPECT_EQ(row.date.size(), 20u);
   EXPECT_FALSE(row.device.empty());
 }
