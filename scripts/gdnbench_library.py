@@ -2,7 +2,7 @@
 argument means. scripts/gdnbench_torch.py is the same with tensors.
 
     from gdnbench_library import Library
-    library = Library()                       # $GDNBENCH_LIBRARY, or lib/ or build/ of this tree
+    library = Library()                       # $GDNBENCH_LIBRARY, the installed one, or lib/ or build/ of this tree
     problem = "gated_delta:heads=1/1,dim=16x16,seq=1x8,dtype=f32"
     for operand in library.operands(problem):
         print(operand.name, operand.role, operand.dtype, operand.extents)
@@ -17,6 +17,11 @@ element type, number of dimensions) or where an operand in place is read from on
 import ctypes
 import dataclasses
 import os
+
+try:
+    import gdnbench_place  # made by the installation (cmake/GdnInstall.cmake)
+except ImportError:
+    gdnbench_place = None
 
 ABI_VERSION = 4
 MAX_RANK = 8
@@ -89,10 +94,15 @@ REFUSE_CONVERSIONS = 1
 
 
 def find_library():
-    """$GDNBENCH_LIBRARY, else the library in lib/ beside scripts/ (a bundle), else in build/."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    named = os.environ.get("GDNBENCH_LIBRARY")
-    places = [named] if named else [os.path.join(here, folder, "libgdnbench.so") for folder in ("lib", "build")]
+    """$GDNBENCH_LIBRARY; else, of an installed module, the library that was installed with it; else the library in lib/
+    beside scripts/ (a bundle), or in build/."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if named := os.environ.get("GDNBENCH_LIBRARY"):
+        places = [named]
+    elif gdnbench_place:
+        places = [os.path.normpath(os.path.join(here, gdnbench_place.LIBRARY))]
+    else:
+        places = [os.path.join(os.path.dirname(here), folder, "libgdnbench.so") for folder in ("lib", "build")]
     for place in places:
         if os.path.exists(place):
             return place
