@@ -1,4 +1,4 @@
-# What `cmake --install` makes of a build: docs/install.md says what lies where and what versions
+# What `cmake --install` and `cpack -G DEB` make of a build: docs/install.md says what lies where and what versions
 # mean. Everything is found from its own place, so that an installed folder may be moved: destinations are relative to
 # the prefix, and whatever names another file of the package does so from where it lies itself.
 include(GNUInstallDirs)
@@ -72,3 +72,19 @@ gdn_path_between(${python} ${CMAKE_INSTALL_LIBDIR}/libgdnbench.so.${GDN_ABI_VERS
 file(CONFIGURE OUTPUT ${made}/gdnbench_place.py
   CONTENT "# Where the library was installed, from this folder.\nLIBRARY = \"${library_from_python}\"\n")
 install(FILES ${made}/gdnbench_place.py DESTINATION ${python})
+
+# ---- the Debian package
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The gdnbench maintainers")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS python3)
+# Instead of the scripts that CPack adds to a package with a library, postinst and postrm that call ldconfig, the
+# trigger that Debian has for it. CPack leaves out its own where others are named, and warns that these do not exist.
+file(WRITE ${made}/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
+  ${made}/triggers ${made}/no_maintainer_scripts/postinst ${made}/no_maintainer_scripts/postrm)
+include(CPack)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What cmake --install leaves can be used: by CMake and pkg-config, from the command line, from Python.
+"""What cmake --install and cpack leave can be used: by CMake and pkg-config, from the command line, from Python.
 
     GDNBENCH_BUILD=build GDNBENCH_VERSION=0.1.0 scripts/install_test.py
 
@@ -120,6 +120,35 @@ class Installed(unittest.TestCase):
                 self.assertNotIn(str(place), path.read_text(), path)
         for binary in (self.prefix / "bin/gdnbench", self.libraries / "libgdnbench.so"):
             self.assertNotRegex(self.output_of("readelf", "-d", binary), r"\((RPATH|RUNPATH)\)")
+
+
+@unittest.skipUnless(shutil.which("dpkg-shlibdeps"), "no dpkg-shlibdeps")
+class DebianPackage(unittest.TestCase):
+    def test_it_names_what_it_needs_and_runs_no_script(self):
+        with tempfile.TemporaryDirectory(prefix="gdnbench-deb-") as name:
+            folder = pathlib.Path(name)
+            cpack = pathlib.Path(CMAKE).with_name("cpack") if os.path.isabs(CMAKE) else "cpack"
+            said = subprocess.run([cpack, "-G", "DEB", "--config", BUILD / "CPackConfig.cmake", "-B", folder,
+                                   "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=none"], env=CLEAN, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.assertEqual(said.returncode, 0, said.stdout)
+            package, = folder.glob("*.deb")
+
+            def of_package(*arguments):
+                return subprocess.run(["dpkg-deb", *arguments], check=True, text=True, stdout=subprocess.PIPE).stdout
+
+            self.assertEqual(of_package("--field", package, "Version"), VERSION + "\n")
+            self.assertRegex(of_package("--field", package, "Depends"), r"libc6 .*libhdf5")
+            of_package("--control", package, folder / "control")
+            self.assertEqual(sorted(path.name for path in (folder / "control").iterdir()),
+                             ["control", "md5sums", "triggers"])
+            paths = re.findall(r" (\./\S+)", of_package("--contents", package))
+            self.assertIn("./usr/bin/gdnbench", paths)
+            self.assertEqual([path for path in paths if not path.startswith("./usr/")], [])
+            for staged in (*folder.glob("_CPack_Packages/**/usr/bin/gdnbench"),
+                           *folder.glob("_CPack_Packages/**/usr/lib/**/libgdnbench.so")):
+                sections = subprocess.run(["readelf", "-SW", staged], check=True, text=True, stdout=subprocess.PIPE)
+                self.assertNotIn(".symtab", sections.stdout, staged)
 
 
 if __name__ == "__main__":
