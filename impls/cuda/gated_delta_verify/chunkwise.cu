@@ -13,12 +13,11 @@
 //     bfloat16 kv    7.6   13.9    54.9     184      94      90
 //     float32 vk     7.8   19.7    89.7     320     166     163
 //
-// where the states' bytes alone are 32 us of 128 sequences in bfloat16 and 63 in float32. By gdnbench bench,
-// which has more around a kernel, cuda/records took 110 (bfloat16 vk) and 121 us (float32 vk) for 128x4.
+// where the states' bytes alone are 32 us of 128 sequences in bfloat16 and 63 in float32, at the speed of a copy.
 //
-// Lost, bfloat16 vk, 128x4: couplings made once a block, between barriers, 72 us in gdnbench bench; tokens' words
-// that are zeros behind the end, in the place of another token's, 53.7 by the bench of the kernel alone; five
-// blocks on a multiprocessor, with spills, 71.5, and three 56.7.
+// Lost, bfloat16 vk, 128x4: couplings made once a block, between barriers (by gdnbench bench, whose times are a few
+// microseconds longer, 72, where cuda/records took 110); tokens' words that are zeros behind the end, in the place of
+// another token's, 53.7; five blocks on a multiprocessor, with spills, 71.5, and three 56.7.
 #include <cstdint>
 #include <string>
 

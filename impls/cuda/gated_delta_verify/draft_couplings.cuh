@@ -7,8 +7,8 @@
 // where b(e, i) is the product of the decays of tokens e + 1 to i, b(0, i) that of all to i, and k_i and q_i
 // stand with the factors that normalise and scale them.
 //
-// Every warp makes its own, in shared memory of its own, so that none waits for another: barriers between the
-// state's loads and their use cost a third more. The products of keys and queries are taken by
+// Every warp makes its own, in shared memory of its own, so that none waits for another between the state's
+// loads and their use. The products of keys and queries are taken by
 // tensor cores, and so are the squares that normalise them: the keys and queries of four tokens, in turns,
 // are eight columns, and those of eight tokens sixteen rows. Decays are multiplied in the order of the
 // tokens: a product of them underflows to zero, where a difference of sums of their logarithms would lose
