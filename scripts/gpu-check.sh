@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
-#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [STEP...]
+#   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [--op NAME]
+#                        [STEP...]
 # With --seconds the steps peers, verify, stress and full end after S seconds each; the record then says how many
 # results were not reached. With --largest the step stress leaves out larger problems; it counts them. With
 # --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
+# With --op the step sanitizer takes this operation only, beside what it has found clean before in the same --out.
 # DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
 # scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances), and the Python
@@ -33,11 +35,12 @@ out=results/gpu-check
 seconds=0  # no limit
 largest=()
 only=
+operation=
 steps=()
 while [ $# -gt 0 ]; do
   case "$1" in
     -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
-    --programs|--out|--seconds|--largest|--only)
+    --programs|--out|--seconds|--largest|--only|--op)
       [ $# -gt 1 ] || { echo "gpu-check: $1 needs a value; see the head of $0" >&2; exit 2; } ;;
   esac
   case "$1" in
@@ -46,6 +49,7 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=$2; shift 2 ;;
     --largest) largest=(--largest "$2"); shift 2 ;;
     --only) only=$2; shift 2 ;;
+    --op) operation=$2; shift 2 ;;
     tests|peers|verify|stress|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
@@ -182,6 +186,7 @@ run_sanitizer() {
       [[ $("$programs/gdnbench" info --json) =~ '"backend": "cuda",'[^}]*'compute capability 9.0' ]]; then
     with_channel=yes
   fi
+  [ "${operation:-gated_delta}" = gated_delta ] || with_pieces=no with_channel=no
   if [ -x "$programs/bin/gdnbench" ]; then
     binary=$programs/bin/gdnbench
     export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -192,14 +197,25 @@ run_sanitizer() {
       kernels=() of=
       [ "$tool" != synccheck ] || kernels=(--impl cuda/fused_sm90,cuda/fused_sm90_one_launch,cuda/fused_sm90_invariant)
       [ -z "$only" ] || kernels=(--impl "$only") of=" ($only)"
+      local before=
+      if [ -n "$operation" ]; then
+        before=$(cat "$out/$tool" 2>/dev/null || true)
+        of=" ($operation: ${only:-${kernels[1]:-all}})"
+        kernels+=(--op "$operation")
+      fi
       check() {
         compute-sanitizer --tool "$tool" --error-exitcode 9 "$binary" verify --device cuda \
           --exact-buffers --jobs 1 "$@" >>"$out/$tool.log" 2>&1
       }
-      : >"$out/$tool.log"
+      [ -n "$before" ] || : >"$out/$tool.log"
       if check --suite sanitizer "${kernels[@]}" && { [ $with_pieces = no ] || check "${pieces[@]}"; } &&
           { [ $with_channel = no ] || check "${channel[@]}"; }; then
-        echo "clean$of" >"$out/$tool"
+        # Of an operation by itself: beside what was clean before, and not in the place of what was not.
+        case "$before" in
+          clean" ("*) echo "${before%)}; ${of:2}" ;;
+          ?*) echo "$before" ;;
+          *) echo "clean$of" ;;
+        esac >"$out/$tool"
       else
         echo "failed, see $tool.log" >"$out/$tool"
       fi

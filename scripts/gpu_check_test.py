@@ -205,6 +205,28 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("stress of 1 of 2 implementations, full of 1 of 2 implementations, "
                       "compute-sanitizer of cuda/naive\n", said.stdout)
 
+    def test_an_operation_by_itself_is_said_beside_what_was_clean(self):
+        def memcheck(*arguments, **environment):
+            self.check(*arguments, "sanitizer", **environment)
+            return (self.out / "memcheck").read_text().strip()
+
+        drafts = ("--op", "gated_delta_verify", "--only", "cuda/x,cuda/y")
+        of_drafts = "gated_delta_verify: cuda/x,cuda/y"
+        self.assertEqual(memcheck(*drafts), f"clean ({of_drafts})")
+        self.assertEqual(memcheck("--only", "cuda/naive"), "clean (cuda/naive)")
+        self.assertEqual(memcheck(*drafts), f"clean (cuda/naive; {of_drafts})")
+        self.assertEqual(memcheck("--op", "causal_conv1d"),
+                         f"clean (cuda/naive; {of_drafts}; causal_conv1d: all)")
+        self.assertEqual(memcheck(*drafts, DIRTY="memcheck"), "failed, see memcheck.log")
+        self.assertEqual(memcheck(*drafts), "failed, see memcheck.log", "what was found is still there")
+        self.assertEqual(memcheck(), "clean")
+        self.assertEqual(memcheck(*drafts), "clean", "of all")
+
+    def test_an_operation_by_itself_has_no_sequences_of_another(self):
+        pieces = {"DIRTY": "memcheck", "OF": "--errors-only", "CAPABILITY": "x, compute capability 9.0"}
+        self.check("--op", "gated_delta_verify", "sanitizer", **pieces)
+        self.assertEqual((self.out / "memcheck").read_text().strip(), "clean (gated_delta_verify: all)")
+
     def test_a_suite_of_fewer_implementations_does_not_replace_one_of_more(self):
         self.assertEqual(self.check()[0], 0)
         self.assertEqual(self.check("--only", "cuda/x", "stress")[0], 0)
