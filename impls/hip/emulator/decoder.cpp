@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hip/emulator/opcode_table.h"
+#include "hip/emulator/refused_forms.h"
 
 namespace gdn::gfx906 {
 namespace {
@@ -238,18 +239,23 @@ void split(std::string_view text, std::vector<std::string>& operands,
   }
 }
 
-/// "vmcnt(2) lgkmcnt(0)": counters not named are not waited for.
-void parse_waitcnt(std::string_view text, Instruction& instruction) {
-  const auto count = [&](std::string_view name, std::uint8_t& wait) {
-    const auto at = text.find(name);
-    if (at == std::string_view::npos) return;
-    unsigned value = 63;
-    const char* first = text.data() + at + name.size() + 1;
-    std::from_chars(first, text.data() + text.size(), value);
-    wait = static_cast<std::uint8_t>(value);
-  };
-  count("vmcnt", instruction.wait_vm);
-  count("lgkmcnt", instruction.wait_lgkm);
+/// "vmcnt(2) lgkmcnt(0)": counters not named are not waited for. False for any other text: a wait
+/// that is not read would pass for none.
+bool parse_waitcnt(std::string_view text, Instruction& instruction) {
+  std::uint8_t exports = 0;  // nothing here exports, and so nothing waits for it
+  while (!text.empty()) {
+    const auto end = text.find(' ');
+    std::string_view word = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    std::uint8_t* const wait = word.starts_with("vmcnt(")     ? &instruction.wait_vm
+                               : word.starts_with("lgkmcnt(") ? &instruction.wait_lgkm
+                               : word.starts_with("expcnt(")  ? &exports
+                                                              : nullptr;
+    if (wait == nullptr || !strip(word, word.substr(0, word.find('(') + 1), ")")) return false;
+    const auto [last, status] = std::from_chars(word.data(), word.data() + word.size(), *wait);
+    if (status != std::errc() || last != word.data() + word.size()) return false;
+  }
+  return true;
 }
 
 bool ends_with_and_cut(std::string& name, std::string_view suffix) {
@@ -303,13 +309,13 @@ Instruction decode(std::string_view text) {
   const auto entry = opcode_table().find(mnemonic);
   if (entry == opcode_table().end()) return instruction;
   const bool mixed = mnemonic.starts_with("v_fma_mix");
-  instruction.packed = mixed || mnemonic.starts_with("v_pk_") || mnemonic.starts_with("v_dot");
+  instruction.packed = mixed || mnemonic.starts_with("v_pk_") || mnemonic.starts_with("v_dot") ||
+                       mnemonic == "v_fma_f16";
   instruction.op_sel_hi = mixed ? 0 : 7;
   instruction.unit = entry->second.unit;
   instruction.memory = entry->second.memory;
   if (mnemonic == "s_waitcnt") {
-    parse_waitcnt(rest, instruction);
-    instruction.execute = entry->second.execute;
+    if (parse_waitcnt(rest, instruction)) instruction.execute = entry->second.execute;
     return instruction;
   }
   if (mnemonic == "s_nop" || mnemonic == "s_sleep" || mnemonic == "s_setprio") {
@@ -327,6 +333,7 @@ Instruction decode(std::string_view text) {
     if (!parse_modifier(modifier, instruction)) return instruction;
   }
   if (mnemonic.find("_rtn_") != std::string::npos) instruction.returns_value = true;
+  if (is_refused_form(mnemonic, instruction)) return instruction;
   instruction.execute = entry->second.execute;
   return instruction;
 }

@@ -71,7 +71,7 @@ struct Instruction {
 
   // modifiers
   bool clamp = false;
-  std::uint8_t output_modifier = 0;  ///< 1 = mul:2, 2 = mul:4, 3 = div:2
+  std::uint8_t output_modifier = 0;  ///< 1 = mul:2, 2 = mul:4, 3 = div:2: refused
   bool dpp = false;
   /// dpp: an invalid source lane reads 0 (otherwise the lane is not written).
   bool bound_ctrl = false;
@@ -82,7 +82,7 @@ struct Instruction {
   bool preserve = false;                ///< sdwa: dst_unused:UNUSED_PRESERVE
   std::uint8_t destination_select = 6;  ///< sdwa: 0..3 = byte, 4..5 = word, 6 = dword
   std::array<std::uint8_t, 2> source_select{6, 6};
-  bool packed = false;  ///< VOP3P and fma_mix: negation is per half
+  bool packed = false;  ///< VOP3P, fma_mix, fma_f16: negation is of the selected half
   std::uint8_t op_sel = 0;
   std::uint8_t op_sel_hi = 7;
   std::uint8_t neg_lo = 0;

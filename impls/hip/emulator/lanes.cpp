@@ -102,14 +102,6 @@ int source_position(const Instruction& instruction, int index) {
   return index - (two_destinations ? 2 : 1);
 }
 
-float modified_output(int modifier, bool clamp, float value) {
-  if (modifier == 1) value *= 2;
-  if (modifier == 2) value *= 4;
-  if (modifier == 3) value *= 0.5f;
-  if (clamp) value = value > 1 ? 1.0f : value > 0 ? value : 0.0f;
-  return value;
-}
-
 }  // namespace
 
 std::uint32_t scalar_value(const Wave& wave, const Operand& operand) {
@@ -228,18 +220,15 @@ void store_register(Wave& wave, int index, const std::uint32_t* values, std::uin
 void store_lanes(Context& context, Wave& wave, const Instruction& instruction, NumberKind kind,
                  LaneBuffer& result, std::uint64_t write, std::uint64_t defined) {
   const int index = instruction.operand[0].index;
-  if (instruction.output_modifier != 0 || instruction.clamp) {
+  if (instruction.clamp) {
     if (kind != NumberKind::float32 && kind != NumberKind::float16) {
       context.report(FaultKind::bad_instruction, wave, instruction,
-                     "output modifiers of this type are not modelled");
+                     "clamp of this type is not modelled");
     }
     for (std::uint32_t& bits : result.low) {
       bits = kind == NumberKind::float32
-                 ? to_bits(modified_output(instruction.output_modifier, instruction.clamp,
-                                           from_bits<float>(bits)))
-                 : to_bits(static_cast<Half>(
-                       modified_output(instruction.output_modifier, instruction.clamp,
-                                       static_cast<float>(from_bits<Half>(bits)))));
+                 ? to_bits(clamped(from_bits<float>(bits)))
+                 : to_bits(static_cast<Half>(clamped(static_cast<float>(from_bits<Half>(bits)))));
     }
   }
   if (instruction.sdwa && instruction.destination_select != 6) {

@@ -31,6 +31,12 @@ std::uint32_t to_bits(T value) {
   }
 }
 
+/// The modifier clamp: to [0, 1], and NaN to zero (DX10_CLAMP, which the compiler always sets).
+template <typename T>
+T clamped(T value) {
+  return value > 1 ? T{1} : value > 0 ? value : T{0};
+}
+
 struct LaneBuffer {
   alignas(64) std::uint32_t low[kLanes];
   alignas(64) std::uint32_t high[kLanes];  ///< second register of 64-bit values

@@ -94,6 +94,12 @@ float div_fixup(float quotient, float denominator, float numerator) {
   return std::copysign(underflow ? 0.0f : std::fabs(quotient), negative ? -1.0f : 1.0f);
 }
 
+/// v_med3_f32: where one of the three is NaN, the smallest of the others (Vega ISA).
+float median(float a, float b, float c) {
+  if (std::isnan(a) || std::isnan(b) || std::isnan(c)) return std::fmin(std::fmin(a, b), c);
+  return std::fmax(std::fmin(a, b), std::fmin(std::fmax(a, b), c));
+}
+
 float ldexp_clamped(float x, i32 exponent) {
   return std::ldexp(x, std::clamp(exponent, -400, 400));
 }
@@ -186,9 +192,7 @@ void add_arithmetic(OpcodeTable& table) {
                [](float a, float b, float c) { return std::fmin(std::fmin(a, b), c); });
   table.vector("v_max3_f32",
                [](float a, float b, float c) { return std::fmax(std::fmax(a, b), c); });
-  table.vector("v_med3_f32", [](float a, float b, float c) {
-    return std::fmax(std::fmin(a, b), std::fmin(std::fmax(a, b), c));
-  });
+  table.vector("v_med3_f32", [](float a, float b, float c) { return median(a, b, c); });
   table.transcendental("v_exp_f32",
                        [](float a) { return flush(static_cast<float>(exp2_wide(flush(a)))); });
   table.transcendental("v_log_f32",

@@ -77,7 +77,7 @@ void execute_packed(Context& context, Wave& wave, const Instruction& in) {
       } else {
         value = F{}(a, b);
       }
-      if (in.clamp) value = value > 1 ? 1 : value > 0 ? value : 0;
+      if (in.clamp) value = clamped(value);
       bits |= to_bits(round_to_half(value)) << (high ? 16 : 0);
     }
     result.low[lane] = bits;
@@ -134,9 +134,10 @@ void execute_mix(Context& context, Wave& wave, const Instruction& in) {
   }
   const int index = in.operand[0].index;
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float sum = std::fma(values[0][lane], values[1][lane], values[2][lane]);
+    const float unclamped = std::fma(values[0][lane], values[1][lane], values[2][lane]);
+    const float sum = in.clamp ? clamped(unclamped) : unclamped;
     if constexpr (form == MixResult::float32) {
-      result.low[lane] = to_bits(in.clamp ? std::fmin(std::fmax(sum, 0.0f), 1.0f) : sum);
+      result.low[lane] = to_bits(sum);
     } else {
       const u32 kept = wave.v[index][lane];
       const u32 half = to_bits(static_cast<Half>(sum));
@@ -147,6 +148,31 @@ void execute_mix(Context& context, Wave& wave, const Instruction& in) {
   // The other half keeps what it was; it is often undefined until its own instruction. A register
   // is defined as a whole here, so the first half written counts.
   store_register(wave, index, result.low, wave.exec(), defined);
+}
+
+/// v_fma_f16: op_sel names the half of each source and, by its fourth bit, of the result. Unlike
+/// other float16 instructions of this architecture it keeps the other half.
+void execute_fma_half(Context& context, Wave& wave, const Instruction& in) {
+  const PackedSources sources(context, wave, in, 3);
+  LaneBuffer result;
+  const int index = in.operand[0].index;
+  const bool to_high = (in.op_sel >> 3 & 1) != 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    double values[3];
+    for (int k = 0; k < 3; ++k) {
+      const u32 bits = sources.source[k].low[lane] >> ((in.op_sel >> k & 1) != 0 ? 16 : 0);
+      const Operand& operand = in.operand[static_cast<std::size_t>(k + 1)];
+      values[k] = to_double(from_bits<Half>(bits));
+      if (operand.absolute) values[k] = std::fabs(values[k]);
+      if (operand.negate) values[k] = -values[k];
+    }
+    double value = std::fma(values[0], values[1], values[2]);
+    if (in.clamp) value = clamped(value);
+    const u32 half = to_bits(round_to_half(value)), kept = wave.v[index][lane];
+    result.low[lane] = to_high ? (kept & 0xffffu) | half << 16 : (kept & 0xffff0000u) | half;
+  }
+  // Defined as a whole by the half that is written: see execute_mix.
+  store_register(wave, index, result.low, wave.exec(), sources.defined);
 }
 
 void execute_pack(Context& context, Wave& wave, const Instruction& in) {
@@ -181,9 +207,7 @@ void add_vector_half(OpcodeTable& table) {
                [](Half a, Half b) { return round_to_half(std::fmax(to_double(a), to_double(b))); });
   table.vector("v_min_f16",
                [](Half a, Half b) { return round_to_half(std::fmin(to_double(a), to_double(b))); });
-  table.vector("v_fma_f16", [](Half a, Half b, Half c) {
-    return round_to_half(std::fma(to_double(a), to_double(b), to_double(c)));
-  });
+  table.add("v_fma_f16", Unit::vector, &execute_fma_half);
   table.vector("v_rndne_f16", [](Half a) { return round_to_half(std::nearbyint(to_double(a))); });
   table.vector("v_floor_f16", [](Half a) { return round_to_half(std::floor(to_double(a))); });
   table.vector("v_ceil_f16", [](Half a) { return round_to_half(std::ceil(to_double(a))); });

@@ -32,15 +32,12 @@ TEST_F(Vector, DenormalsAreKeptExceptByMad) {
   EXPECT_EQ(lane_float(2, 5), 0.0f);
 }
 
-TEST_F(Vector, NegationAbsoluteValueAndOutputModifiers) {
+TEST_F(Vector, NegationAbsoluteValueAndClamp) {
   set_floats(0, [](int lane) { return static_cast<float>(lane) - 32; });
-  run("v_add_f32_e64 v1, -|v0|, 1.0\nv_mul_f32_e64 v2, v0, v0 mul:4\n"
-      "v_add_f32_e64 v3, v0, 0 clamp\nv_add_f32_e64 v4, v0, v0 div:2");
+  run("v_add_f32_e64 v1, -|v0|, 1.0\nv_add_f32_e64 v3, v0, 0 clamp");
   EXPECT_EQ(lane_float(1, 0), -31.0f);
-  EXPECT_EQ(lane_float(2, 33), 4.0f);
   EXPECT_EQ(lane_float(3, 0), 0.0f);
   EXPECT_EQ(lane_float(3, 63), 1.0f);
-  EXPECT_EQ(lane_float(4, 63), 31.0f);
 }
 
 TEST_F(Vector, WritesOnlyLanesThatAreOn) {
@@ -146,6 +143,44 @@ TEST_F(Vector, PackedHalvesDotProductsAndMixes) {
   EXPECT_EQ(lane_float(5, 0), 76.5f);
   EXPECT_EQ(lane(6, 0), pair(-4, -6));
   EXPECT_EQ(lane_float(7, 0), 35.5f);
+}
+
+TEST_F(Vector, FmaOfHalvesSelectsAndKeepsHalves) {
+  set_lanes(0, [](int) { return pair(3, 5); });
+  set_lanes(1, [](int) { return pair(7, 11); });
+  for (int reg = 2; reg < 6; ++reg) set_lanes(reg, [](int) { return pair(100, 200); });
+  run("v_fma_f16 v2, v0, v1, v0\nv_fma_f16 v3, v0, v1, v0 op_sel:[1,0,0,1]\n"
+      "v_fma_f16 v4, -v0, |v1|, v0 op_sel:[1,1,0,0]\nv_fma_f16 v5, v0, v1, 1.0 clamp");
+  EXPECT_EQ(lane(2, 0), pair(24, 200));
+  EXPECT_EQ(lane(3, 0), pair(100, 38));
+  EXPECT_EQ(lane(4, 0), pair(-52, 200));
+  EXPECT_EQ(lane(5, 0), pair(1, 200));
+}
+
+TEST_F(Vector, MixesIntoHalvesClamp) {
+  const float inputs[] = {-2.0f, 0.25f, 3.0f, std::nanf("")};
+  const float expected[] = {0.0f, 0.25f, 1.0f, 0.0f};
+  set_floats(0, [&](int lane) { return inputs[lane % 4]; });
+  set_floats(1, [](int) { return 1.0f; });
+  set_floats(2, [](int) { return 0.0f; });
+  set_lanes(3, [](int) { return pair(100, 200); });
+  set_lanes(4, [](int) { return pair(100, 200); });
+  run("v_fma_mixlo_f16 v3, v0, v1, v2 clamp\nv_fma_mixhi_f16 v4, v0, v1, v2 clamp\n"
+      "v_fma_mix_f32 v5, v0, v1, v2 clamp");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(lane(3, i), pair(expected[i], 200)) << inputs[i];
+    EXPECT_EQ(lane(4, i), pair(100, expected[i])) << inputs[i];
+    EXPECT_EQ(lane_float(5, i), expected[i]) << inputs[i];
+  }
+}
+
+TEST_F(Vector, TheMedianWithANanIsTheSmallestOfTheOthers) {
+  const float nan = std::nanf("");
+  const float inputs[][3] = {{3, 1, 2}, {nan, 5, 4}, {5, nan, 4}, {4, 5, nan}, {nan, nan, 7}};
+  const float expected[] = {2, 4, 4, 4, 7};
+  for (int k = 0; k < 3; ++k) set_floats(k, [&](int lane) { return inputs[lane % 5][k]; });
+  run("v_med3_f32 v3, v0, v1, v2");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(lane_float(3, i), expected[i]) << "lane " << i;
 }
 
 TEST_F(Vector, CarriesPerLane) {
