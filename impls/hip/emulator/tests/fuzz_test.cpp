@@ -7,6 +7,7 @@
 #include <random>
 
 #include "hip/emulator/emulator.h"
+#include "hip/emulator/wait_check.h"
 
 #define GDN_FUZZ_SEED(seed) \
   extern "C" void gdn_fuzz_host_##seed(const std::uint32_t*, std::uint32_t*, int);
@@ -66,6 +67,14 @@ TEST_P(Fuzz, EmulatedCodeGivesTheHostsBits) {
     ASSERT_EQ(host[i], emulated[i])
         << "seed " << GetParam().name << ", lane " << i / kWords << ", word " << i % kWords;
   }
+}
+
+TEST_P(Fuzz, NoWaitIsMissing) {
+  const std::string prefix = std::string(GDN_FUZZ_FOLDER "/fuzz_") + GetParam().name;
+  const std::string elf = contents(prefix + ".co");
+  const std::string listing = contents(prefix + ".lst");
+  const CodeObject code(elf, listing);
+  for (const MissingWait& wait : missing_waits(code.find("fuzz"))) ADD_FAILURE() << wait.text;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Fuzz, testing::ValuesIn(kSeeds),
