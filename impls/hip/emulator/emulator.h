@@ -3,10 +3,9 @@
 // What is modelled: every instruction's result in all 64 lanes, exec, LDS, scratch, barriers, the
 // launch state of the ABI (kernel arguments, workgroup and work-item ids). What is checked besides:
 // LDS races between waves, out-of-bounds accesses of every memory, values nobody defined, divergent
-// barriers, instructions the emulator does not know (at load). What is not: s_waitcnt placement and
-// hazards (the compiler's duty while nobody writes assembly), races between workgroups in global
-// memory, the exact last bit of transcendental instructions (LaunchOptions::transcendental_ulp
-// covers it by noise).
+// barriers, instructions the emulator does not know (at load). A load is complete at once: whether
+// the waits suffice is proved without executing anything (wait_check.h). What is not modelled, and
+// what that means for a verdict, is in README.md beside this file.
 #pragma once
 
 #include <cstdint>
