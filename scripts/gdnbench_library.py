@@ -90,6 +90,45 @@ class _GroupDetails(ctypes.Structure):
     _fields_ = [("launches", ctypes.c_int64), ("workspace_bytes", ctypes.c_int64)]
 
 
+class _SuiteProblem(ctypes.Structure):
+    _fields_ = [("problem", ctypes.c_char_p), ("origin", ctypes.c_char_p), ("protects", ctypes.c_char_p)]
+
+
+class _Field(ctypes.Structure):
+    _fields_ = [("key", ctypes.c_char_p), ("value", ctypes.c_char_p), ("of_inputs", ctypes.c_int32)]
+
+
+class _KnownLimit(ctypes.Structure):
+    _fields_ = [("cause", ctypes.c_char_p), ("is_witness", ctypes.c_int32)]
+
+
+class _Verdict(ctypes.Structure):
+    _fields_ = [("passed", ctypes.c_int32), ("num_errors", ctypes.c_int32), ("reason", ctypes.c_char_p),
+                ("coverage", ctypes.c_char_p)]
+
+
+class _OutputError(ctypes.Structure):
+    _fields_ = [("output", ctypes.c_char_p), *((name, ctypes.c_double) for name in (
+        "relative_l2", "floor", "floor_ratio", "scaled_max", "limit", "limit_ratio")),
+        *((name, ctypes.c_int64) for name in ("non_finite", "sequence", "head"))]
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputError:
+    """The unit of an output that is furthest above its limit, or nearest to it. `floor_ratio` is NaN where errors are not
+    measured in floors; `head` is -1 where the output is not judged by head."""
+    output: str
+    relative_l2: float
+    floor: float
+    floor_ratio: float
+    scaled_max: float
+    limit: float
+    limit_ratio: float
+    non_finite: int
+    sequence: int
+    head: int
+
+
 REFUSE_CONVERSIONS = 1
 
 
@@ -137,6 +176,18 @@ class Library:
         c.gdnbench_group_destroy.restype = None
         c.gdnbench_phase_name.argtypes, c.gdnbench_phase_name.restype = [text, ctypes.c_int], text
         c.gdnbench_reference_float64.argtypes = [text, *offsets, text, address, *arrays]
+        c.gdnbench_suite_name.restype = text
+        c.gdnbench_suite_problem_of.argtypes = [text, ctypes.c_int, ctypes.POINTER(_SuiteProblem)]
+        c.gdnbench_field_of.argtypes = [text, ctypes.c_int, ctypes.POINTER(_Field)]
+        c.gdnbench_honours.argtypes = [text, text]
+        c.gdnbench_known_limit_of.argtypes = [text, text, text, ctypes.POINTER(_KnownLimit)]
+        c.gdnbench_case_create.argtypes = [text, ctypes.POINTER(address)]
+        c.gdnbench_case_input.argtypes = [address, text, ctypes.POINTER(address), ctypes.POINTER(number)]
+        c.gdnbench_case_reference.argtypes = [address, text, ctypes.POINTER(address), ctypes.POINTER(number)]
+        c.gdnbench_case_judge.argtypes = [address, *arrays, ctypes.POINTER(_Verdict)]
+        c.gdnbench_case_error.argtypes = [address, ctypes.c_int, ctypes.POINTER(_OutputError)]
+        c.gdnbench_case_explain.argtypes = [address, *arrays, number, ctypes.POINTER(text)]
+        c.gdnbench_case_destroy.argtypes, c.gdnbench_case_destroy.restype = [address], None
 
     def check(self, code):
         if code != 0:
@@ -178,6 +229,47 @@ class Library:
                                  tuple(c.extents[:c.rank]), tuple(name.decode() for name in c.dimensions[:c.rank]),
                                  bool(c.is_read), bool(c.is_written), bool(c.is_optional),
                                  bool(c.takes_token_stride)))
+
+    def suites(self):
+        """Names of the suites."""
+        return _names(self._c.gdnbench_suite_name)
+
+    def suite(self, name):
+        """[(problem, where it is from, what it protects)] of a suite."""
+        found = []
+        while True:
+            c = _SuiteProblem()
+            self.check(self._c.gdnbench_suite_problem_of(name.encode(), len(found), ctypes.byref(c)))
+            if c.problem is None:
+                return found
+            found.append((c.problem.decode(), c.origin.decode(), c.protects.decode()))
+
+    def fields(self, problem):
+        """The fields that the problem's operation looks at, whether the string says them or not: key -> value."""
+        found = {}
+        while True:
+            c = _Field()
+            self.check(self._c.gdnbench_field_of(problem.encode(), len(found), ctypes.byref(c)))
+            if c.key is None:
+                return found
+            found[c.key.decode()] = c.value.decode()
+
+    def require_honoured(self, problem, honoured):
+        """Raises GdnbenchError that names the first field that is off its default and not in `honoured`: keys, or
+        "key=value|value"."""
+        self.check(self._c.gdnbench_honours(problem.encode(), ",".join(honoured).encode()))
+
+    def known_limit(self, implementation, problem, table=None):
+        """(cause, whether the problem is the entry's witness) of a known limit, or None. `table`: the text of a table of
+        the form of data/known_limits.tsv in the place of the library's own."""
+        c = _KnownLimit()
+        self.check(self._c.gdnbench_known_limit_of(None if table is None else table.encode(), implementation.encode(),
+                                                   problem.encode(), ctypes.byref(c)))
+        return None if c.cause is None else (c.cause.decode(), bool(c.is_witness))
+
+    def case(self, problem):
+        """The problem's inputs, drawn from its seed, to judge outputs by."""
+        return JudgedCase(self, problem)
 
     def plan(self, problem, arrays, device, stream=None, sequence_offsets=None, implementation=None, strict=False):
         """`implementation` None: the one select() gives. `strict`: an array that would have to be converted is refused."""
@@ -295,3 +387,49 @@ class Group(_Made):
 
     def run(self):
         self._library.check(self._library._c.gdnbench_group_run(self._handle))
+
+
+class JudgedCase(_Made):
+    """A problem's inputs, and what outputs made from them are held to. Values are ctypes arrays that live as long as the
+    case; the reference is evaluated by the first question that needs it."""
+    _destroy = "gdnbench_case_destroy"
+
+    def __init__(self, library, problem):
+        self._library, self._handle = library, ctypes.c_void_p()
+        library.check(library._c.gdnbench_case_create(problem.encode(), ctypes.byref(self._handle)))
+
+    def _values(self, function, name, kind):
+        address, count = ctypes.c_void_p(), ctypes.c_int64()
+        self._library.check(function(self._handle, name.encode(), ctypes.byref(address), ctypes.byref(count)))
+        values = (kind * count.value).from_address(address.value) if count.value else (kind * 0)()
+        values.case = self  # what the memory belongs to
+        return values
+
+    def input(self, operand):
+        """What the call reads of an Operand: float32, rounded to its element type, or int64 of indices."""
+        kind = ctypes.c_int64 if operand.dtype == "int64" else ctypes.c_float
+        return self._values(self._library._c.gdnbench_case_input, operand.name, kind)
+
+    def reference(self, output):
+        """The float64 reference of an output, by its name after the call."""
+        return self._values(self._library._c.gdnbench_case_reference, output, ctypes.c_double)
+
+    def judge(self, outputs):
+        """(passed, reason, coverage, [OutputError]). `outputs`: name -> Array with `read`, `dtype` and `extents`."""
+        packed, verdict = _packed(outputs), _Verdict()
+        self._library.check(self._library._c.gdnbench_case_judge(self._handle, packed, len(packed),
+                                                                 ctypes.byref(verdict)))
+        errors = []
+        for index in range(verdict.num_errors):
+            c = _OutputError()
+            self._library.check(self._library._c.gdnbench_case_error(self._handle, index, ctypes.byref(c)))
+            errors.append(OutputError(c.output.decode(), *(getattr(c, field.name) for field in
+                                                           dataclasses.fields(OutputError)[1:])))
+        return bool(verdict.passed), verdict.reason.decode(), verdict.coverage.decode(), errors
+
+    def explain(self, outputs, chunk=0):
+        """Where the error sits and what it looks like, as text."""
+        packed, text = _packed(outputs), ctypes.c_char_p()
+        self._library.check(self._library._c.gdnbench_case_explain(self._handle, packed, len(packed), chunk,
+                                                                   ctypes.byref(text)))
+        return text.value.decode()

@@ -19,7 +19,7 @@
  *
  * Ownership: arrays stay the caller's and must outlive every run of the plan.
  * Strings returned belong to the library: those of a plan until it is destroyed, the last error and
- * a reason until the thread's next call, names for ever.
+ * a reason until the thread's next call, names for ever, and of others as said there.
  *
  * Errors: functions return a gdnbench_status; other than GDNBENCH_OK, gdnbench_last_error() is one
  * line that says what was wrong and what was expected. No exception leaves the library.
@@ -195,6 +195,108 @@ void gdnbench_group_destroy(gdnbench_group* group);
 gdnbench_status gdnbench_reference_float64(const char* problem, const int64_t* sequence_offsets,
                                            int64_t num_sequences, const char* device, void* stream,
                                            const gdnbench_array* arrays, int64_t num_arrays);
+
+/* ---- judging: cases, and what outputs made anywhere are held to
+ *
+ * A case is a problem with its inputs, drawn from its seed, on the host. Whoever has a kernel computes
+ * it from them, and hands over what came out: errors are those of docs/contract.md, section 4, against
+ * the float64 reference, which the first question about a case evaluates. Nothing is run here. */
+
+/* Name of suite `index`, "quick"; NULL past the last. */
+const char* gdnbench_suite_name(int index);
+
+typedef struct gdnbench_suite_problem {
+  const char* problem;
+  const char* origin;   /* "FLA test_gdn chunk"; "-": of this project */
+  const char* protects; /* what it would show; "-" where nothing is said */
+} gdnbench_suite_problem;
+
+/* Problem `index` of the suite; `problem->problem` is NULL past the last. Strings until the thread's
+ * next call of another suite. */
+gdnbench_status gdnbench_suite_problem_of(const char* suite, int index,
+                                          gdnbench_suite_problem* problem);
+
+typedef struct gdnbench_field {
+  const char* key;   /* "norm" */
+  const char* value; /* "0", whether the string says it or not */
+  int32_t of_inputs; /* says how inputs are drawn, and nothing of what is computed from them */
+} gdnbench_field;
+
+/* Field `index` of those that the problem's operation looks at; `field->key` is NULL past the last.
+ * Strings until the thread's next call. */
+gdnbench_status gdnbench_field_of(const char* problem, int index, gdnbench_field* field);
+
+/* Whether somebody who honours these fields does the problem, `honoured` being a list such as
+ * "norm,scale,decay=channel": a key, or a key with the values that are honoured beside the default. Heads,
+ * lengths, dtype and fields that only say how inputs are drawn need no mention. GDNBENCH_UNSUPPORTED
+ * names the first field that is off its default and not among them. */
+gdnbench_status gdnbench_honours(const char* problem, const char* honoured);
+
+/* The entry of a table of known limits, in the form of data/known_limits.tsv, that covers the problem for
+ * the implementation; `limit->cause` is NULL where none does. `table`: its text; NULL: the library's own.
+ * Strings until the thread's next call. */
+typedef struct gdnbench_known_limit {
+  const char* cause;
+  int32_t
+      is_witness; /* the problem that fails because of the limit: where it passes, the limit is gone */
+} gdnbench_known_limit;
+gdnbench_status gdnbench_known_limit_of(const char* table, const char* implementation,
+                                        const char* problem, gdnbench_known_limit* limit);
+
+typedef struct gdnbench_case gdnbench_case;
+
+gdnbench_status gdnbench_case_create(const char* problem, gdnbench_case** made);
+
+/* What the call reads of the operand: float32, already rounded to its element type, or int64 of indices;
+ * of the extents that gdnbench_operand_of() tells, pools without the padding behind their rows. `values`
+ * until the case is destroyed. */
+gdnbench_status gdnbench_case_input(gdnbench_case* of, const char* operand, const void** values,
+                                    int64_t* count);
+
+/* The reference of an output, by its name after the call ("final_state"); NaN where the problem is so large
+ * that only a sample is evaluated. */
+gdnbench_status gdnbench_case_reference(gdnbench_case* of, const char* output,
+                                        const double** values, int64_t* count);
+
+typedef struct gdnbench_verdict {
+  int32_t passed;
+  int32_t num_errors;   /* outputs that gdnbench_case_error() tells of */
+  const char* reason;   /* one line; "" where passed */
+  const char* coverage; /* "all 8 pairs", or how large a sample was evaluated */
+} gdnbench_verdict;
+
+/* `outputs`: every operand that the problem writes and that is not optional, by its name or that after the
+ * call, read from dense host arrays of "f32", "bf16" or "f16"; what is in place starts from the case's own
+ * values. Of a pool that the call does not read, rows that no sequence writes are not looked at: the caller
+ * never had what lies there. Strings of the verdict until the case is judged again. */
+gdnbench_status gdnbench_case_judge(gdnbench_case* of, const gdnbench_array* outputs,
+                                    int64_t num_outputs, gdnbench_verdict* verdict);
+
+/* The unit of an output that is furthest above its limit, or nearest to it. */
+typedef struct gdnbench_output_error {
+  const char* output;
+  double relative_l2;
+  double floor;
+  double floor_ratio; /* NaN where errors are not measured in floors */
+  double scaled_max;
+  double limit;
+  double limit_ratio; /* above 1: wrong */
+  int64_t non_finite;
+  int64_t sequence;
+  int64_t head; /* -1: not judged by head */
+} gdnbench_output_error;
+
+/* Of the outputs judged last, number `index`. */
+gdnbench_status gdnbench_case_error(const gdnbench_case* of, int index,
+                                    gdnbench_output_error* error);
+
+/* Where the error of these outputs sits, and what it looks like, in lines; `chunk`: tokens per chunk of what
+ * made them, 0: not known. `text` until the case is explained again. */
+gdnbench_status gdnbench_case_explain(gdnbench_case* of, const gdnbench_array* outputs,
+                                      int64_t num_outputs, int64_t chunk, const char** text);
+
+/* NULL is allowed. */
+void gdnbench_case_destroy(gdnbench_case* of);
 
 #ifdef __cplusplus
 }
