@@ -23,9 +23,26 @@ Then a call that would convert is refused by the library, with a GdnbenchError o
 operand and its strides or dtype. Inputs that a call leaves out and the kernels ask for, such as gates of zero, are a
 number with strides of 0, and refused with the others.
 
+Kernels that live elsewhere are judged by functions of this package (docs/python.md), which need NumPy:
+
+    verdicts = gdnbench.judge(my_kernel, suite="quick")     # a function on every case of a suite
+    gdnbench.cases("quick"), gdnbench.case(problem)         # cases: inputs(), reference(), explain(outputs)
+    gdnbench.reference(problem), gdnbench.explain(problem, outputs)
+
 States that a function reads in one tensor and returns in another are copied there first,
 on the device. What cannot be said is refused with a GdnbenchError of status "unsupported" that names the argument; an
 argument of no such name is Python's TypeError. The library is found as scripts/gdnbench_library.py says, which lies
 beside this folder.
 """
 strict = False  # True: what would be converted on the device is refused
+
+# Where the functions that need NumPy are, which is imported when one of them is asked for.
+_HOMES = {"judge": "judging", "case": "judged_case", "cases": "judged_case", "explain": "judged_case",
+          "reference": "judged_case", "Verdict": "verdicts", "Verdicts": "verdicts"}
+
+
+def __getattr__(name):
+    import importlib
+    if name in _HOMES:
+        return getattr(importlib.import_module("." + _HOMES[name], __name__), name)
+    raise AttributeError(f"module 'gdnbench' has no attribute '{name}'")
