@@ -69,8 +69,12 @@ install(FILES scripts/gdnbench_library.py scripts/gdnbench_torch.py DESTINATION 
 install(DIRECTORY scripts/gdnbench DESTINATION ${python} FILES_MATCHING PATTERN "*.py"
   PATTERN "*_test.py" EXCLUDE PATTERN __pycache__ EXCLUDE)
 gdn_path_between(${python} ${CMAKE_INSTALL_LIBDIR}/libgdnbench.so.${GDN_ABI_VERSION} library_from_python)
+gdn_path_between(${python} ${CMAKE_INSTALL_BINDIR}/gdnbench program_from_python)
 file(CONFIGURE OUTPUT ${made}/gdnbench_place.py
-  CONTENT "# Where the library was installed, from this folder.\nLIBRARY = \"${library_from_python}\"\n")
+  CONTENT "# Where the library and the program were installed, from this folder.
+LIBRARY = \"${library_from_python}\"
+PROGRAM = \"${program_from_python}\"
+")
 install(FILES ${made}/gdnbench_place.py DESTINATION ${python})
 
 # ---- the Debian package

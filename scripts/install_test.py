@@ -112,6 +112,19 @@ class Installed(unittest.TestCase):
         self.assertTrue((modules / "gdnbench_torch.py").exists())
         self.assertEqual(sorted(modules.glob("**/*_test.py")), [])
 
+    def test_what_a_wheel_holds_is_used_from_its_own_place(self):
+        modules = self.folder / "wheel"
+        subprocess.run([CMAKE, "--install", BUILD, "--prefix", modules, "--component", "gdnbench_wheel"], env=CLEAN,
+                       check=True, stdout=subprocess.DEVNULL)
+        code = "import gdnbench, gdnbench_library; print(gdnbench_library.Library().path, gdnbench.__file__)"
+        said = self.output_of(sys.executable, "-B", "-c", code, PYTHONPATH=str(modules))
+        self.assertEqual(said, f"{modules}/gdnbench/installed/libgdnbench.so {modules}/gdnbench/__init__.py\n")
+        command = (sys.executable, "-B", "-m", "gdnbench.program")
+        self.assertIn(VERSION, self.output_of(*command, "--version", PYTHONPATH=str(modules)))
+        self.output_of(*command, "baseline", "check", "--device", "cpu", "--impl", "cpu/states", PYTHONPATH=str(modules))
+        self.assertEqual(sorted(modules.glob("**/*_test.py")), [])
+        self.assertFalse((self.prefix / "gdnbench").exists(), "a wheel's files beside an installation's")
+
     def test_nothing_remembers_where_it_was_built_or_installed(self):
         texts = [path for path in self.prefix.glob("**/*") if path.suffix in (".cmake", ".pc", ".py", ".1")]
         self.assertGreater(len(texts), 5)
