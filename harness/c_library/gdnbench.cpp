@@ -2,7 +2,6 @@
 #include "harness/c_library/gdnbench.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "interface/forwarding_device.h"
 #include "interface/implementation.h"
 #include "interface/select.h"
+#include "plugin/operand_in_c.h"
 #include "reference/reference.h"
 #ifdef GDN_WITH_CUDA
 #include "cuda/reference_float64.h"
@@ -31,51 +31,6 @@ Arguments with_results(const Arguments& inputs, const std::vector<HeldTensor>& t
     ArrayPointer pointer = result[tensor.operand];
     pointer.written = tensor.written;
     result.set(tensor.operand, pointer);
-  }
-  return result;
-}
-
-const char* role_name(Role role) {
-  switch (role) {
-    case Role::input:
-      return "input";
-    case Role::output:
-      return "output";
-    case Role::in_place:
-      return "in place";
-  }
-  return "";
-}
-
-const char* dtype_name(DType dtype) {
-  static const std::array<std::string, 3> names = {
-      short_name(DType::float32), short_name(DType::bfloat16), short_name(DType::float16)};
-  return names[static_cast<std::size_t>(dtype)].c_str();
-}
-
-/// Operand `index` of those the problem has; no name past the last.
-gdnbench_operand operand_of(const Problem& problem, int index) {
-  gdnbench_operand result{};
-  for (const Operand& operand : problem.operation->operands) {
-    if (!is_present(operand, problem) || operand.hand_over.between_steps || index-- != 0) continue;
-    result.name = operand.name.c_str();
-    result.name_after = operand.output_name().c_str();
-    result.role = role_name(operand.role);
-    result.dtype = operand.is_index() ? "int64" : dtype_name(operand.dtype(problem));
-    const auto shape = operand.shape(problem);
-    const auto sizes = extents(operand, problem);
-    if (shape.size() > GDNBENCH_MAX_RANK)
-      throw_bad_input(operand.name + ": has too many dimensions");
-    result.rank = static_cast<std::int32_t>(shape.size());
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      result.extents[i] = sizes[i];
-      result.dimensions[i] = shape[i].name;
-    }
-    result.is_read = operand.role != Role::output && is_read(operand, problem);
-    result.is_written = operand.is_output() && is_written(operand, problem);
-    result.takes_token_stride = takes_token_stride(operand, problem);
-    result.is_optional = operand.hand_over.on_request || !(result.is_read || result.is_written);
-    return result;
   }
   return result;
 }
@@ -262,7 +217,7 @@ gdnbench_status gdnbench_operand_of(const char* problem, const int64_t* sequence
                                     int64_t num_sequences, int index, gdnbench_operand* operand) {
   return guarded([&] {
     *required(operand, "operand") =
-        operand_of(parse_problem(problem, sequence_offsets, num_sequences), index);
+        operand_in_c(parse_problem(problem, sequence_offsets, num_sequences), index);
   });
 }
 

@@ -21,6 +21,7 @@
 #include "interface/dtype.h"
 #include "interface/honoured_fields.h"
 #include "interface/storage_type.h"
+#include "plugin/operand_in_c.h"
 
 /// Inputs, and what has been asked about them so far.
 struct gdnbench_case {
@@ -214,7 +215,7 @@ gdnbench_status gdnbench_field_of(const char* problem, int index, gdnbench_field
     const Problem parsed = parse_problem(problem, nullptr, 0);
     static thread_local std::string value;
     for (const ProblemField& of : problem_fields()) {
-      if (!is_common_field(of.key) && !parsed.operation->has_field(of.key)) continue;
+      if (!is_field_of(of, parsed)) continue;
       if (index-- != 0) continue;
       value = of.get(parsed);
       *field = {of.key.c_str(), value.c_str(), of.of_inputs};

@@ -1,0 +1,2 @@
+// The example of recurrence.cu, as it is, for ROCm.
+#include "recurrence.cu"
