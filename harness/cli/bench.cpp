@@ -24,9 +24,9 @@
 #include "harness/operations/operation_harness.h"
 #include "harness/rows/build_info.h"
 #include "harness/sweep/sweep.h"
+#include "harness/verify/implementation_apart.h"
 #include "harness/verify/verify.h"
 #include "interface/error.h"
-#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {
@@ -90,7 +90,7 @@ class Bench : public Command {
 
   void add_options(CLI::App& app) override {
     axes_.add_to(app);
-    measure_.add_to(app);
+    measure_.add_with_plugins_to(app);
     for (const CLI::Option* option : app.get_options()) {
       for (const std::string& name : option->get_lnames()) flags_.push_back("--" + name);
     }
@@ -100,7 +100,7 @@ class Bench : public Command {
     initialize_library();
     measure_.options();  // contradictions are found before the work
     const auto device = open_device(measure_.device());
-    const auto implementations = choose_implementations(measure_.implementations(), device->info());
+    const auto implementations = measure_.chosen(device->info());
     LatestCase cases;
     HeldBackErrors errors;
     int failures = 0;
@@ -178,20 +178,17 @@ class Bench : public Command {
   void run_one(const Implementation& implementation, const Problem& problem, Device& device,
                LatestCase& cases, benchmark::State& state, int& failures) const {
     try {
-      const CheckedReference& reference = cases.of(problem);
-      const Measurement m = measure(
-          implementation, reference.inputs(), device,
-          [&](const Outputs& outputs) { return reference.check(outputs); }, measure_.options());
-      if (!m.failure.empty()) {
+      const Row row = measured(implementation, problem, device, cases);
+      if (!row.ok()) {
         ++failures;
-        state.SkipWithError(m.failure.c_str());
+        state.SkipWithError(row.reason.c_str());
         return;
       }
       for (auto iteration : state) {
         (void)iteration;
-        state.SetIterationTime(m.time_ms.median * 1e-3);
+        state.SetIterationTime(row.time_ms * 1e-3);
       }
-      add_counters(m, state);
+      add_counters(row, state);
     } catch (const std::bad_alloc&) {
       ++failures;
       state.SkipWithError((problem.to_string() + ": host memory ran out").c_str());
@@ -201,22 +198,40 @@ class Bench : public Command {
     }
   }
 
-  static void add_counters(const Measurement& m, benchmark::State& state) {
+  Row measured(const Implementation& implementation, const Problem& problem, Device& device,
+               LatestCase& cases) const {
+    if (const auto* const apart = dynamic_cast<const ImplementationApart*>(&implementation)) {
+      SweepOptions options;
+      options.measure = measure_.options();
+      std::vector<TimeSample> samples;
+      return apart->row(problem, options, samples);
+    }
+    const CheckedReference& reference = cases.of(problem);
+    Row row;
+    describe_measurement(
+        measure(
+            implementation, reference.inputs(), device,
+            [&](const Outputs& outputs) { return reference.check(outputs); }, measure_.options()),
+        row);
+    return row;
+  }
+
+  static void add_counters(const Row& row, benchmark::State& state) {
     const auto set = [&](const char* name, double value) { state.counters[name] = value; };
-    set("tokens/s", m.rates.tokens_per_s);
-    set("TFLOP/s", m.rates.chunkwise_tflops);
-    set("useful_TFLOP/s", m.rates.recurrent_tflops);
-    set("count_chunk", static_cast<double>(m.work.count_chunk));
-    set("TB/s", m.rates.tb_per_s);
-    set("of_compute", m.rates.fraction_of_compute);
-    set("of_bandwidth", m.rates.fraction_of_bandwidth);
-    set("samples", static_cast<double>(m.samples.size()));
-    set("spread", m.time_ms.relative_spread);
-    set("min_ms", m.time_ms.minimum);
-    set("first_call_ms", m.first_call_ms);
-    set("planning_ms", m.planning_ms);
-    state.SetLabel(m.plan.chunk > 0 ? fmt::format("chunk={} {}", m.plan.chunk, m.plan.choice)
-                                    : m.plan.choice);
+    set("tokens/s", row.tokens_per_s);
+    set("TFLOP/s", row.chunkwise_tflops);
+    set("useful_TFLOP/s", row.recurrent_tflops);
+    set("count_chunk", static_cast<double>(row.count_chunk));
+    set("TB/s", row.tb_per_s);
+    set("of_compute", row.fraction_of_compute);
+    set("of_bandwidth", row.fraction_of_bandwidth);
+    set("samples", static_cast<double>(row.sample_count));
+    set("spread", row.time_relative_spread);
+    set("min_ms", row.time_min_ms);
+    set("first_call_ms", row.first_call_ms);
+    set("planning_ms", row.planning_ms);
+    state.SetLabel(row.chunk > 0 ? fmt::format("chunk={} {}", row.chunk, row.plan_choice)
+                                 : row.plan_choice);
   }
 
   AxisOptions axes_;

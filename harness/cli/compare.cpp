@@ -76,6 +76,8 @@ class Compare : public Command {
            "  gdnbench compare before.h5 after.h5 --tolerance 1 --changed --json\n"
            "  gdnbench compare --paired 6 old/gdnbench new/gdnbench --sweep \"--preset figure3 "
            "--dtype bf16\"\n"
+           "  gdnbench compare --paired 6 --plugin libbefore.so libafter.so --sweep \"--heads "
+           "16/32\"\n"
            "\n"
            "Verdicts rest on 95 % intervals of the medians and say 'same' or 'slower' only where "
            "the\nwhole interval of the change lies within or beyond the tolerance. Several files "
@@ -98,6 +100,9 @@ class Compare : public Command {
     auto* paired = app.add_option("--paired", pairs_,
                                   "run the binaries A and B this many times each, A B B A ...")
                        ->check(CLI::Range(2, 1000));
+    app.add_flag("--plugin", plugins_,
+                 "A and B are plug-ins (docs/plugins.md), which this program measures")
+        ->needs(paired);
     app.add_option("--sweep", sweep_, "options of the sweep that --paired runs, as one string")
         ->needs(paired);
     app.add_option("--keep", keep_, "folder for the rows files of --paired; else not kept")
@@ -137,7 +142,7 @@ class Compare : public Command {
  private:
   CompareResult compare_binaries() {
     const RowsFolder folder(keep_);
-    const PairedRuns runs = run_paired({a_, b_, pairs_, words(sweep_), folder.path()},
+    const PairedRuns runs = run_paired({a_, b_, plugins_, pairs_, words(sweep_), folder.path()},
                                        [&](std::size_t number, const PairedTurn& turn) {
                                          if (quiet_ || json_) return;
                                          fmt::print(stderr, "process {}/{}: {}\n", number + 1,
@@ -232,7 +237,8 @@ class Compare : public Command {
   CompareOptions options_;
   double tolerance_percent_ = 1.5;
   double planted_percent_ = 0;
-  int pairs_ = 0;  ///< 0: A and B are rows files
+  int pairs_ = 0;         ///< 0: A and B are rows files
+  bool plugins_ = false;  ///< A and B are
   std::string sweep_;
   std::string keep_;
   bool changed_ = false;

@@ -5,6 +5,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
+#include "harness/cli/plugin_options.h"
 #include "harness/cli/usage.h"
 #include "harness/cli/verdict_text.h"
 #include "harness/files/json.h"
@@ -74,6 +75,7 @@ class Explain : public Command {
         ->excludes(from_file);
     auto* outputs = app.add_option("--outputs", outputs_, "outputs of the case, made elsewhere");
     app.add_option("--impl", implementation_, "run this implementation instead")->excludes(outputs);
+    plugins_.add_here_to(app);
     app.add_option("--device", device_, "cpu, cuda, cuda:1, ...; the implementation's by default");
     app.add_option("--chunk", chunk_,
                    "tokens per chunk: for the implementation, or of what made the outputs")
@@ -120,6 +122,7 @@ class Explain : public Command {
   }
 
   int explain_implementation(const Problem& problem, const VerifyOptions& options) {
+    plugins_.load_here();
     const Implementation& implementation = find_implementation(problem.operation, implementation_);
     require_supported(implementation, problem);
     const auto device =
@@ -300,6 +303,7 @@ class Explain : public Command {
   std::string case_;
   std::string problem_;
   std::string outputs_;
+  PluginOptions plugins_;
   std::string implementation_;
   std::string device_;
   std::string save_;

@@ -1,15 +1,18 @@
 // gdnbench list: every implementation, whether it runs here, and why not.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "harness/cli/command.h"
+#include "harness/cli/plugin_options.h"
 #include "harness/files/json.h"
 #include "harness/problems/presets.h"
 #include "harness/tables/table_presets.h"
 #include "interface/device.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
+#include "plugin/plugin_implementation.h"
 
 namespace gdn::cli {
 namespace {
@@ -23,6 +26,7 @@ class List : public Command {
   }
   void add_options(CLI::App& app) override {
     app.add_option("--op", operation_, "only this operation");
+    plugins_.add_to(app, "Plug-ins");
     app.add_flag("--presets", presets_, "presets instead, of sweeps and of tables");
     app.add_flag("--json", json_, "machine-readable output");
   }
@@ -30,10 +34,12 @@ class List : public Command {
   int run() override {
     if (presets_) return list_presets();
     if (!operation_.empty()) parse_operation(operation_);
+    const std::vector<HostedPlugin> plugins = plugins_.load({});
     if (json_) fmt::print("[\n");
     bool first = true;
     for (const Implementation* implementation : all_implementations()) {
       const Description& d = implementation->description();
+      if (plugins_.any() && !is_of(plugins, *implementation)) continue;
       if (!operation_.empty() && to_string(d.operation) != operation_) continue;
       const std::string reason = why_not_here(*implementation);
       if (json_) {
@@ -56,10 +62,25 @@ class List : public Command {
       first = false;
     }
     if (json_) fmt::print("\n]\n");
-    return 0;
+    int code = 0;
+    for (const HostedPlugin& plugin : plugins) {
+      if (plugin.failure.empty()) continue;
+      fmt::print(stderr, "gdnbench: list: {}\n", plugin.failure);
+      code = 1;
+    }
+    return code;
   }
 
  private:
+  static bool is_of(const std::vector<HostedPlugin>& plugins,
+                    const Implementation& implementation) {
+    for (const HostedPlugin& plugin : plugins) {
+      const auto& all = plugin.implementations;
+      if (std::find(all.begin(), all.end(), &implementation) != all.end()) return true;
+    }
+    return false;
+  }
+
   int list_presets() const {
     std::string entries;
     const auto add = [&](const char* of, const std::string& name, const std::string& help,
@@ -106,7 +127,11 @@ class List : public Command {
         if (status.backend == backend) reason = status.detail;
         continue;
       }
-      const Support support = runs_on(implementation, device_info(status.backend));
+      const DeviceInfo& info = device_info(status.backend);
+      const bool of_plugin = dynamic_cast<const FromFile*>(&implementation) != nullptr;
+      if (of_plugin && info.emulated) continue;  // why there is no card says more
+      const Support support =
+          of_plugin ? plugin_runs_on(implementation, info) : runs_on(implementation, info);
       if (support) return "";
       reason = support.reason;
     }
@@ -120,6 +145,7 @@ class List : public Command {
   }
 
   std::string operation_;
+  PluginOptions plugins_;
   bool presets_ = false;
   bool json_ = false;
   std::map<std::string, DeviceInfo> infos_;

@@ -18,6 +18,8 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/usage.h"
+#include "harness/plugin/host.h"
+#include "harness/plugin/requests.h"
 #include "harness/rows/build_info.h"
 #include "interface/error.h"
 
@@ -157,6 +159,7 @@ const std::string& command_line() { return g_command_line; }
 
 int main(int argc, char** argv) {
   gdn::cli::keep_freed_memory();
+  if (argc == 2 && std::strcmp(argv[1], gdn::kHostCommand) == 0) return gdn::host_plugin();
   // A file-size limit is then an error of write(), reported like a full disk, not a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
   for (int i = 0; i < argc; ++i) {

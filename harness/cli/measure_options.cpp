@@ -6,6 +6,7 @@
 #include "harness/cli/number_check.h"
 #include "harness/sweep/default_sweep.h"
 #include "interface/error.h"
+#include "interface/select.h"
 
 namespace gdn::cli {
 
@@ -42,6 +43,15 @@ void MeasureCliOptions::add_to(CLI::App& app) {
       ->capture_default_str()
       ->check(more_than_zero())
       ->group(what);
+}
+
+void MeasureCliOptions::add_with_plugins_to(CLI::App& app) {
+  add_to(app);
+  plugins_.add_to(app, "How to measure");
+}
+
+std::vector<const Implementation*> MeasureCliOptions::chosen(const DeviceInfo& device) const {
+  return choose_implementations(plugins_.names_with(implementations_, device_, false), device);
 }
 
 MeasureOptions MeasureCliOptions::options() const {

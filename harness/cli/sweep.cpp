@@ -17,7 +17,6 @@
 #include "harness/problems/shard.h"
 #include "harness/rows/row_store.h"
 #include "interface/error.h"
-#include "interface/select.h"
 
 namespace gdn::cli {
 namespace {
@@ -31,13 +30,14 @@ class Sweep : public Command {
   std::string example() const override {
     return "gdnbench sweep --preset figure3 --heads 16/32 --dtype bf16 --out results.h5\n"
            "  gdnbench sweep --preset flashqla-grid --shard 2/8 --out part2.h5\n"
+           "  gdnbench sweep --plugin libmine.so --heads 16/32 --dtype bf16 --out mine.h5\n"
            "  gdnbench sweep --merge part1.h5 part2.h5 --out results.h5";
   }
 
   void add_options(CLI::App& app) override {
     app_ = &app;
     axes_.add_to(app);
-    measure_.add_to(app);
+    measure_.add_with_plugins_to(app);
     app.add_option("--out", path_,
                    "rows file; rows already in it (same problem, implementation, mode, device and "
                    "sources) are not made again")
@@ -108,7 +108,7 @@ class Sweep : public Command {
   int measure_grid() {
     const Shard shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     const auto device = open_device(measure_.device());
-    const auto implementations = choose_implementations(measure_.implementations(), device->info());
+    const auto implementations = measure_.chosen(device->info());
     const std::vector<Problem> all = problems_of(axes_, device->info());
     require_a_pair(all, implementations);
     const std::vector<Problem> problems = part_of(all, shard);

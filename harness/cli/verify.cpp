@@ -9,6 +9,7 @@
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
+#include "harness/cli/plugin_options.h"
 #include "harness/cli/usage.h"
 #include "harness/cli/verdict_text.h"
 #include "harness/files/outputs_file.h"
@@ -30,7 +31,8 @@ class Verify : public Command {
     return "gdnbench verify --case data/gdn_lm_trace.h5:/layer0 --impl cpu/chunkwise -v\n"
            "  gdnbench verify --suite stress --device cpu --shard 3/12\n"
            "  gdnbench verify --heads 2/4 --seq 1x257,3x100 --dtype f32,bf16 --gates mid\n"
-           "  gdnbench verify --case case.h5 --outputs mine.h5";
+           "  gdnbench verify --case case.h5 --outputs mine.h5\n"
+           "  gdnbench verify --plugin libmine.so --suite quick";
   }
   void add_options(CLI::App& app) override {
     app_ = &app;
@@ -45,6 +47,7 @@ class Verify : public Command {
         ->delimiter(',')
         ->group(how);
     app.add_option("--device", device_, device_names())->capture_default_str()->group(how);
+    plugins_.add_to(app, how);
     app.add_option("--outputs", outputs_, "judge this file's outputs instead of running anything")
         ->group(how);
     app.add_flag("--errors-only", errors_only_, "compare with the reference, and nothing else")
@@ -123,7 +126,7 @@ class Verify : public Command {
     spec.shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     spec.problems = problems();
     spec.of_suite = !suite_.empty();
-    spec.implementations = implementations_;
+    spec.implementations = plugins_.names_with(implementations_, device_, exact_buffers_);
     spec.device = device_;
     spec.options = options();
     spec.errors_only = errors_only_;
@@ -153,8 +156,9 @@ class Verify : public Command {
 
   // Nothing is run with --outputs, and the case alone says what was computed.
   void require_flags_of_judging() const {
-    const std::vector<std::string> of_running = {"--impl", "--device",  "--shard",
-                                                 "--jobs", "--largest", "--exact-buffers"};
+    const std::vector<std::string> of_running = {"--impl",         "--device",  "--shard",
+                                                 "--jobs",         "--largest", "--exact-buffers",
+                                                 "--plugin-limit", "--plugin"};
     std::vector<std::string> used = {"--case",        "--problem",   "--op",      "--outputs",
                                      "--errors-only", "--whole",     "--verbose", "--quiet",
                                      "--json",        "--json-lines"};
@@ -209,7 +213,11 @@ class Verify : public Command {
     }
     fmt::print("{} {:<22} {}\n", verdict_label(result.verdict), implementation, problem);
     if (!result.reason.empty()) fmt::print("       {}\n", result.reason);
-    if (result.verdict == Verdict::failed) print_where_to_look(problem, implementation);
+    // What ended its process would end that of explain too.
+    const bool has_errors = !result.report.outputs.empty();
+    if (result.verdict == Verdict::failed && (has_errors || !plugins_.any())) {
+      print_where_to_look(problem, implementation);
+    }
     if (!result.report.outputs.empty()) {
       fmt::print("       {}; {}\n", errors_text(result.report), coverage);
     }
@@ -220,7 +228,8 @@ class Verify : public Command {
     const std::string made_by =
         outputs_.empty() ? "--impl " + implementation : "--outputs " + outputs_;
     const std::string device = device_ == "best" || !outputs_.empty() ? "" : " --device " + device_;
-    fmt::print("       where: gdnbench explain --problem '{}' {}{}\n", problem, made_by, device);
+    fmt::print("       where: gdnbench explain --problem '{}' {}{}{}\n", problem, made_by, device,
+               plugins_.as_arguments());
   }
 
   std::int64_t count_of(Verdict verdict) const {
@@ -261,6 +270,7 @@ class Verify : public Command {
   AxisOptions axes_;
   std::string suite_;
   std::vector<std::string> implementations_;
+  PluginOptions plugins_;
   std::string device_ = "best";
   std::string outputs_;
   bool errors_only_ = false;

@@ -81,8 +81,10 @@ std::vector<PairedTurn> paired_order(int pairs) {
 PairedRuns run_paired(const PairedOptions& options,
                       const std::function<void(std::size_t, const PairedTurn&)>& on_turn) {
   if (options.pairs < 2) throw_bad_input("paired: at least 2 pairs are needed for an interval");
-  require_executable("A", options.a);
-  require_executable("B", options.b);
+  if (!options.plugins) {
+    require_executable("A", options.a);
+    require_executable("B", options.b);
+  }
   const std::vector<PairedTurn> order = paired_order(options.pairs);
   for (const PairedTurn& turn : order) {
     const std::string file = file_of(options, turn);
@@ -99,7 +101,9 @@ PairedRuns run_paired(const PairedOptions& options,
     const PairedTurn& turn = order[i];
     if (on_turn) on_turn(i, turn);
     const std::string file = file_of(options, turn);
-    std::vector<std::string> arguments = {turn.is_b ? options.b : options.a, "sweep"};
+    const std::string& side = turn.is_b ? options.b : options.a;
+    std::vector<std::string> arguments = {side, "sweep"};
+    if (options.plugins) arguments = {"/proc/self/exe", "sweep", "--plugin", side};
     arguments.insert(arguments.end(), options.sweep_arguments.begin(),
                      options.sweep_arguments.end());
     arguments.insert(arguments.end(), {"--quiet", "--out", file});

@@ -13,9 +13,10 @@
 namespace gdn {
 
 struct PairedOptions {
-  std::string a;  ///< gdnbench binary of the build before
-  std::string b;  ///< and of the build after; may be the same file
-  int pairs = 5;  ///< processes per side
+  std::string a;         ///< gdnbench binary of the build before
+  std::string b;         ///< and of the build after; may be the same file
+  bool plugins = false;  ///< both are plug-ins instead, which this program measures
+  int pairs = 5;         ///< processes per side
   /// What follows `BINARY sweep`; --out and --quiet are added.
   std::vector<std::string> sweep_arguments;
   std::string folder;  ///< rows files go here as a-1.h5, b-1.h5, ...; must exist, without them

@@ -9,6 +9,7 @@
 
 #include "harness/rows/build_info.h"
 #include "interface/error.h"
+#include "plugin/from_file.h"
 
 namespace gdn {
 namespace {
@@ -75,6 +76,9 @@ void describe_implementation(const Implementation& implementation, Row& row) {
   const Description& description = implementation.description();
   row.implementation = description.name;
   row.form = description.form;
+  if (const auto* const from = dynamic_cast<const FromFile*>(&implementation)) {
+    row.plugin_hash = from->file_hash();
+  }
 }
 
 void describe_plan(const PlanInfo& plan, Row& row) {

@@ -75,7 +75,7 @@ struct Row {
   std::map<std::string, FieldValue, std::less<>> fields;
 
   // ---- what ran
-  std::string form;        ///< "naive", "recurrent", "chunkwise", "fused"
+  std::string form;        ///< "naive", "recurrent", "chunkwise", "fused", "plugin"
   std::int64_t chunk = 0;  ///< tokens per chunk used; 0 = not chunked
   std::string plan_choice;
   std::int64_t launches = 0;
@@ -90,6 +90,7 @@ struct Row {
   std::int64_t multiprocessors = 0;
   std::string source_hash;    ///< of kernel, reference and harness sources at build time
   std::string source_commit;  ///< of Git, at build time; empty: not known
+  std::string plugin_hash;    ///< SHA-256 of the plug-in's file; empty: of this build
   std::string library_version;
   std::string date;     ///< UTC, ISO 8601
   std::string command;  ///< the command line that made the row

@@ -46,7 +46,7 @@ std::vector<RowColumn> columns_before_fields() {
 
 std::vector<RowColumn> columns_after_fields() {
   return {
-      member_column("form", "naive, recurrent, chunkwise or fused", &Row::form),
+      member_column("form", "naive, recurrent, chunkwise, fused or plugin", &Row::form),
       member_column("chunk", "tokens per chunk used; 0 = not chunked", &Row::chunk),
       member_column("plan_choice", "variant, tile and split the planner chose", &Row::plan_choice),
       member_column("launches", "kernels per run", &Row::launches),
@@ -65,6 +65,8 @@ std::vector<RowColumn> columns_after_fields() {
       member_column("source_commit",
                     "Git commit of the sources, +changes where they differed; empty: not known",
                     &Row::source_commit),
+      member_column("plugin_hash", "SHA-256 of the plug-in's file; empty: of this build",
+                    &Row::plugin_hash),
       member_column("library_version", "library version", &Row::library_version),
       member_column("date", "UTC, ISO 8601", &Row::date),
       member_column("command", "command line that made the row", &Row::command),

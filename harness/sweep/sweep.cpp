@@ -11,6 +11,7 @@
 
 #include "harness/operations/make_case.h"
 #include "harness/run/execute.h"
+#include "harness/verify/implementation_apart.h"
 #include "interface/error.h"
 
 namespace gdn {
@@ -51,7 +52,7 @@ Row identity_row(const Implementation& implementation, const Problem& problem, c
 }
 
 std::string finished_key(const Row& row) {
-  return row.key() + " " + row.device + " " + row.source_hash;
+  return row.key() + " " + row.device + " " + row.source_hash + " " + row.plugin_hash;
 }
 
 // Inputs and reference of one problem, made when the first implementation needs them.
@@ -119,6 +120,17 @@ void run_case(const Implementation& implementation, const CheckedReference& refe
   samples = measurement.samples;
 }
 
+// Its row, or the one begun with why there is none: what became of its process is no failure of the device.
+Row row_apart(const ImplementationApart& implementation, const Problem& problem,
+              const SweepOptions& options, Row begun, std::vector<TimeSample>& samples) {
+  try {
+    return implementation.row(problem, options, samples);
+  } catch (const Error& error) {
+    set_status(begun, row_status::kFailed, error.what());
+    return begun;
+  }
+}
+
 }  // namespace
 
 Row sweep_row(const Implementation& implementation, const Problem& problem,
@@ -132,6 +144,9 @@ Row sweep_row(const Implementation& implementation, const Problem& problem,
     require_supported(implementation, problem);
     // Before the inputs are made: the answer may be a matter of arithmetic.
     require_memory(problem, implementation.workspace_bytes(problem), device);
+    if (const auto* const apart = dynamic_cast<const ImplementationApart*>(&implementation)) {
+      return row_apart(*apart, problem, options, row, samples);
+    }
     run_case(implementation, reference(), device, options, row, samples);
   } catch (const Error& error) {
     set_status(row, status_of(error.kind()), error.what());

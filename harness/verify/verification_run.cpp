@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "harness/operations/make_case.h"
 #include "harness/run/host_memory.h"
 #include "harness/run/memory_needed.h"
+#include "harness/verify/implementation_apart.h"
 #include "harness/verify/side_by_side.h"
 #include "harness/verify/verification_cost.h"
 #include "interface/error.h"
@@ -34,6 +36,15 @@ VerifyResult not_run(Verdict verdict, const std::string& reason) {
   result.verdict = verdict;
   result.reason = reason;
   return result;
+}
+
+JudgedApart judged_apart(const ImplementationApart& implementation, const Problem& problem,
+                         const VerifyOptions& options) {
+  try {
+    return implementation.verify(problem, options);
+  } catch (const Error& error) {
+    return {"", not_run(Verdict::failed, error.what())};
+  }
 }
 
 }  // namespace
@@ -154,11 +165,19 @@ void VerificationRun::verify_task(const VerificationTask& task, Device& device,
     }
     return;
   }
-  const Case inputs = make_case(entry.problem);
   const VerifyOptions options = options_for(entry);
-  const CheckedReference reference(inputs, options);
+  std::optional<Case> inputs;  // where one of them runs in this process
+  std::optional<CheckedReference> reference;
   for (const Implementation* implementation : able) {
-    VerifyResult result = verify(*implementation, reference, device, options);
+    JudgedApart judged;
+    if (const auto* const apart = dynamic_cast<const ImplementationApart*>(implementation)) {
+      judged = judged_apart(*apart, entry.problem, options);
+    } else {
+      if (!inputs) inputs.emplace(make_case(entry.problem));
+      if (!reference) reference.emplace(*inputs, options);
+      judged = {reference->coverage(), verify(*implementation, *reference, device, options)};
+    }
+    VerifyResult& result = judged.result;
     const std::string& name = implementation->description().name;
     const KnownLimit* limit = find_known_limit(limits_, name, entry.problem);
     if (limit != nullptr && result.verdict == Verdict::failed) {
@@ -166,7 +185,7 @@ void VerificationRun::verify_task(const VerificationTask& task, Device& device,
       result.reason += "; known limit: " + limit->cause;
     }
     result.outputs = {};  // may wait for those before it
-    hand_over(*implementation, reference.coverage(), std::move(result));
+    hand_over(*implementation, judged.coverage, std::move(result));
   }
 }
 
