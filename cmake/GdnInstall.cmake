@@ -48,7 +48,7 @@ gdn_install_output(gdnbench.fish ${CMAKE_INSTALL_DATADIR}/fish/vendor_completion
 # ---- the C library, for find_package(gdnbench) and pkg-config
 install(TARGETS gdnbench_c EXPORT gdnbench LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES harness/c_library/gdnbench.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES harness/c_library/gdnbench.h impls/plugin/gdnbench_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/gdnbench)
 # The exported targets are the whole configuration: the library needs no other package.
 install(EXPORT gdnbench NAMESPACE gdnbench:: FILE gdnbenchConfig.cmake DESTINATION ${package})

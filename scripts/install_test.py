@@ -3,6 +3,8 @@
 
     GDNBENCH_BUILD=build GDNBENCH_VERSION=0.1.0 scripts/install_test.py
 
+NVCC names the CUDA compiler, HIP_COMPILE a command that compiles HIP: without them the plug-ins of theirs are left out.
+
 The build is installed into one folder, which is then renamed, and everything is done in the second and from a third:
 what remembers where it was installed, or where it was built, fails. Nothing is rebuilt.
 """
@@ -21,6 +23,9 @@ VERSION = os.environ["GDNBENCH_VERSION"]
 CMAKE = os.environ.get("CMAKE_COMMAND", "cmake")
 COMPILER = os.environ.get("CC", "cc")
 USER = TREE / "harness/c_library/tests/installed"
+PLUGINS = TREE / "impls/plugin/examples"
+NVCC = os.environ.get("NVCC") or shutil.which("nvcc")
+HIP_COMPILE = os.environ.get("HIP_COMPILE", "").split() or [path for path in [shutil.which("hipcc")] if path]
 EXPECTED_OF_USER = "interface {0} of {0}, output 1.6250\n"
 CLEAN = {name: value for name, value in os.environ.items()
          if name not in ("GDNBENCH_LIBRARY", "PYTHONPATH", "LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "DESTDIR")}
@@ -74,6 +79,35 @@ class Installed(unittest.TestCase):
         self.output_of(COMPILER, USER / "uses_gdnbench.c", "-o", program, *flags)
         self.assertEqual(self.output_of(program, LD_LIBRARY_PATH=str(self.libraries)),
                          EXPECTED_OF_USER.format(self.abi))
+
+    def plugin(self, name, *compiler, libraries=()):
+        """A plug-in's library, of a copy of its source, so that no header beside it serves."""
+        for source in PLUGINS.iterdir():
+            shutil.copy(source, self.elsewhere)
+        library = self.folder / f"{name}.so"
+        self.output_of(*compiler, self.elsewhere / name, "-O2", "-shared", f"-I{self.prefix}/include", "-o", library,
+                       *libraries)
+        return library
+
+    def test_a_plugin_in_c_needs_the_installed_headers_alone_and_passes_the_suite(self):
+        library = self.plugin("recurrence.c", COMPILER, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fPIC",
+                              libraries=["-lm"])
+        said = self.program("verify", "--device", "cpu", "--suite", "quick", "--plugin", library)
+        self.assertIn("PASS cpu/recurrence_in_c", said)
+        self.assertIn(" 0 failed", said)
+
+    @unittest.skipUnless(NVCC, "no nvcc")
+    def test_a_plugin_in_cuda_needs_the_installed_headers_alone(self):
+        library = self.plugin("recurrence.cu", NVCC, "-std=c++17", "-Xcompiler", "-fPIC,-Wall,-Wextra")
+        self.assertIn("cuda/recurrence_of_a_plugin", self.program("list", "--plugin", library))
+        if re.search(r'"backend": "cuda", "available": true', self.program("info", "--json")):
+            said = self.program("verify", "--device", "cuda", "--suite", "quick", "--plugin", library)
+            self.assertIn("PASS cuda/recurrence_of_a_plugin", said)
+
+    @unittest.skipUnless(HIP_COMPILE, "nothing that compiles HIP")
+    def test_a_plugin_in_hip_needs_the_installed_headers_alone(self):
+        library = self.plugin("recurrence.hip", *HIP_COMPILE, "-fPIC", "-Wall", "-Wextra", libraries=["-lamdhip64"])
+        self.assertIn("hip/recurrence_of_a_plugin", self.program("list", "--plugin", library))
 
     def test_the_soname_is_the_version_of_the_interface(self):
         name = f"libgdnbench.so.{self.abi}"
