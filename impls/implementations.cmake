@@ -9,6 +9,7 @@ gdn_implementation(cpu/causal_conv1d/direct.cpp)
 gdn_implementation(cpu/gated_rms_norm/naive.cpp)
 gdn_implementation(cpu/gated_delta_verify/records.cpp)
 gdn_implementation(cpu/gated_delta_verify/states.cpp)
+gdn_implementation(cpu/gated_delta_ring/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cpu/gated_delta_layer/chunkwise.cpp)
@@ -45,6 +46,9 @@ gdn_implementation(cuda/gated_delta_verify/chunkwise.cu
   cuda/gated_delta_verify/chunkwise_f32.cu cuda/gated_delta_verify/chunkwise_bf16.cu
   cuda/gated_delta_verify/chunkwise_f16.cu)
 gdn_implementation(cuda/gated_delta_verify/states.cu)
+gdn_implementation(cuda/gated_delta_ring/recurrent.cu)
+gdn_implementation(cuda/gated_delta_ring/chunkwise.cu
+  cuda/gated_delta_ring/chunkwise_f32.cu cuda/gated_delta_ring/chunkwise_bf16.cu)
 gdn_implementation(cuda/causal_conv1d/direct.cpp)
 gdn_implementation(cuda/gated_rms_norm/rows.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)

@@ -10,6 +10,7 @@
 
 #include "reference/operation.h"
 #include "reference/parallel.h"
+#include "reference/pool_state.h"
 #include "reference/recurrence.h"
 
 namespace gdn::reference {
@@ -25,11 +26,12 @@ template <typename Element>
 class Measurement {
  public:
   Measurement(const Case& inputs, const QkvSource<Element>& source, bool normalise,
-              std::int64_t num_pairs)
+              const InitialStateOf& initial_state, std::int64_t num_pairs)
       : inputs_(inputs),
         p_(inputs.problem),
         source_(source),
         normalise_(normalise),
+        initial_state_(initial_state),
         gates_(decode_gates<double>(inputs)),
         chunk_(std::max<std::int64_t>(1, (p_.chunk > 0 ? p_.chunk : kDefaultChunk) / p_.steps) *
                p_.steps),
@@ -181,19 +183,8 @@ class Measurement {
   }
 
   Eigen::MatrixXd initial_state(const SequenceHead& pair) const {
-    Eigen::MatrixXd state = Eigen::MatrixXd::Zero(p_.key_head_dim, p_.value_head_dim);
-    if (p_.initial_state == InitialState::absent) return state;
-    const std::vector<float>& pool = inputs_["initial_state"];
-    const std::int64_t slab = inputs_.slot(pair.sequence) * p_.state_row_stride() +
-                              pair.value_head * p_.key_head_dim * p_.value_head_dim;
-    for (Eigen::Index i = 0; i < state.rows(); ++i) {
-      for (Eigen::Index j = 0; j < state.cols(); ++j) {
-        const std::int64_t at =
-            p_.state_layout == StateLayout::kv ? i * state.cols() + j : j * state.rows() + i;
-        state(i, j) = pool[static_cast<std::size_t>(slab + at)];
-      }
-    }
-    return state;
+    if (initial_state_) return initial_state_(pair);
+    return initial_state_of<double>(inputs_, inputs_.slot(pair.sequence), pair.value_head);
   }
 
   bool computes_nothing(const SequenceHead& pair) const {
@@ -268,6 +259,7 @@ class Measurement {
   const Problem& p_;
   QkvSource<Element> source_;
   bool normalise_;
+  const InitialStateOf& initial_state_;
   Gates<double> gates_;
   std::int64_t chunk_;
   std::int64_t systems_per_pair_;
@@ -278,12 +270,13 @@ class Measurement {
 
 template <typename Element>
 Conditioning measure_recurrence_conditioning(const Case& inputs, const QkvSource<Element>& source,
-                                             bool normalise, const EvaluationOptions& options) {
+                                             bool normalise, const EvaluationOptions& options,
+                                             const InitialStateOf& initial_state) {
   Conditioning worst;
   if (inputs.problem.chunk > 0) worst.chunk = static_cast<double>(inputs.problem.chunk);
   const std::vector<SequenceHead> pairs = pairs_of(inputs.problem, options);
   const auto num_pairs = static_cast<std::int64_t>(pairs.size());
-  const Measurement<Element> measurement(inputs, source, normalise,
+  const Measurement<Element> measurement(inputs, source, normalise, initial_state,
                                          std::max<std::int64_t>(1, num_pairs));
   worst.readouts.resize(pairs.size(), 1.0);
   std::mutex mutex;
@@ -301,9 +294,11 @@ Conditioning measure_recurrence_conditioning(const Case& inputs, const QkvSource
 }
 
 template Conditioning measure_recurrence_conditioning(const Case&, const QkvSource<float>&, bool,
-                                                      const EvaluationOptions&);
+                                                      const EvaluationOptions&,
+                                                      const InitialStateOf&);
 template Conditioning measure_recurrence_conditioning(const Case&, const QkvSource<double>&, bool,
-                                                      const EvaluationOptions&);
+                                                      const EvaluationOptions&,
+                                                      const InitialStateOf&);
 
 std::string recurrence_conditioning_text(const Conditioning& conditioning) {
   std::ostringstream text;

@@ -18,9 +18,6 @@
 
 namespace gdn::reference {
 
-template <typename Element>
-struct QkvSource;
-
 /// Each the worst over the (sequence, head) pairs, but for the readouts; the first two averaged
 /// over a pair's chunks.
 struct Conditioning {
@@ -67,13 +64,5 @@ Conditioning measure_conditioning(const Case& inputs, const Arrays<double>& refe
 
 /// "growth of the chunk inverse 1.3, cancellation 1.0, memory 8 tokens", and what a norm adds.
 std::string recurrence_conditioning_text(const Conditioning& conditioning);
-
-/// Of the recurrence on these queries, keys (divided by sqrt(sum x^2 + 1e-6) if `normalise`) and
-/// values. Chunks of Problem::chunk rows (64 if 0), rounded down to whole tokens. The gates of every
-/// pair are read; of the triangular systems at most 256, evenly spread over the pairs and their
-/// chunks; the readout of every pair of a short sequence, which is about the work of evaluating it.
-template <typename Element>
-Conditioning measure_recurrence_conditioning(const Case& inputs, const QkvSource<Element>& source,
-                                             bool normalise, const EvaluationOptions& options);
 
 }  // namespace gdn::reference

@@ -17,9 +17,12 @@ void load(const VectorsView<Element>& view, std::int64_t token, std::int64_t ste
   }
 }
 
+/// What it was divided by.
 template <typename Scalar>
-void normalize(Vector<Scalar>& x) {
-  x /= std::sqrt(x.squaredNorm() + Scalar(1e-6L));
+Scalar normalize(Vector<Scalar>& x) {
+  const Scalar length = std::sqrt(x.squaredNorm() + Scalar(1e-6L));
+  x /= length;
+  return length;
 }
 
 /// S <- diag(exp(g)) S, g being log_decay: one number for all rows, or one per row.
@@ -39,7 +42,8 @@ void apply_decay(const Vector<Scalar>& log_decay, HeadState<Scalar>& state) {
 
 template <typename Element, typename Scalar>
 void gated_delta_head(const HeadInputs<Element, Scalar>& inputs, const HeadOptions<Scalar>& options,
-                      HeadState<Scalar>& state, Scalar* output, std::int64_t output_token_stride) {
+                      HeadState<Scalar>& state, Scalar* output, std::int64_t output_token_stride,
+                      const HeadUpdates<Scalar>& updates) {
   Vector<Scalar> q(state.rows());
   Vector<Scalar> k(state.rows());
   Vector<Scalar> v(state.cols());
@@ -52,11 +56,17 @@ void gated_delta_head(const HeadInputs<Element, Scalar>& inputs, const HeadOptio
       load(inputs.key, t, step, k);
       load(inputs.value, t, step, v);
       load(inputs.beta, t, step, beta);
-      if (options.normalize_qk) normalize(k);
+      const Scalar length = options.normalize_qk ? normalize(k) : Scalar(1);
       // The equations never mix columns of S: column j is the recurrence of value element j alone.
       for (Eigen::Index j = 0; j < state.cols(); ++j) {
         auto s = state.col(j);
         const Scalar r = options.update == UpdateRule::delta ? v[j] - s.dot(k) : v[j];
+        if (updates.update != nullptr) {
+          const Scalar factor = beta[0] / length;
+          const Scalar terms = std::sqrt(v[j] * v[j] + s.cwiseProduct(k).squaredNorm());
+          updates.update[t * updates.token_stride + j] = factor * r;
+          updates.terms[t * updates.token_stride + j] = std::abs(factor) * terms;
+        }
         s += (beta[0] * r) * k;
       }
     }
@@ -70,7 +80,8 @@ void gated_delta_head(const HeadInputs<Element, Scalar>& inputs, const HeadOptio
 
 #define GDN_INSTANTIATE(Element, Scalar)                                                         \
   template void gated_delta_head(const HeadInputs<Element, Scalar>&, const HeadOptions<Scalar>&, \
-                                 HeadState<Scalar>&, Scalar*, std::int64_t);
+                                 HeadState<Scalar>&, Scalar*, std::int64_t,                      \
+                                 const HeadUpdates<Scalar>&);
 GDN_INSTANTIATE(float, float)  // of stored vectors (and, for float, of a layer's convolution)
 GDN_INSTANTIATE(float, double)
 GDN_INSTANTIATE(float, long double)

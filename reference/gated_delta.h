@@ -53,10 +53,21 @@ struct HeadOptions {
 template <typename Scalar>
 using HeadState = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic>;
 
+/// What each token adds to the state, where that is wanted and a token is one step:
+/// S <- exp(g) S + k update^T, the key as it is stored, so that the update holds what normalises it. [Dv] per
+/// token, at token_stride; and the size of the terms each is the sum of.
+template <typename Scalar>
+struct HeadUpdates {
+  Scalar* update = nullptr;
+  Scalar* terms = nullptr;
+  std::int64_t token_stride = 0;
+};
+
 /// Runs all tokens, updating `state` and writing the outputs ([Dv] per token, at
 /// output_token_stride).
 template <typename Element, typename Scalar>
 void gated_delta_head(const HeadInputs<Element, Scalar>& inputs, const HeadOptions<Scalar>& options,
-                      HeadState<Scalar>& state, Scalar* output, std::int64_t output_token_stride);
+                      HeadState<Scalar>& state, Scalar* output, std::int64_t output_token_stride,
+                      const HeadUpdates<Scalar>& updates = {});
 
 }  // namespace gdn::reference

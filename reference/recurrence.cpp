@@ -4,16 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "reference/gated_delta.h"
 #include "reference/parallel.h"
+#include "reference/pool_state.h"
 
 namespace gdn::reference {
 namespace {
-
-// Element (i, j) of a head's state within its slab of a pool row ([Dk, Dv] or [Dv, Dk]).
-Eigen::Index slab_index(const Problem& p, Eigen::Index i, Eigen::Index j) {
-  return p.state_layout == StateLayout::kv ? i * p.value_head_dim + j : j * p.key_head_dim + i;
-}
 
 template <typename Scalar>
 class Recurrence {
@@ -22,7 +17,6 @@ class Recurrence {
       : inputs_(inputs),
         problem_(inputs.problem),
         normalize_qk_(normalize_qk),
-        initial_states_(inputs["initial_state"].data()),
         gates_(decode_gates<Scalar>(inputs)),
         pairs_(pairs_of(problem_, options)) {}
 
@@ -76,38 +70,9 @@ class Recurrence {
     }
     if (inputs_.length(n) == 0) return;
 
-    const auto slab_of = [&](std::int64_t slot) {
-      return slot * p.state_row_stride() + h * state_elements();
-    };
-    const std::int64_t slab_begin = slab_of(inputs_.slot(n));
-    HeadState<Scalar> state = HeadState<Scalar>::Zero(p.key_head_dim, p.value_head_dim);
-    if (p.initial_state != InitialState::absent) {
-      for (Eigen::Index i = 0; i < state.rows(); ++i) {
-        for (Eigen::Index j = 0; j < state.cols(); ++j) {
-          state(i, j) = Scalar(initial_states_[slab_begin + slab_index(p, i, j)]);
-        }
-      }
-    }
-    const std::int64_t key_head = h / p.value_heads_per_key_head();  // the grouped map
-    const auto view = [&](const Element* data, std::int64_t heads, std::int64_t head,
-                          std::int64_t dim, std::int64_t token_stride) {
-      return VectorsView<Element>{data + first * token_stride + head * dim * source.element_stride,
-                                  token_stride, heads * dim * source.element_stride,
-                                  source.element_stride};
-    };
-    HeadInputs<Element, Scalar> head;
-    head.steps = p.steps;
-    head.query =
-        view(source.query, p.num_key_heads, key_head, p.key_head_dim, source.query_token_stride);
-    head.key = view(source.key, p.num_key_heads, key_head, p.key_head_dim, source.key_token_stride);
-    head.value =
-        view(source.value, p.num_value_heads, h, p.value_head_dim, source.value_token_stride);
-    head.log_decay = {
-        gates_.log_decay.data() + first * p.gates_per_token() + h * p.gates_per_head(),
-        p.gates_per_token(), 0, 1};
-    head.beta = {gates_.beta.data() + first * p.betas_per_token() + h, p.betas_per_token(),
-                 p.num_value_heads, 1};
-    const HeadOptions<Scalar> options{p.update, p.decay, normalize_qk_, effective_scale()};
+    HeadState<Scalar> state = initial_state_of<Scalar>(inputs_, inputs_.slot(n), h);
+    HeadInputs<Element, Scalar> head = head_inputs(p, source, gates_, first, h);
+    const HeadOptions<Scalar> options{p.update, p.decay, normalize_qk_, effective_scale<Scalar>(p)};
     const std::int64_t carried = inputs_.carried_tokens(n);
     std::int64_t done = 0;
     const auto run_to = [&](std::int64_t end) {
@@ -122,11 +87,11 @@ class Recurrence {
               .other_indices["checkpoint_tokens"][static_cast<std::size_t>(n * p.checkpoints + j)];
       if (count == 0) continue;
       run_to(count);
-      store(state, checkpoints_, checkpoint_begin(n, j, h));
+      store_state(p, state, checkpoint_begin(n, j, h), checkpoints_);
     }
     run_to(carried);
     const bool is_kept = p.final_state && carried > 0 && inputs_.output_slot(n) >= 0;
-    if (is_kept) store(state, states_, slab_of(inputs_.output_slot(n)));
+    if (is_kept) store_state(p, state, pool_state_begin(p, inputs_.output_slot(n), h), states_);
     run_to(inputs_.length(n));
   }
 
@@ -136,23 +101,9 @@ class Recurrence {
     return (row * problem_.num_value_heads + head) * state_elements();
   }
 
-  void store(const HeadState<Scalar>& state, std::vector<Scalar>& states, std::int64_t begin) {
-    for (Eigen::Index i = 0; i < state.rows(); ++i) {
-      for (Eigen::Index j = 0; j < state.cols(); ++j) {
-        states[static_cast<std::size_t>(begin + slab_index(problem_, i, j))] = state(i, j);
-      }
-    }
-  }
-
-  Scalar effective_scale() const {
-    return problem_.scale ? Scalar(*problem_.scale)
-                          : Scalar(1) / std::sqrt(Scalar(problem_.key_head_dim));
-  }
-
   const Case& inputs_;
   const Problem& problem_;
   bool normalize_qk_;
-  const float* initial_states_;
   Gates<Scalar> gates_;
   std::vector<SequenceHead> pairs_;
   std::vector<Scalar> output_;

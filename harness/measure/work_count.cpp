@@ -13,9 +13,23 @@
 namespace gdn {
 namespace {
 
+// Elements of a pool that a run goes over, which are those of sequences that have a row: with tokens of those it
+// reads, with tokens that are carried of those it writes.
+double pool_elements(const Operand& operand, const Case& inputs, bool written) {
+  const Problem& p = inputs.problem;
+  const auto elements_of = written ? operand.pool.elements_written : operand.pool.elements_read;
+  double elements = 0;
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    const std::int64_t tokens = written ? inputs.carried_tokens(n) : inputs.length(n);
+    if (inputs.slot(n) < 0 || tokens == 0) continue;
+    elements += static_cast<double>(elements_of != nullptr ? elements_of(inputs, n)
+                                                           : row_elements(operand, p));
+  }
+  return elements;
+}
+
 // Bytes of the part of an operand's array that a run goes over.
-double bytes_of(const Operand& operand, const Case& inputs, std::int64_t tokens,
-                std::int64_t rows) {
+double bytes_of(const Operand& operand, const Case& inputs, std::int64_t tokens, bool written) {
   const Problem& p = inputs.problem;
   if (operand.is_index()) {
     return sizeof(std::int64_t) * static_cast<double>(inputs.indices(operand).size());
@@ -26,7 +40,7 @@ double bytes_of(const Operand& operand, const Case& inputs, std::int64_t tokens,
       return element * static_cast<double>(tokens) *
              static_cast<double>(elements_per_token(operand, p));
     case Cut::pool_rows:
-      return element * static_cast<double>(rows) * static_cast<double>(row_elements(operand, p));
+      return element * pool_elements(operand, inputs, written);
     case Cut::sequences:
     case Cut::whole:
       break;
@@ -69,10 +83,10 @@ WorkCount count_work(const Case& inputs, std::int64_t plan_chunk) {
   for (const Operand& operand : problem.operation->operands) {
     if (!is_handed_over(operand, problem)) continue;
     if (operand.is_index() || is_read(operand, problem)) {
-      work.bytes_read += bytes_of(operand, inputs, active.tokens, active.rows);
+      work.bytes_read += bytes_of(operand, inputs, active.tokens, false);
     }
     if (is_written(operand, problem)) {
-      work.bytes_written += bytes_of(operand, inputs, active.tokens, active.carried_rows);
+      work.bytes_written += bytes_of(operand, inputs, active.tokens, true);
     }
   }
   return work;

@@ -60,8 +60,11 @@ Strips of_entries(const HeadSplit& split, const HeadRange& heads, std::int64_t f
 }  // namespace
 
 bool writes_row(const Operand& operand, const Case& batch, std::int64_t sequence) {
-  return is_written(operand, batch.problem) && batch.output_slot(sequence) >= 0 &&
-         (batch.carried_tokens(sequence) > 0 || operand.pool.written_by_empty_sequences);
+  if (!is_written(operand, batch.problem) || batch.output_slot(sequence) < 0) return false;
+  if (operand.pool.written_by_empty_sequences) return true;
+  if (batch.carried_tokens(sequence) == 0) return false;
+  const auto elements = operand.pool.elements_written;
+  return elements == nullptr || elements(batch, sequence) > 0;
 }
 
 namespace {

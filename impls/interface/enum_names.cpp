@@ -102,6 +102,15 @@ const EnumNames<Acceptance>& names_of() {
 }
 
 template <>
+const EnumNames<RingFill>& names_of() {
+  static const EnumNames<RingFill> names = {{"mixture", RingFill::mixture},
+                                            {"none", RingFill::none},
+                                            {"all", RingFill::all},
+                                            {"cycle", RingFill::cycle}};
+  return names;
+}
+
+template <>
 const EnumNames<InitialState>& names_of() {
   static const EnumNames<InitialState> names = {{"absent", InitialState::absent},
                                                 {"normal", InitialState::normal},

@@ -128,6 +128,10 @@ struct Pool {
   bool (*out_of_place)(const Problem&) = nullptr;
   /// Whether a sequence without tokens that are carried writes its row too (with what it held).
   bool written_by_empty_sequences = false;
+  /// Of a sequence with tokens, how many elements of its row a call reads, and how many it writes: none, and
+  /// the row is not written. Nulls: all that are used; written where tokens are carried.
+  std::int64_t (*elements_read)(const Case&, std::int64_t sequence) = nullptr;
+  std::int64_t (*elements_written)(const Case&, std::int64_t sequence) = nullptr;
 };
 
 /// How an output is judged.

@@ -103,6 +103,14 @@ enum class Acceptance {
   alternating,  ///< sequences in turn: all, none
 };
 
+/// How much the rings hold in generated inputs, and which are folded (gated_delta_ring).
+enum class RingFill {
+  mixture,  ///< sequences in turn: any number, none, as many as fit; folded or not
+  none,     ///< empty rings, none folded: the least a call does
+  all,      ///< as many as fit beside the call's tokens, all folded: the most
+  cycle,    ///< each sequence at another call of a cycle whose tokens all stay; the last one folds
+};
+
 enum class InitialState {
   absent,  ///< no initial state: zeros
   normal,  ///< N(0,1) entries / sqrt(Dk)
@@ -209,7 +217,8 @@ struct Problem {
   /// gated_delta: states inside the call that are handed out, of each sequence.
   std::int64_t checkpoints = 0;
   std::optional<DType> checkpoint_dtype;  ///< absent: the state dtype
-  std::int64_t pool_row_padding = 0;      ///< unused elements after each pool row
+  std::int64_t ring = 16;  ///< gated_delta_ring: tokens that a row of a ring has places for
+  std::int64_t pool_row_padding = 0;  ///< unused elements after each pool row
   /// Rows of every pool; 0: as many as sequences, and three more with slots; with output slots twice as
   /// many as sequences, and three more. A kernel must not need
   /// it: slots on the device say which rows there are.
@@ -254,6 +263,7 @@ struct Problem {
   KeyDistribution keys = KeyDistribution::unit;
   Magnitudes magnitudes = Magnitudes::ordinary;
   Acceptance accepted = Acceptance::mixture;
+  RingFill ring_fill = RingFill::mixture;
   std::uint64_t seed = 1;
   /// Inputs read from a case file "FILE.h5:/group" instead of generated; empty = generated.
   std::string case_file;

@@ -546,6 +546,8 @@ std::vector<ProblemField> make_fields() {
                         0, &P::checkpoints, "checkpoints"),
           integer_attribute("checkpoints", 0, &P::checkpoints, kUnlessDefault, false)),
       checkpoint_dtype_field(),
+      // In case files the dataset ring_key says it.
+      integer_field("ring", "tokens that a ring has places for", 1, &P::ring, "ring"),
       with(integer_field("pool_pad", "unused elements after each pool row", 0, &P::pool_row_padding,
                          "pool_row_padding"),
            integer_attribute("pool_row_padding", 0, &P::pool_row_padding, kUnlessDefault, false)),
@@ -620,6 +622,8 @@ std::vector<ProblemField> make_fields() {
                             &P::magnitudes, "magnitudes")),
       of_inputs(
           named_field("accepted", "how many draft tokens are accepted", &P::accepted, "accepted")),
+      of_inputs(named_field("ring_fill", "how much rings hold, and which are folded", &P::ring_fill,
+                            "ring_fill")),
       seed_field(),
       case_field(),
   };

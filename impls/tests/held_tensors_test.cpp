@@ -157,7 +157,7 @@ float rounded(float value, StorageType type) {
   return result;
 }
 
-bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool is_same_number(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 class HeldTensors : public ImplementationTest {
  protected:
@@ -289,7 +289,7 @@ class HeldTensors : public ImplementationTest {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (is_pool && static_cast<std::int64_t>(i) % row >= used) continue;
       const float wanted = rounded(expected[i], held.type);
-      const bool is_same = same_bits(values[i], wanted) ||
+      const bool is_same = is_same_number(values[i], wanted) ||
                            (values[i] != values[i] && wanted != wanted);  // rows nobody writes
       if (!is_same && wrong++ == 0) {
         ADD_FAILURE() << operand.output_name() << "[" << i << "]: " << values[i] << ", expected "

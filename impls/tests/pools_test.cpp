@@ -95,19 +95,24 @@ TEST_P(Pools, RowsBeyondTwoToThe31stElement) {
   device().upload(slot_array.data(), slots.data(), 16);
   arguments.set_input("slot_index", slot_array.data());
 
-  const std::int64_t element = static_cast<std::int64_t>(size_of(problem.state_dtype));
+  // Each pool has an element type of its own: beside states lie rings of tokens' keys, and of float32.
+  const auto element = [&](const Operand& operand) {
+    return static_cast<std::int64_t>(size_of(operand.dtype(problem)));
+  };
   std::map<std::string, DeviceBuffer> pools;
   const auto row_bytes = [&](const Operand& operand) {
-    return row_elements(operand, problem) * element;
+    return row_elements(operand, problem) * element(operand);
   };
   const auto row_at = [&](const Operand& operand, std::size_t n) {
-    return pools.at(operand.name).as<char>() + slots[n] * row_stride(operand, problem) * element;
+    return pools.at(operand.name).as<char>() +
+           slots[n] * row_stride(operand, problem) * element(operand);
   };
   std::vector<char> bytes;
   for (const Operand& operand : problem.operation->operands) {
     if (!is_pool(operand, problem)) continue;
     const std::int64_t rows = far + 2;
-    pools.emplace(operand.name, device().allocate(rows * row_stride(operand, problem) * element));
+    pools.emplace(operand.name,
+                  device().allocate(rows * row_stride(operand, problem) * element(operand)));
     void* const pool = pools.at(operand.name).data();
     arguments.set(operand.name, {operand.role == Role::output ? nullptr : pool,
                                  operand.role == Role::input ? nullptr : pool, 0});
@@ -115,8 +120,9 @@ TEST_P(Pools, RowsBeyondTwoToThe31stElement) {
     for (std::size_t n = 0; n < slots.size(); ++n) {
       bytes.resize(static_cast<std::size_t>(row_bytes(operand)));
       const std::int64_t row = inputs.slot(static_cast<std::int64_t>(n));
-      encode(problem.state_dtype, inputs[operand.name].data() + row * row_stride(operand, problem),
-             bytes.data(), row_elements(operand, problem));
+      encode(operand.dtype(problem),
+             inputs[operand.name].data() + row * row_stride(operand, problem), bytes.data(),
+             row_elements(operand, problem));
       device().upload(row_at(operand, n), bytes.data(), row_bytes(operand));
     }
   }
@@ -136,7 +142,7 @@ TEST_P(Pools, RowsBeyondTwoToThe31stElement) {
       bytes.resize(static_cast<std::size_t>(row_bytes(operand)));
       device().download(bytes.data(), row_at(operand, n), row_bytes(operand));
       std::vector<float> row(static_cast<std::size_t>(row_elements(operand, problem)));
-      decode(problem.state_dtype, bytes.data(), row.data(), row_elements(operand, problem));
+      decode(operand.dtype(problem), bytes.data(), row.data(), row_elements(operand, problem));
       const auto before = expected[name].begin() +
                           inputs.slot(static_cast<std::int64_t>(n)) * row_stride(operand, problem);
       EXPECT_TRUE(same_bits(row, {before, before + row_elements(operand, problem)}))

@@ -88,6 +88,7 @@ TEST(FieldGuard, WhatAnImplementationDoesNotNameIsRefused) {
                                                           {"output_slots", "other"},
                                                           {"checkpoints", "2"},
                                                           {"checkpoint_dtype", "bf16"},
+                                                          {"ring", "40"},
                                                           {"state_rounding", "stochastic"},
                                                           {"pool_pad", "8"},
                                                           {"pool_rows", "40"},

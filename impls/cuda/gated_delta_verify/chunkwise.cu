@@ -1,20 +1,22 @@
 // cuda/chunkwise of gated_delta_verify: the tokens of a draft are a chunk, whose products with the state are
 // taken by tensor cores (chunkwise_kernel.cuh), and of which records are kept as cuda/records keeps them.
 //
-// Bound by: up to four tokens latency, of the states' way from device memory and the chain of what follows it: of
-// 128 sequences the memory is busy for 58 % of the cycles and schedulers issue in 51 %. The more tokens, the more by
-// instructions. Commit, which is that of cuda/records, reads and writes the states of sequences that accepted
-// something.
+// A warp makes what couples the tokens once, for two or four turns of values of its head where there are heads enough
+// (turns_of_warps() in chunkwise_kernel.cuh): these are most of its instructions, some 700 of 1100 for 32 values.
+//
+// Bound by: latency, of the states' way from device memory and the chain of what follows it. Commit, which is that of
+// cuda/records, reads and writes the states of sequences that accepted something.
 //
 // Reached, H200, 16/32 heads of 128, logits and normalised keys, cold L2, by a bench of the verify kernel alone,
-// microseconds, sequences x tokens:
+// microseconds, sequences x tokens; before: one turn, four warps a block:
 //
-//                    1x4   16x4   128x4   512x4   128x8   64x16
-//     bfloat16 vk    7.2   13.4    51.4     169      91      90
-//     bfloat16 kv    7.6   13.9    54.9     184      94      90
-//     float32 vk     7.8   19.7    89.7     320     166     163
+//                    1x4        16x4         128x4        512x4      128x8
+//     bfloat16 vk    8.0 (8.0)  14.2 (14.0)  50.5 (51.7)  158 (169)   67 (88)
+//     bfloat16 kv    8.7 (8.3)  15.4 (14.8)  61.2 (55.8)  209 (186)   79 (96)
+//     float32 vk     7.9 (7.9)  19.4 (20.4)  82.0 (89.7)  285 (320)  115 (166)
 //
-// where the states' bytes alone are 32 us of 128 sequences in bfloat16 and 63 in float32, at the speed of a copy.
+// where the states' bytes alone are 32 us of 128 sequences in bfloat16 and 63 in float32, at the speed of a copy. By
+// keys four tokens have one turn and lost a tenth all the same; two turns of two warps take 60 to 63 of 128x4.
 //
 // Lost, bfloat16 vk, 128x4: couplings made once a block, between barriers (72 by gdnbench bench, which was not run of
 // what stands; cuda/records took 110 there); tokens' words that are zeros behind the end, in the place of
@@ -62,15 +64,16 @@ ChunkwiseKernel kernel_of(const Problem& problem) {
 DraftLaunches launches_of_chunks(const Draft& draft) {
   const Problem& problem = draft.problem;
   const ChunkwiseKernel verifier = kernel_of(problem);
-  const ChunkwiseOptions options = {tile_grid(problem, verifier.block_values), kept_records(draft)};
+  const ChunkwiseOptions options = {tile_grid(problem, verifier.block_values),
+                                    verifier.block_values, kept_records(draft)};
   const unsigned int blocks =
       grid_blocks(tile_blocks(problem, verifier.block_values), kChunkwiseName);
   const auto verify = [=, params = draft.params](cudaStream_t stream) {
     launch_kernel(verifier.kernel, blocks, static_cast<unsigned int>(verifier.threads), 0, stream,
                   params, options);
   };
-  return {verify, commit_of_records(draft, kChunkwiseName), verifier.block_values,
-          verifier.threads};
+  return {verify, commit_of_records(draft, kChunkwiseName), verifier.block_values, verifier.threads,
+          verifier.chunk};
 }
 
 LaunchPlan::Enqueue commits_of_chunks(const Draft& first, const CommitCall* calls,
@@ -84,9 +87,10 @@ const Implementation& gated_delta_verify_chunkwise() {
   static const DraftImplementation implementation(
       {.name = kChunkwiseName,
        .form = "chunkwise",
+       .keeps = "records",
        .summary =
            "a draft as a chunk: products with the state by tensor cores, records that commit "
-           "replays; bound by device memory",
+           "replays; bound by latency",
        .rank = 30,
        .supports = supports_chunkwise,
        .honours = recurrence_options(),

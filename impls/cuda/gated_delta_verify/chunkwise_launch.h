@@ -12,6 +12,7 @@ namespace gdn::GDN_CUDA_TARGET {
 /// What the kernel takes beside the problem.
 struct ChunkwiseOptions {
   TileGrid grid;
+  int block_values;
   StepRecords kept;
 };
 

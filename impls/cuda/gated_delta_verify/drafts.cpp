@@ -95,13 +95,14 @@ std::unique_ptr<Plan> DraftImplementation::plan(const Problem& problem, const Ar
   workspaces.push_back(device.allocate(form_.kept_bytes(problem)));
 
   PlanInfo info;
-  info.choice = "keeps=" + form_.form;
+  info.choice = "keeps=" + form_.keeps;
   std::vector<LaunchPlan::Enqueue> phases(2, [](cudaStream_t) {});
   const Draft draft = {problem, params, gated_delta_verify_arguments(problem, arguments).accepted,
                        workspaces[0].as<char>()};
   if (problem.num_sequences() > 0) {
     DraftLaunches launches = form_.launches(draft);
     info.launches = problem.final_state ? 2 : 1;
+    if (launches.chunk > 0) info.choice += " chunk=" + std::to_string(launches.chunk);
     info.choice += " values=" + std::to_string(launches.block_values) +
                    " threads=" + std::to_string(launches.threads);
     phases[static_cast<int>(DraftPhase::verify)] = std::move(launches.verify);

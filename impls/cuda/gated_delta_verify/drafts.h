@@ -30,6 +30,7 @@ struct DraftLaunches {
   LaunchPlan::Enqueue commit;  ///< not called where the problem wants no final state
   int block_values;            ///< of verify, as `threads` is
   int threads;
+  int chunk = 0;  ///< tokens that verify takes together; 0: one by one
 };
 
 /// What differs between the commits of a group, whose kernel reads one from device memory for each draft.
@@ -60,8 +61,9 @@ __device__ __forceinline__ GatedDeltaParams params_of(const GatedDeltaParams& fi
 
 /// What is a form's own.
 struct DraftForm {
-  std::string name;  ///< "cuda/records"
-  std::string form;  ///< "records": what it keeps
+  std::string name;   ///< "cuda/records"
+  std::string form;   ///< "chunkwise": how it computes
+  std::string keeps;  ///< "records": what is kept of a token
   std::string summary;
   int rank;
   Support (*supports)(const Problem& problem);  ///< no more than supports_tiles()

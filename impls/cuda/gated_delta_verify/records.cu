@@ -98,6 +98,7 @@ const Implementation& gated_delta_verify_records() {
   static const DraftImplementation implementation(
       {.name = kRecordsName,
        .form = "records",
+       .keeps = "records",
        .summary = "keeps what each draft token did to the state and replays it at commit; bound "
                   "by device memory",
        .rank = 20,

@@ -6,9 +6,11 @@
 // t of a quad, keys 32 j + 8 t + 4 (step % 2) to + 3 with j = step / 2, in either layout, and the columns are
 // loaded in that order too. What row of the operand is which value is free as well:
 //
-//   vk, [Dv][Dk]: 16 bytes of a lane are eight keys of one value. Row r of tile i is value 16 i + r.
+//   vk, [Dv][Dk]: 16 bytes of a lane are eight keys of one value.
 //   kv, [Dk][Dv]: 8 bytes of a lane are a few values of one key; two keys' words make pairs along the keys.
-//                 Rows g and g + 8 of tile i are values 4 g + 2 i and + 1, or 2 g and + 1 in float32.
+//
+// Rows g and g + 8 of tile i are values 4 g + 2 i and + 1 where there are two tiles, 2 g and + 1 where there is one:
+// the values of a lane's rows are neighbours, and lane 4 g + t can have value 4 g + t.
 //
 // A state that is not bfloat16 is the sum of two: its upper 16 bits and, rounded, the rest, 2^-16 of it off
 // at most; both are multiplied.
@@ -41,15 +43,13 @@ struct OperandShape {
   static constexpr int kWarpValues = 16 * kTiles;
   /// Words of four bytes that a lane has of a state.
   static constexpr int kLaneWords = kWarpValues * kKeyDim * static_cast<int>(sizeof(State)) / 128;
-  static constexpr int kWarps = 4;
-  static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kBlockValues = kWarps * kWarpValues;
-  /// Blocks that a multiprocessor has registers for, with what so many tokens need beside the state. Of sixteen
-  /// tokens at Dk = 128 a third block gains a tenth and costs some spills.
-  static constexpr int blocks(int tokens) {
+  /// Warps that a multiprocessor has registers for, with what so many tokens need beside the state, and `more`. Of
+  /// sixteen tokens at Dk = 128 a third part of them gains a tenth and costs some spills.
+  static constexpr int warps(int tokens, int more = 0) {
     const int of_sixteen = kKeyDim == 128 ? 96 : 128;
     const int others = tokens <= 4 ? 48 + 4 * kVectorWords : tokens <= 8 ? 104 : of_sixteen;
-    return 65536 / (kThreads * (kLaneWords + others));
+    return 65536 / (4 * 32 * (kLaneWords + others + more)) *
+           4;  // each of four schedulers has as many
   }
   static_assert(kKeyDim % 32 == 0);
 };
@@ -82,6 +82,7 @@ class StateOperand {
  public:
   using Shape = Shape_;
   using State = typename Shape::State;
+  static constexpr int kLaneValues = 2 * Shape::kTiles;  ///< neighbours; Dv is a multiple of them
   /// products[tile]: of rows g and g + 8 of a tile with columns 2 t and 2 t + 1, g = lane / 4, t = lane % 4.
   using Products = float[Shape::kTiles][4];
 
@@ -98,7 +99,8 @@ class StateOperand {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) rows_[i] = {0, 0};
     } else if constexpr (Shape::kByKeys) {
-      const int value = min(first_value + group * kRowValues, pool.value_head_dim - kRowValues);
+      static_assert(kLaneValues * sizeof(State) == 8);
+      const int value = min(first_value + group * kLaneValues, pool.value_head_dim - kLaneValues);
       const State* const keys = at + 8 * quad * pool.value_head_dim + value;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
@@ -106,15 +108,105 @@ class StateOperand {
             *reinterpret_cast<const uint2*>(keys + (32 * (i / 8) + i % 8) * pool.value_head_dim);
       }
     } else {
+      const int value = min(first_value + group * kLaneValues, pool.value_head_dim - kLaneValues);
+      const State* const rows = at + value * Shape::kKeyDim + 8 * quad;
 #pragma unroll
-      for (int half_tile = 0; half_tile < 2 * Shape::kTiles; ++half_tile) {
-        // Dv is a multiple of 8.
-        const int value = min(first_value + 8 * half_tile, pool.value_head_dim - 8) + group;
-        const State* const keys = at + value * Shape::kKeyDim + 8 * quad;
+      for (int half_tile = 0; half_tile < kLaneValues; ++half_tile) {
+        const State* const keys = rows + half_tile * Shape::kKeyDim;
 #pragma unroll
         for (int i = 0; i < kHalfTileWords; ++i) {
           words_[half_tile * kHalfTileWords + i] =
               *reinterpret_cast<const uint4*>(keys + i / kParts * 32 + i % kParts * (8 / kParts));
+        }
+      }
+    }
+  }
+
+  /// Of the rows that load() took, those of values in the head, back to the pool.
+  __device__ __forceinline__ void store(const StatePool& pool, std::int64_t row, int head,
+                                        int first_value, int lane) const {
+    const int quad = lane % 4;
+    const int value = first_value + lane / 4 * kLaneValues;
+    if (value >= pool.value_head_dim) return;
+    auto* const at = static_cast<State*>(pool.data) + state_offset(pool, row, head);
+    if constexpr (Shape::kByKeys) {
+      State* const keys = at + 8 * quad * pool.value_head_dim + value;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        *reinterpret_cast<uint2*>(keys + (32 * (i / 8) + i % 8) * pool.value_head_dim) = rows_[i];
+      }
+    } else {
+      State* const rows = at + value * Shape::kKeyDim + 8 * quad;
+#pragma unroll
+      for (int half_tile = 0; half_tile < kLaneValues; ++half_tile) {
+        State* const keys = rows + half_tile * Shape::kKeyDim;
+#pragma unroll
+        for (int i = 0; i < kHalfTileWords; ++i) {
+          *reinterpret_cast<uint4*>(keys + i / kParts * 32 + i % kParts * (8 / kParts)) =
+              words_[half_tile * kHalfTileWords + i];
+        }
+      }
+    }
+  }
+
+  /// The lane's keys 2 m and 2 m + 1 of the eight that word j of a token's vector has: of row g of a tile in x and
+  /// y, of row g + 8 in z and w. An accumulator of mma.m16n8k16 whose column c is key 32 j + 8 (c / 2) + 2 m + c % 2.
+  __device__ __forceinline__ float4 elements(int tile, int j, int m) const {
+    if constexpr (Shape::kByKeys) {
+      const uint2 a = rows_[8 * j + 2 * m];
+      const uint2 b = rows_[8 * j + 2 * m + 1];
+      if constexpr (sizeof(State) == 4) {
+        return {__uint_as_float(a.x), __uint_as_float(b.x), __uint_as_float(a.y),
+                __uint_as_float(b.y)};
+      } else {
+        const std::uint32_t a_pair = tile == 0 ? a.x : a.y;
+        const std::uint32_t b_pair = tile == 0 ? b.x : b.y;
+        return {widen_half_word<State>(a_pair, 0), widen_half_word<State>(b_pair, 0),
+                widen_half_word<State>(a_pair, 1), widen_half_word<State>(b_pair, 1)};
+      }
+    } else {
+      float of_half[2][2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint4& word = words_[word_of(tile, half, j, m)];
+        if constexpr (sizeof(State) == 4) {
+          of_half[half][0] = __uint_as_float(m % 2 == 0 ? word.x : word.z);
+          of_half[half][1] = __uint_as_float(m % 2 == 0 ? word.y : word.w);
+        } else {
+          const std::uint32_t two = m == 0 ? word.x : m == 1 ? word.y : m == 2 ? word.z : word.w;
+          of_half[half][0] = widen_half_word<State>(two, 0);
+          of_half[half][1] = widen_half_word<State>(two, 1);
+        }
+      }
+      return {of_half[0][0], of_half[0][1], of_half[1][0], of_half[1][1]};
+    }
+  }
+  /// Rounds them to the state's type.
+  __device__ __forceinline__ void set_elements(int tile, int j, int m, float4 e) {
+    if constexpr (Shape::kByKeys) {
+      uint2& a = rows_[8 * j + 2 * m];
+      uint2& b = rows_[8 * j + 2 * m + 1];
+      if constexpr (sizeof(State) == 4) {
+        a = {__float_as_uint(e.x), __float_as_uint(e.z)};
+        b = {__float_as_uint(e.y), __float_as_uint(e.w)};
+      } else {
+        (tile == 0 ? a.x : a.y) = round_to_pair<State>(e.x, e.z);
+        (tile == 0 ? b.x : b.y) = round_to_pair<State>(e.y, e.w);
+      }
+    } else {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        uint4& word = words_[word_of(tile, half, j, m)];
+        const float first = half == 0 ? e.x : e.z;
+        const float second = half == 0 ? e.y : e.w;
+        if constexpr (sizeof(State) == 4) {
+          (m % 2 == 0 ? word.x : word.z) = __float_as_uint(first);
+          (m % 2 == 0 ? word.y : word.w) = __float_as_uint(second);
+        } else {
+          (m == 0   ? word.x
+           : m == 1 ? word.y
+           : m == 2 ? word.z
+                    : word.w) = round_to_pair<State>(first, second);
         }
       }
     }
@@ -159,17 +251,28 @@ class StateOperand {
     transpose(of_column[1], quad, with_query);
   }
 
+  /// The value of row g (half 0) or g + 8 of a tile, counted from the warp's first one.
+  __device__ __forceinline__ static int value_of(int tile, int half, int group) {
+    return kLaneValues * group + 2 * tile + half;
+  }
+
   /// The value that lane (group, quad) gets by gather_row(), counted from the warp's first one. With one tile
   /// two lanes get the same.
   __device__ __forceinline__ static int own_value(int lane) {
-    const int group = lane / 4;
-    const int half = lane % 2;
-    const int tile = Shape::kTiles == 2 ? lane % 4 / 2 : 0;
-    return Shape::kByKeys ? kRowValues * group + 2 * tile + half : 16 * tile + 8 * half + group;
+    return value_of(Shape::kTiles == 2 ? lane % 4 / 2 : 0, lane % 2, lane / 4);
   }
   /// Whether no lane before it gets the same value.
   __device__ __forceinline__ static bool owns_value(int lane) {
     return Shape::kTiles == 2 || lane % 4 < 2;
+  }
+
+  /// Of the bits of two float32 numbers: as pairs of bfloat16 their upper halves, and the rest, rounded.
+  __device__ __forceinline__ static void in_parts(std::uint32_t a, std::uint32_t b,
+                                                  std::uint32_t& high, std::uint32_t& low) {
+    high = a >> 16 | (b & 0xffff0000u);
+    low = round_to_pair<__nv_bfloat16>(
+        __uint_as_float(a) - __uint_as_float(a & 0xffff0000u),
+        __uint_as_float(b) - __uint_as_float(b & 0xffff0000u));  // both exact
   }
 
  private:
@@ -178,7 +281,11 @@ class StateOperand {
   static constexpr int kHalfTileWords = Shape::kVectorWords * kParts;
   static constexpr int kWords = Shape::kByKeys ? 1 : 2 * Shape::kTiles * kHalfTileWords;
   static constexpr int kRows = Shape::kByKeys ? Shape::kKeyDim / 4 : 1;  ///< keys that a lane has
-  static constexpr int kRowValues = 8 / static_cast<int>(sizeof(State));
+
+  /// vk: the word of a half tile's row that holds keys 2 m and 2 m + 1 of word j of a token's vector.
+  __device__ __forceinline__ static constexpr int word_of(int tile, int half, int j, int m) {
+    return (2 * tile + half) * kHalfTileWords + (kParts == 1 ? j : 2 * j + m / 2);
+  }
 
   /// Two neighbouring keys of a step, the first or the second two of a lane's four, of row g or g + 8.
   __device__ __forceinline__ void pair(int tile, int half, int step, int second,
@@ -218,14 +325,6 @@ class StateOperand {
       high = two;
       low = 0;
     }
-  }
-  /// Of the bits of two float32 numbers.
-  __device__ __forceinline__ static void in_parts(std::uint32_t a, std::uint32_t b,
-                                                  std::uint32_t& high, std::uint32_t& low) {
-    high = a >> 16 | (b & 0xffff0000u);
-    low = round_to_pair<__nv_bfloat16>(
-        __uint_as_float(a) - __uint_as_float(a & 0xffff0000u),
-        __uint_as_float(b) - __uint_as_float(b & 0xffff0000u));  // both exact
   }
 
   /// of_rows[r] of lane t is row r of token t; `of_tokens` becomes the lane's own row of each token.

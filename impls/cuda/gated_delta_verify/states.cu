@@ -182,6 +182,7 @@ const Implementation& gated_delta_verify_states() {
   static const DraftImplementation implementation(
       {.name = kStatesName,
        .form = "states",
+       .keeps = "states",
        .summary = "keeps the state behind each draft token, of which commit copies one; bound by "
                   "writing them to device memory",
        .rank = 10,

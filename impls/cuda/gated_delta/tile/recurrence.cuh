@@ -104,9 +104,10 @@ class TileRecurrence {
     }
   }
 
-  /// The same with steps that are staged, of which is `kept` what its type says: the StepRecords, or
-  /// the TokenStates behind them. With records the tile is left as it was before the last step.
-  template <typename Kept>
+  /// The same with steps that are staged, of which is `kept` what its type says: the StepRecords (or what
+  /// has its functions), or the TokenStates behind them. With records the tile is left as it was before the
+  /// last step. `kUnpacked`: so is the tile already.
+  template <bool kUnpacked = false, typename Kept>
   __device__ __forceinline__ void run_keeping(std::int64_t first, std::int64_t length,
                                               const Kept& kept, Staged& staged) {
     constexpr bool kKeepsStates = std::is_same_v<Kept, TokenStates>;
@@ -125,7 +126,7 @@ class TileRecurrence {
       return count;
     };
     int count = stage();
-    tile_.unpack();
+    if constexpr (!kUnpacked) tile_.unpack();
     while (true) {
 #pragma unroll 1
       for (int s = 0; s < count; ++s) {
@@ -149,7 +150,9 @@ class TileRecurrence {
         }
         const float factored_u = factors.key * own_u;  // which S takes with the key as it came
         if constexpr (!kKeepsStates) {
-          if (stores_output_) kept.u[step_at] = factored_u;
+          if (stores_output_) {
+            kept.store_u(p_, token, place_.head, owned_, step_at, factored_u);
+          }
           if (remaining == 0 && s + 1 == count) return;
         }
         // Read once more, rather than held in registers while sums go round the block.

@@ -32,7 +32,8 @@ struct StagedRecords {
   Step steps[kSteps];
 
   /// The next `count` steps from step `first_number` of `first` on, by all warps.
-  __device__ __forceinline__ void stage(const GatedDeltaParams& p, const StepRecords& records,
+  template <typename Records>
+  __device__ __forceinline__ void stage(const GatedDeltaParams& p, const Records& records,
                                         const TilePlace& place, std::int64_t first,
                                         int first_number, int count) {
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -40,23 +41,23 @@ struct StagedRecords {
     for (int s = static_cast<int>(threadIdx.x / 32); s < count; s += Shape::kWarps) {
       const std::int64_t token = first + (first_number + s) / p.steps;
       const int number = (first_number + s) % p.steps;
-      const std::int64_t values = u_record(p, token, number, place.head);
+      const std::int64_t values = records.u_at(p, token, number, place.head);
       Step& step = steps[s];
 #pragma unroll
       for (int i = lane; i < Shape::kBlockValues; i += 32) {
         const int at = place.first_value + i;
-        step.u[i] = at < p.value_head_dim ? records.u[values + at] : 0.0f;
+        step.u[i] = at < p.value_head_dim ? records.load_u(values + at) : 0.0f;
       }
       if (lane < Shape::kParts) {
         RawKeys<Shape> raw;
-        raw.load(records.key, key_record(p, token, number, place.key_head), lane,
+        raw.load(records.key, records.key_at(p, token, number, place.key_head), lane,
                  records.key_dtype);
         float keys[Shape::kKeys];
         raw.unpack(records.key_dtype, keys);
         step.key.write(lane, keys);
       }
       if (number != 0) continue;
-      const float* const kept = records.decay + decay_record(p, token, place.head);
+      const float* const kept = records.decay + records.decay_at(p, token, place.head);
       if (!p.channel_decay) {
         if (lane == 0) step.decay = kept[0];
       } else {
@@ -66,9 +67,9 @@ struct StagedRecords {
   }
 };
 
-/// Does the steps of `length` > 0 tokens from `first` on to a tile whose loads have been issued.
-template <typename Shape>
-__device__ __forceinline__ void replay_steps(const GatedDeltaParams& p, const StepRecords& records,
+/// `Records`: StepRecords, or what has its functions. Does the steps of `length` > 0 tokens from `first` on to a tile whose loads have been issued.
+template <typename Shape, typename Records>
+__device__ __forceinline__ void replay_steps(const GatedDeltaParams& p, const Records& records,
                                              const TilePlace& place, std::int64_t first,
                                              std::int64_t length, StagedRecords<Shape>& staged,
                                              StateTile<Shape>& tile) {

@@ -15,6 +15,7 @@
 #include "cuda/gated_delta/tile/launch.cuh"
 #include "cuda/gated_delta/tile/state_tile.cuh"
 #include "cuda/gated_delta/tile/step_records.cuh"
+#include "cuda/gated_delta/tile/token_states.cuh"
 #include "cuda/raw_run.cuh"
 #include "cuda/target.h"
 
@@ -127,8 +128,8 @@ struct StagedSteps {
   };
   Step steps[kSteps];
 
-  /// The next `count` steps from step `number` of `token` on, by all warps. Where StepRecords are
-  /// kept, the keys and decays go to them too, each from one block.
+  /// The next `count` steps from step `number` of `token` on, by all warps. Where records are kept
+  /// (StepRecords, or what has its functions), the keys and decays go to them too, each from one block.
   template <typename Kept>
   __device__ __forceinline__ void stage(const GatedDeltaParams& p, DType token_dtype,
                                         const TilePlace& place, std::int64_t token, int number,
@@ -202,24 +203,25 @@ struct StagedSteps {
       step.beta = decode_beta(p.gates, widen_bits(raw_beta, p.gates.beta.type));
       step.decay = head_decay;
     }
-    if constexpr (std::is_same_v<Kept, StepRecords>) {
+    if constexpr (!std::is_same_v<Kept, TokenStates>) {
       record_step(p, place, token, number, step, lane, raw_key, kept);
     }
   }
 
   /// The key as it came, once a key head, and the decays, once a value head; both by one block.
+  template <typename Records>
   static __device__ __forceinline__ void record_step(const GatedDeltaParams& p,
                                                      const TilePlace& place, std::int64_t token,
                                                      int number, const Step& step, int lane,
                                                      const RawKeys<Shape>& raw_key,
-                                                     const StepRecords& records) {
+                                                     const Records& records) {
     if (place.first_value != 0) return;
     if (lane < Shape::kParts && place.head == place.key_head * p.value_heads_per_key_head) {
-      raw_key.store(records.key, key_record(p, token, number, place.key_head), lane,
+      raw_key.store(records.key, records.key_at(p, token, number, place.key_head), lane,
                     records.key_dtype);
     }
     if (number != 0) return;
-    float* const kept = records.decay + decay_record(p, token, place.head);
+    float* const kept = records.decay + records.decay_at(p, token, place.head);
     if (!p.channel_decay) {
       if (lane == 0) kept[0] = step.decay;
       return;

@@ -21,6 +21,23 @@ struct StepRecords {
   float* u = nullptr;      ///< [T, n, Hv, Dv]
   float* decay = nullptr;  ///< [T, Hv] or, with decays of key channels, [T, Hv, Dk]
   DType key_dtype = DType::float32;
+
+#ifdef __CUDACC__
+  // Elements of the arrays where what belongs to a step, or a token, begins.
+  __device__ __forceinline__ std::int64_t key_at(const GatedDeltaParams& p, std::int64_t token,
+                                                 int step, int key_head) const;
+  __device__ __forceinline__ std::int64_t u_at(const GatedDeltaParams& p, std::int64_t token,
+                                               int step, int value_head) const;
+  __device__ __forceinline__ std::int64_t decay_at(const GatedDeltaParams& p, std::int64_t token,
+                                                   int value_head) const;
+  __device__ __forceinline__ float load_u(std::int64_t at) const { return u[at]; }
+  /// `step_at`: of the step and value in all that is kept of a batch.
+  __device__ __forceinline__ void store_u(const GatedDeltaParams&, std::int64_t /*token*/,
+                                          int /*value_head*/, int /*value*/, std::int64_t step_at,
+                                          float x) const {
+    u[step_at] = x;
+  }
+#endif
 };
 
 #ifdef __CUDACC__
@@ -38,6 +55,22 @@ __device__ __forceinline__ std::int64_t u_record(const GatedDeltaParams& p, std:
 __device__ __forceinline__ std::int64_t decay_record(const GatedDeltaParams& p, std::int64_t token,
                                                      int value_head) {
   return (token * p.num_value_heads + value_head) * p.gates.gates_per_head;
+}
+
+__device__ __forceinline__ std::int64_t StepRecords::key_at(const GatedDeltaParams& p,
+                                                            std::int64_t token, int step,
+                                                            int key_head) const {
+  return key_record(p, token, step, key_head);
+}
+__device__ __forceinline__ std::int64_t StepRecords::u_at(const GatedDeltaParams& p,
+                                                          std::int64_t token, int step,
+                                                          int value_head) const {
+  return u_record(p, token, step, value_head);
+}
+__device__ __forceinline__ std::int64_t StepRecords::decay_at(const GatedDeltaParams& p,
+                                                              std::int64_t token,
+                                                              int value_head) const {
+  return decay_record(p, token, value_head);
 }
 
 #endif  // __CUDACC__
