@@ -67,7 +67,7 @@ Case next_call(const Case& called, const Outputs& outputs, const Counts& stay) {
   for (std::int64_t n = 0; n < called.problem.num_sequences(); ++n) {
     std::int64_t& first = index_of(next, "ring_first", n);
     std::int64_t& length = index_of(next, "ring_length", n);
-    if (index_of(next, "ring_fold", n) != 0 && called.length(n) > 0) {
+    if (ring_folds(called.problem, index_of(next, "ring_fold", n)) && called.length(n) > 0) {
       first = (first + length) % ring;
       length = 0;
     }

@@ -31,9 +31,7 @@ class Rings {
   explicit Rings(const Case& inputs) : inputs_(inputs), p_(inputs.problem) {}
 
   std::int64_t length(std::int64_t sequence) const { return index("ring_length", sequence); }
-  bool folds(std::int64_t sequence) const {
-    return p_.final_state && index("ring_fold", sequence) != 0;
-  }
+  bool folds(std::int64_t sequence) const { return ring_folds(p_, index("ring_fold", sequence)); }
   /// Record i of a sequence: those behind its last one are the tokens'.
   std::int64_t place(std::int64_t sequence, std::int64_t i) const {
     return (index("ring_first", sequence) + i) % ring_places(p_);

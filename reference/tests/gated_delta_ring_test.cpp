@@ -53,6 +53,22 @@ TEST(GatedDeltaRingReference, OfOneElementByHand) {
   }
 }
 
+TEST(GatedDeltaRingReference, ARowThatIsNotReadIsAlwaysFolded) {
+  for (const char* fill : {"none", "mixture"}) {
+    Case c = generate_case(Problem::parse(
+        "gated_delta_ring:heads=1/2,dim=4x3,seq=2+2,ring=8,dtype=f32,gates=mid,h0=absent,"
+        "ring_fill=" +
+        std::string(fill)));
+    c.other_indices["ring_fold"] = {0, 1};
+    const auto as_told = evaluate<double>(c);
+    c.other_indices["ring_fold"] = {1, 1};
+    const auto folded = evaluate<double>(c);
+    for (const double element : as_told["final_state"]) EXPECT_TRUE(std::isfinite(element));
+    EXPECT_EQ(as_told["final_state"], folded["final_state"]);
+    EXPECT_EQ(as_told["output"], folded["output"]);
+  }
+}
+
 // What a server does: calls of a few tokens, of which some stay. Their outputs, and the state whenever it is
 // folded, are those of gated_delta on the tokens that stayed.
 class Served {

@@ -103,7 +103,7 @@ class RingPlan final : public Plan {
       decay_state(p, &records.decay(i), S);
       add_product(p, k, u, S);
     }
-    if (a_.ring_fold[sequence] != 0) operands_.store_state(task, S);
+    if (ring_folds(p, a_.ring_fold[sequence])) operands_.store_state(task, S);
 
     for (std::int64_t t = 0; t < task.num_tokens; ++t) {
       float g, beta;

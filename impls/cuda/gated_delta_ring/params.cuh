@@ -23,6 +23,14 @@ struct RingParams {
   std::int32_t places = 0;  ///< of a row
 };
 
+#ifdef __CUDACC__
+/// ring_folds() of the sequence: a row that is not read is written, so that the next call finds a state.
+__device__ __forceinline__ bool ring_folds(const StatePool& pool, const RingParams& ring,
+                                           std::int64_t sequence) {
+  return pool.write && (!pool.read || ring.fold[sequence] != 0);
+}
+#endif
+
 struct RingOptions {
   TileGrid grid;
   int block_values;

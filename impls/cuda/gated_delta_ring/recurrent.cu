@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::blocks(kOtherRegisters
   } else {
     tile.unpack();
   }
-  if (p.pool.write && ring.fold[place.sequence] != 0) tile.store(p.pool, span.row, place.head);
+  if (ring_folds(p.pool, ring, place.sequence)) tile.store(p.pool, span.row, place.head);
   Recurrence(p, options.token_dtype, place, shared, tile)
       .template run_keeping<true>(span.first, span.length, records, staged.tokens);
 }

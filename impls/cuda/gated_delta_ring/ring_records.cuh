@@ -48,7 +48,7 @@ class RingRecords {
         decay_(ring.decay + row * ring.decay_row_stride + place.head),
         first_(static_cast<int>(ring.first[place.sequence])),
         length_(static_cast<int>(ring.length[place.sequence])),
-        folds_(p.pool.write && ring.fold[place.sequence] != 0) {}
+        folds_(ring_folds(p.pool, ring, place.sequence)) {}
 
   // ---- the tokens' own records
 

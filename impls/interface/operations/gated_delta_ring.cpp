@@ -44,7 +44,7 @@ std::int64_t elements_of_tokens(const Case& c, std::int64_t sequence) {
 }
 std::int64_t elements_folded(const Case& c, std::int64_t sequence) {
   const Problem& p = c.problem;
-  return of_sequence(c, kRingFold, sequence) != 0
+  return ring_folds(p, of_sequence(c, kRingFold, sequence))
              ? row_elements(p.operation->at("initial_state"), p)
              : 0;
 }
@@ -89,7 +89,7 @@ void fit_ring(const Case& whole, const std::vector<PartOfSequence>& parts, Case&
     std::int64_t& length = part.other_indices[kRingLength][n];
     std::int64_t& fold = part.other_indices[kRingFold][n];
     if (before > 0) {
-      if (fold != 0) {
+      if (ring_folds(whole.problem, fold)) {
         first = (first + length) % ring;
         length = 0;
       }
@@ -172,6 +172,10 @@ const OperationSchema& gated_delta_ring_operation() {
 }
 
 std::int64_t ring_places(const Problem& p) { return std::max(p.ring, p.sequences.longest()); }
+
+bool ring_folds(const Problem& p, std::int64_t ring_fold) {
+  return p.final_state && (ring_fold != 0 || p.initial_state == InitialState::absent);
+}
 
 DType ring_update_dtype(const Problem& p) {
   return p.state_dtype == DType::bfloat16 ? DType::bfloat16 : DType::float32;

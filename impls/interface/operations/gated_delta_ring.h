@@ -12,6 +12,8 @@ const OperationSchema& gated_delta_ring_operation();
 
 /// Of a row of a ring: as many as the problem says, or as the longest sequence has tokens where that is more.
 std::int64_t ring_places(const Problem& problem);
+/// Whether a sequence with this ring_fold makes a new state: a row that was not read has to be written.
+bool ring_folds(const Problem& problem, std::int64_t ring_fold);
 /// Element type of ring_update: bfloat16 beside states of that type, else float32.
 DType ring_update_dtype(const Problem& problem);
 
@@ -23,7 +25,7 @@ struct GatedDeltaRingArguments {
   GatedDeltaArguments tokens;
   IndexArray ring_first;        ///< [N], 0 .. ring - 1
   IndexArray ring_length;       ///< [N], 0 .. ring less the tokens of the sequence
-  IndexArray ring_fold;         ///< [N]; not 0: the records join the state, which is written
+  IndexArray ring_fold;         ///< [N]; see ring_folds()
   void* ring_key = nullptr;     ///< rows of [ring, Hk, Dk] in the token dtype
   void* ring_update = nullptr;  ///< rows of [ring, Hv, Dv] in ring_update_dtype()
   float* ring_decay = nullptr;  ///< rows of [ring, Hv]
