@@ -37,6 +37,11 @@ gdn_implementation(cuda/gated_delta/chunkwise.cpp
 gdn_implementation(cuda/gated_delta/fused.cpp
   cuda/gated_delta/chunk/fused_f32.cu cuda/gated_delta/chunk/fused_bf16.cu
   cuda/gated_delta/chunk/fused_f16.cu cuda/gated_delta/chunk/fused_checkpoints.cu)
+gdn_implementation(cuda/gated_delta_backward/chunkwise_sm90.cpp SM90A
+  cuda/gated_delta_backward/chunkwise_sm90/prepare.cu
+  cuda/gated_delta_backward/chunkwise_sm90/chains.cu
+  cuda/gated_delta_backward/chunkwise_sm90/gradients.cu
+  cuda/gated_delta_backward/chunkwise_sm90/small_betas.cu)
 gdn_implementation(cuda/gated_delta_backward/recurrent.cu)
 gdn_implementation(cuda/gated_delta_backward/chunkwise.cpp
   cuda/gated_delta_backward/chunk/chunkwise_16.cu cuda/gated_delta_backward/chunk/chunkwise_32.cu

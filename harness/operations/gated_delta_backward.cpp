@@ -149,6 +149,8 @@ Texts quick() {
       "heads=1/2,dim=32x16,seq=70+9,dtype=f32,gates=strong,gate=neg_log_decay,betas=wide,scale=0.5",
       "heads=3/3,dim=64x32,seq=40+9+1,dtype=bf16,gates=mid,norm=1,magnitudes=edges",
       "heads=3/3,dim=32x64,seq=40+9+1,dtype=f32,gates=mid,magnitudes=edges",
+      "heads=1/2,dim=128,seq=130+0+5,dtype=bf16,gates=weak,h0=normal,slots=padding,norm=1,"
+      "keys=unnormalised,gate=logits,beta=logit",
   };
   for (std::string& text : texts) text = problem(text);
   return texts;
@@ -183,12 +185,17 @@ Texts suite(std::string_view name) {
   if (name == "grid") return grid();
   if (name == "gpu") {
     return {problem("heads=16/32,dim=128,seq=4x8192,dtype=bf16"),
-            problem("heads=2/4,dim=128,seq=1x32768,dtype=bf16,gates=near_one")};
+            problem("heads=2/4,dim=128,seq=1x32768,dtype=bf16,gates=near_one"),
+            problem("heads=16/64,dim=128,seq=1000+77+0+2001,dtype=bf16,gates=weak,h0=normal,norm=1,"
+                    "slots=padding,gate=logits,beta=logit"),
+            problem("heads=3/6,dim=128,seq=40x130,dtype=bf16,gates=strong,h0=normal,layout=vk,"
+                    "state=bf16,betas=mixture")};
   }
   if (name == "sanitizer") {
     return {
         problem("heads=1/2,dim=32,seq=1x40+1x0+1x17,dtype=f32,gates=mid,h0=normal,slots=padding"),
-        problem("heads=1/2,dim=32x16,seq=1x33,dtype=bf16,gate=logits,beta=logit,norm=1")};
+        problem("heads=1/2,dim=32x16,seq=1x33,dtype=bf16,gate=logits,beta=logit,norm=1"),
+        problem("heads=1/3,dim=128,seq=70+0+129,dtype=bf16,gates=mid,h0=normal,slots=padding")};
   }
   return {};
 }
@@ -197,7 +204,8 @@ Texts baseline() {
   return {problem("heads=2/4,dim=64x32,seq=1x200,dtype=f32,gates=mid,h0=normal"),
           problem("heads=1/2,dim=64x64,seq=1x200,dtype=bf16,gates=real,gate=logits,beta=logit"),
           problem("heads=1/2,dim=64x64,seq=1x70+1x0+1x1+1x65,dtype=f32,gates=mid,h0=normal,"
-                  "slots=padding,pool_pad=8,norm=1")};
+                  "slots=padding,pool_pad=8,norm=1"),
+          problem("heads=1/2,dim=128,seq=200+3,dtype=bf16,gates=weak,h0=normal")};
 }
 
 Texts default_sweep(const DeviceInfo& device) {

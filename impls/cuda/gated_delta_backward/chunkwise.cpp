@@ -177,7 +177,7 @@ class Chunkwise final : public Implementation {
 
     PlanInfo info;
     info.chunk = chunk_of(problem);
-    info.launches = kGradientSumLaunches;
+    info.launches = gradient_sum_launches(launch.params, launch.parts);
     if (chunk_heads > 0) info.launches += 2;
     if (launch.parts.tokens > 0) info.launches += 4 + (problem.normalize_qk ? 1 : 0);
     return std::make_unique<LaunchPlan>(

@@ -650,7 +650,7 @@ class Recurrent final : public Implementation {
     const GradientParts parts = {workspaces[2].as<float>(), workspaces[3].as<float>(),
                                  problem.total_tokens(), static_cast<std::int32_t>(sizes.tiles)};
     PlanInfo info;
-    info.launches = kGradientSumLaunches + (sizes.blocks > 0 ? 1 : 0);
+    info.launches = gradient_sum_launches(params, parts) + (sizes.blocks > 0 ? 1 : 0);
     info.choice = "tiles=" + std::to_string(sizes.tiles) +
                   " blocks=" + std::to_string(sizes.blocks) +
                   " segment=" + std::to_string(sizes.segment);

@@ -4,6 +4,7 @@
 
 #include "cuda/gated_delta_backward/gate_slopes.cuh"
 #include "cuda/gated_delta_backward/sums.cuh"
+#include "cuda/grid_blocks.h"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"
 
@@ -89,6 +90,64 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+/// Value heads that a block of gate_gradients_kernel takes, side by side: a power of two.
+__host__ __device__ constexpr int heads_side_by_side(int heads) {
+  int side_by_side = 1;
+  while (side_by_side < heads && side_by_side < kWarp) side_by_side *= 2;
+  return side_by_side;
+}
+
+/// A block for kTokensOfBatchSum tokens and some value heads: the gradients of their gates and betas, and these tokens'
+/// parts of d_A_log and d_dt_bias.
+__global__ void __launch_bounds__(kThreads)
+    gate_gradients_kernel(const BackwardParams backward, const GradientParts parts) {
+  __shared__ double shared[2][kThreads];
+  const GatedDeltaParams& p = backward.forward;
+  const int width = heads_side_by_side(p.num_value_heads);
+  const int groups = (p.num_value_heads + width - 1) / width;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int head = static_cast<int>(blockIdx.x) % groups * width + thread % width;
+  const std::int64_t block = static_cast<int>(blockIdx.x) / groups;
+  const std::int64_t tokens = p.sequence_offsets[p.num_sequences];
+  const std::int64_t end = min(tokens, (block + 1) * kTokensOfBatchSum);
+  double of_A_log = 0;
+  double of_bias = 0;
+  if (head < p.num_value_heads) {
+    const HeadGates of_head = head_gates(p.gates, head, head);
+    for (std::int64_t token = block * kTokensOfBatchSum + thread / width; token < end;
+         token += kThreads / width) {
+      float d_gate = 0;
+      float d_beta = 0;
+      for (int part = 0; part < parts.parts; ++part) {
+        const float* const summands = parts.gates + parts.index(p, part, token, head, 1);
+        d_gate += summands[0];
+        d_beta += summands[1];
+      }
+      const std::int64_t at = token * p.num_value_heads + head;
+      backward.d_beta[at] = d_beta * beta_slope(p.gates, load_number(p.gates.beta, token, head));
+      // After a full reset nothing depends on the gate, whatever its own derivative is.
+      if (d_gate != 0) {
+        const GateSlopes slopes =
+            gate_slopes(p.gates, load_number(p.gates.gate, token, head), of_head);
+        of_A_log += static_cast<double>(d_gate) * slopes.of_A_log;
+        d_gate *= slopes.of_gate;
+      }
+      backward.d_gate[at] = d_gate;
+      of_bias += d_gate;
+    }
+  }
+  if (backward.d_A_log == nullptr) return;
+  shared[0][thread] = of_A_log;
+  shared[1][thread] = of_bias;
+  __syncthreads();
+  if (thread >= 2 * width) return;
+  const int which = thread / width;
+  double sum = 0;
+  for (int i = thread % width; i < kThreads; i += width) sum += shared[which][i];
+  if (head < p.num_value_heads)
+    parts.batch_sums(p)[2 * (block * p.num_value_heads + head) + which] = sum;
+}
+
 /// The sum over the block's threads, in the same order always; to thread 0.
 __device__ double block_sum(double x, double* shared) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -101,37 +160,19 @@ __device__ double block_sum(double x, double* shared) {
   return shared[0];
 }
 
-/// A block for each value head.
+/// A block for each value head: d_A_log and d_dt_bias.
 __global__ void __launch_bounds__(kThreads)
-    sum_gates_kernel(const BackwardParams backward, const GradientParts parts) {
+    batch_sums_kernel(const BackwardParams backward, const GradientParts parts) {
   __shared__ double shared[kThreads];
-  const GatedDeltaParams& p = backward.forward;
-  const int head = static_cast<int>(blockIdx.x);
-  const HeadGates of_head = head_gates(p.gates, head, head);
-  const std::int64_t tokens = p.sequence_offsets[p.num_sequences];
+  const int heads = backward.forward.num_value_heads, head = static_cast<int>(blockIdx.x);
+  const std::int64_t blocks = parts.batch_sum_blocks();
   double of_A_log = 0;
   double of_bias = 0;
-  for (std::int64_t token = threadIdx.x; token < tokens; token += kThreads) {
-    float d_gate = 0;
-    float d_beta = 0;
-    for (int part = 0; part < parts.parts; ++part) {
-      const float* const summands = parts.gates + parts.index(p, part, token, head, 1);
-      d_gate += summands[0];
-      d_beta += summands[1];
-    }
-    const std::int64_t at = token * p.num_value_heads + head;
-    backward.d_beta[at] = d_beta * beta_slope(p.gates, load_number(p.gates.beta, token, head));
-    // After a full reset nothing depends on the gate, whatever its own derivative is.
-    if (d_gate != 0) {
-      const GateSlopes slopes =
-          gate_slopes(p.gates, load_number(p.gates.gate, token, head), of_head);
-      of_A_log += static_cast<double>(d_gate) * slopes.of_A_log;
-      d_gate *= slopes.of_gate;
-    }
-    backward.d_gate[at] = d_gate;
-    of_bias += d_gate;
+  for (std::int64_t block = threadIdx.x; block < blocks; block += kThreads) {
+    const double* const sums = parts.batch_sums(backward.forward) + 2 * (block * heads + head);
+    of_A_log += sums[0];
+    of_bias += sums[1];
   }
-  if (backward.d_A_log == nullptr) return;
   of_A_log = block_sum(of_A_log, shared);
   of_bias = block_sum(of_bias, shared);
   if (threadIdx.x == 0) {
@@ -150,8 +191,24 @@ void enqueue_gradient_sums(const BackwardParams& params, const GradientParts& pa
         static_cast<unsigned int>(std::min<std::int64_t>((rows + kWarps - 1) / kWarps, 1 << 16));
     launch_kernel(sum_keys_kernel, blocks, kThreads, 0, stream, params, parts);
   }
-  launch_kernel(sum_gates_kernel, static_cast<unsigned int>(params.forward.num_value_heads),
-                kThreads, 0, stream, params, parts);
+  enqueue_gate_sums(params, parts, stream);
+}
+
+void enqueue_gate_sums(const BackwardParams& params, const GradientParts& parts,
+                       cudaStream_t stream) {
+  const int heads = params.forward.num_value_heads, width = heads_side_by_side(heads);
+  const std::int64_t blocks = parts.batch_sum_blocks() * ((heads + width - 1) / width);
+  if (blocks > 0) {
+    launch_kernel(gate_gradients_kernel, grid_blocks(blocks, "gradients of gates"), kThreads, 0,
+                  stream, params, parts);
+  }
+  if (params.d_A_log != nullptr) {
+    launch_kernel(batch_sums_kernel, static_cast<unsigned int>(heads), kThreads, 0, stream, params,
+                  parts);
+  }
+}
+int gate_sum_launches(const BackwardParams& params, const GradientParts& parts) {
+  return (parts.tokens > 0 ? 1 : 0) + (params.d_A_log != nullptr ? 1 : 0);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -203,6 +203,34 @@ __device__ __forceinline__ void multiply_ss_n64(float (&d)[32], uint64_t a, uint
 #undef GDN_WGMMA
 }
 
+/// N = 64, a in registers, b MN-major (transposed).
+template <typename Element>
+__device__ __forceinline__ void multiply_rs_n64_trans(float (&d)[32], const uint32_t* a, uint64_t b,
+                                                      bool accumulate) {
+  static_assert(std::is_same_v<Element, __nv_bfloat16>);
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" GDN_OPS32
+      "}, "
+      "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}\n"
+      : GDN_ACC32(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+
+/// N = 64, both in shared memory, a K-major and b MN-major (transposed).
+template <typename Element>
+__device__ __forceinline__ void multiply_ss_n64_trans(float (&d)[32], uint64_t a, uint64_t b,
+                                                      bool accumulate) {
+  static_assert(std::is_same_v<Element, __nv_bfloat16>);
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" GDN_OPS32
+      "}, "
+      "%32, %33, p, 1, 1, 0, 1;\n}\n"
+      : GDN_ACC32(d, 0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+}
+
 #undef GDN_ACC8
 #undef GDN_ACC32
 #undef GDN_OPS8

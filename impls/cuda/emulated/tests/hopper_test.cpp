@@ -200,12 +200,16 @@ TEST(EmulatedHopper, ABufferReusedBeforeItsStoreHasReadItShows) {
   EXPECT_EQ(out, (std::vector<std::uint32_t>{1, 1, 1, 1, 1, 1, 1, 1}));
 }
 
-enum class Form { rs_n16, rs_n64, ss_n64, rs_n128_trans };
+enum class Form { rs_n16, rs_n64, ss_n64, rs_n64_trans, ss_n64_trans, rs_n128_trans };
+constexpr bool is_transposed(Form form) {
+  return form == Form::rs_n64_trans || form == Form::ss_n64_trans || form == Form::rs_n128_trans;
+}
 
 // d [64 x N] = a [64 x 16] b [16 x N] of small integers: a [m][k], b [k][n] from global memory,
 // operands placed in shared memory as the descriptors' layouts say.
 template <Form form>
 __global__ void product_kernel(const float* a, const float* b, float* d) {
+  using Element = __nv_bfloat16;
   constexpr int N = form == Form::rs_n128_trans ? 128 : form == Form::rs_n16 ? 16 : 64;
   GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
   const std::uint32_t B = shared_address(shared), A = B + 32768;
@@ -213,18 +217,18 @@ __global__ void product_kernel(const float* a, const float* b, float* d) {
   const auto u = [](int x) { return static_cast<std::uint32_t>(x); };
   for (int i = t; i < 16 * N; i += 128) {
     const int k = i / N, n = i % N;
-    const std::uint32_t at = form == Form::rs_n128_trans
+    const std::uint32_t at = is_transposed(form)
                                  ? B + u(n / 64) * 8192 + swizzle_128(u(k), u(n % 64) * 2)
                                  : B + swizzle_128(u(n), u(k) * 2);
-    store_shared(at, __float2half_rn(b[k * N + n]));
+    store_shared(at, __float2bfloat16_rn(b[k * N + n]));
   }
   for (int i = t; i < 64 * 16; i += 128) {
-    store_shared(A + swizzle_128(u(i / 16), u(i % 16) * 2), __float2half_rn(a[i]));
+    store_shared(A + swizzle_128(u(i / 16), u(i % 16) * 2), __float2bfloat16_rn(a[i]));
   }
   fence_async_proxy();
   __syncthreads();
   const auto pair = [&](int row, int k) {
-    return pack<__half>(a[(16 * w + row) * 16 + k], a[(16 * w + row) * 16 + k + 1]);
+    return pack<Element>(a[(16 * w + row) * 16 + k], a[(16 * w + row) * 16 + k + 1]);
   };
   const std::uint32_t registers[4] = {pair(l / 4, 2 * (l % 4)), pair(l / 4 + 8, 2 * (l % 4)),
                                       pair(l / 4, 2 * (l % 4) + 8),
@@ -233,13 +237,18 @@ __global__ void product_kernel(const float* a, const float* b, float* d) {
   for (float& sum : sums) sum = 1;
   wgmma::registers_ready();
   if constexpr (form == Form::rs_n128_trans) {
-    wgmma::multiply_rs_n128_trans<__half>(sums, registers, wgmma::mn_major_128(B, 8192));
+    wgmma::multiply_rs_n128_trans<Element>(sums, registers, wgmma::mn_major_128(B, 8192));
+  } else if constexpr (form == Form::rs_n64_trans) {
+    wgmma::multiply_rs_n64_trans<Element>(sums, registers, wgmma::mn_major_128(B, 8192), true);
+  } else if constexpr (form == Form::ss_n64_trans) {
+    wgmma::multiply_ss_n64_trans<Element>(sums, wgmma::k_major_128(A), wgmma::mn_major_128(B, 8192),
+                                          true);
   } else if constexpr (form == Form::rs_n16) {
-    wgmma::multiply_rs_n16<__half>(sums, registers, wgmma::k_major_128(B), true);
+    wgmma::multiply_rs_n16<Element>(sums, registers, wgmma::k_major_128(B), true);
   } else if constexpr (form == Form::rs_n64) {
-    wgmma::multiply_rs_n64<__half>(sums, registers, wgmma::k_major_128(B), true);
+    wgmma::multiply_rs_n64<Element>(sums, registers, wgmma::k_major_128(B), true);
   } else {
-    wgmma::multiply_ss_n64<__half>(sums, wgmma::k_major_128(A), wgmma::k_major_128(B), true);
+    wgmma::multiply_ss_n64<Element>(sums, wgmma::k_major_128(A), wgmma::k_major_128(B), true);
   }
   wgmma::commit();
   wgmma::wait<0>();
@@ -277,6 +286,8 @@ TEST(EmulatedHopper, WarpgroupProductsReadTheLayoutsOfTheirDescriptors) {
   expect_product<Form::rs_n16>(16);
   expect_product<Form::rs_n64>(64);
   expect_product<Form::ss_n64>(64);
+  expect_product<Form::rs_n64_trans>(64);
+  expect_product<Form::ss_n64_trans>(64);
   expect_product<Form::rs_n128_trans>(128);
 }
 

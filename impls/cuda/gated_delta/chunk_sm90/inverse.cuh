@@ -91,11 +91,17 @@ __device__ __forceinline__ uint32_t tile_lane(uint32_t tile, int l) {
   return tile + ((matrix >> 1) * 8 + rr) * LowerTile::kRow + (matrix & 1) * 16;
 }
 
-/// Block (w + m, w) of T from its transpose. `at`: slice_lane of slice w.
-template <typename Token>
+/// Bytes from a block of T to the one below it: in a slice of a packed triangle, and in a whole tile of 128-byte
+/// rows.
+inline constexpr uint32_t kSliceBlockBytes = 512, kTileBlockBytes = 2048;
+
+/// Block (w + m, w) of T from its transpose. `at`: the lane's address in block (w, w), as slice_lane gives it of
+/// slice w.
+template <typename Token, uint32_t BlockBytes>
 __device__ __forceinline__ void store_t(uint32_t at, int m, const float (&x)[2][4]) {
-  store_matrix_x4_trans(at + 512 * m, pack<Token>(x[0][0], x[0][1]), pack<Token>(x[0][2], x[0][3]),
-                        pack<Token>(x[1][0], x[1][1]), pack<Token>(x[1][2], x[1][3]));
+  store_matrix_x4_trans(at + BlockBytes * m, pack<Token>(x[0][0], x[0][1]),
+                        pack<Token>(x[0][2], x[0][3]), pack<Token>(x[1][0], x[1][1]),
+                        pack<Token>(x[1][2], x[1][3]));
 }
 /// What T keeps of a lane's pair of 16-bit elements of an 8x8 matrix on the diagonal of X.
 __device__ __forceinline__ uint32_t diagonal_kept(bool chunk_forgets, int l) {
@@ -109,7 +115,7 @@ __device__ __forceinline__ uint32_t diagonal_kept(bool chunk_forgets, int l) {
 /// One warp: block column w of X, transposed, so that accumulators are the next operands:
 /// Y_m = (X_{w+m,w})^T = -(X_{w+m,w+m} sum_k L_{w+m,w+k} Y_k^T)^T; stored as T's.
 /// `blocks`: tile_lane moved to block (w, w); kept: diagonal_kept.
-template <typename Token>
+template <typename Token, uint32_t BlockBytes = kSliceBlockBytes>
 __device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, uint32_t kept, int w) {
   uint32_t y[4][4];
   load_matrix_x4_trans(blocks, y[0][0], y[0][1], y[0][2], y[0][3]);
@@ -121,7 +127,7 @@ __device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, uin
       v[n >> 1][2 * (n & 1)] = f.x;
       v[n >> 1][2 * (n & 1) + 1] = f.y;
     }
-    store_t<Token>(t_at, 0, v);
+    store_t<Token, BlockBytes>(t_at, 0, v);
   }
 #pragma unroll
   for (int m = 1; m < 4; m++)
@@ -144,12 +150,12 @@ __device__ __forceinline__ void merge_column(uint32_t blocks, uint32_t t_at, uin
 #pragma unroll
       for (int n = 0; n < 4; n++)
         y[m][n] = pack<__half>(v[n >> 1][2 * (n & 1)], v[n >> 1][2 * (n & 1) + 1]);
-      store_t<Token>(t_at, m, v);
+      store_t<Token, BlockBytes>(t_at, m, v);
     }
 }
 
 /// The same with every operand in two bfloat16 parts.
-template <typename Token>
+template <typename Token, uint32_t BlockBytes = kSliceBlockBytes>
 __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low_blocks,
                                                    uint32_t t_at, uint32_t kept, int w) {
   const auto product = [&](float(&d)[2][4], const uint32_t(&high)[4], const uint32_t(&low)[4],
@@ -176,7 +182,7 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
       v[n >> 1][2 * (n & 1)] = f.x + g.x;
       v[n >> 1][2 * (n & 1) + 1] = f.y + g.y;
     }
-    store_t<Token>(t_at, 0, v);
+    store_t<Token, BlockBytes>(t_at, 0, v);
   }
 #pragma unroll
   for (int m = 1; m < 4; m++)
@@ -194,7 +200,7 @@ __device__ __forceinline__ void merge_column_parts(uint32_t blocks, uint32_t low
         for (int n = 0; n < 4; n++)
           split_bfloat16(v[n >> 1][2 * (n & 1)], v[n >> 1][2 * (n & 1) + 1], yh[m < 3 ? m : 0][n],
                          yl[m < 3 ? m : 0][n]);
-      store_t<Token>(t_at, m, v);
+      store_t<Token, BlockBytes>(t_at, m, v);
     }
 }
 

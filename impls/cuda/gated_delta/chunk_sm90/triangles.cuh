@@ -96,6 +96,20 @@ __device__ __forceinline__ RowPair load_rows(uint32_t values, int w, int l) {
   return {load_shared<float>(row), load_shared<float>(row + 32)};
 }
 
+/// Factors of a thread's two rows of L and P. `lengths`: inverse lengths of keys, and 256 bytes on those of queries.
+struct RowFactors {
+  RowPair beta;        // times the inverse length of the key
+  RowPair lower;       // and the decay since the start of the block row,
+  RowPair from_block;  // which is this
+  RowPair scale;       // times the inverse length of the query
+};
+__device__ __forceinline__ RowFactors load_row_factors(uint32_t gates, uint32_t lengths,
+                                                       float scale, int w, int l) {
+  const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l) * load_rows(lengths, w, l),
+                from = load_rows(gates + GateLayout::kFromBlock, w, l);
+  return {beta, from * beta, from, RowPair{scale, scale} * load_rows(lengths + 256, w, l)};
+}
+
 /// Block (w, jb) of L, jb < w, in float16. `rows`: beta kFromBlock, and the inverse lengths of keys.
 __device__ __forceinline__ void store_lower(uint32_t tile, const float (&kk)[32], int jb,
                                             RowPair rows, const float2 (&f)[2], int w, int l) {

@@ -2,6 +2,7 @@
 // through which they hand things on.
 #pragma once
 
+#include "cuda/gated_delta/chunk_sm90/tile_rows.cuh"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/gated_delta/fused_sm90/record.h"
 #include "cuda/gated_delta/fused_sm90/work_item.cuh"
@@ -69,12 +70,6 @@ struct ChainLayout {
   static constexpr int kItemReaders = kMathThreads + item_warp;  // and a thread of each load warp
 };
 
-/// The block's shared memory, tiles aligned to 1024 bytes; GDN_DYNAMIC_SHARED_MEMORY(raw, 1).
-__device__ __forceinline__ uint32_t aligned_shared_address(uint8_t* raw) {
-  return shared_address(
-      reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(raw) + 1023) & ~uintptr_t{1023}));
-}
-
 /// Every warp but that of items: barriers, tensor maps to the cache, zeros where records leave out
 /// zeros. Ends before the block's first __syncthreads.
 template <typename Layout>
@@ -110,25 +105,6 @@ __device__ __forceinline__ void prepare_block(uint32_t sm, int warp, int lane,
        i += 32 * kOtherWarps)
     store_shared(sm + Layout::kRecord + 16 * i, make_uint4(0, 0, 0, 0));
   fence_async_proxy();
-}
-
-// ---- rows past a sequence's end
-
-/// One warpgroup: zeros to the rows from `valid` on of a tile panel [64][64].
-__device__ __forceinline__ void zero_rows(uint32_t panel, int valid, int t) {
-#pragma unroll 1
-  for (int i = valid * 8 + t; i < kChunk * 8; i += 128)
-    store_shared(panel + 16 * i, make_uint4(0, 0, 0, 0));
-}
-
-/// Where in its row piece i of 16 bytes lies of the 16 columns that are a warp's own, two a row:
-/// those of V that it alone reads, and of O that it stores.
-__device__ __forceinline__ int own_byte(int t, int i) { return (t & 96) + (i & 1) * 16; }
-/// The same zeros as zero_rows, each warp's in its own columns.
-__device__ __forceinline__ void zero_own_columns(uint32_t panel, int valid, int t) {
-#pragma unroll 1
-  for (int i = valid * 2 + t % 32; i < kChunk * 2; i += 32)
-    store_shared(panel + swizzle_128(i >> 1, own_byte(t, i)), make_uint4(0, 0, 0, 0));
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

@@ -119,29 +119,6 @@ __device__ __forceinline__ void zero_past_end(uint32_t K, uint32_t V, int left, 
   named_barrier_sync(all_math_barrier, 128 * Layout::kMathWarpgroups);
 }
 
-/// One warp: the rows of O of the item's last chunk, which is incomplete, in the warp's own
-/// columns, go from the panel to memory by ordinary stores. A box of the copy engine would reach
-/// into the next sequence.
-template <typename Token>
-__device__ __forceinline__ void store_last_rows(uint32_t panel, Token* rows, int64_t stride,
-                                                int left, int t) {
-#pragma unroll 1
-  for (int i = t % 32; i < left * 2; i += 32) {
-    const int byte = own_byte(t, i);
-    *reinterpret_cast<uint4*>(rows + (i >> 1) * stride + byte / 2) =
-        load_shared<uint4>(panel + swizzle_128(i >> 1, byte));
-  }
-}
-
-/// One warpgroup: zeros to 64 columns of the outputs of padding.
-template <typename Token>
-__device__ __forceinline__ void store_padding(Token* rows, int64_t stride, int tokens, int t) {
-  for (int i = t; i < tokens * 8; i += 128)
-    *reinterpret_cast<uint4*>(rows + (i >> 3) * stride + (i & 7) * 8) = make_uint4(0, 0, 0, 0);
-  // Without this the compiler takes all that follows for divergent, and uses no uniform registers.
-  __syncwarp();
-}
-
 /// One warpgroup: stores the state after a work item, where later pieces or the caller find it.
 template <typename Layout, typename Params>
 __device__ __forceinline__ void store_end_state(const float (&S)[64], const Params& a,

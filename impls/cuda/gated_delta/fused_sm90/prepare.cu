@@ -229,20 +229,6 @@ __device__ __forceinline__ void scan_heads(uint32_t sm, const PrepareParams& a, 
   }
 }
 
-/// Factors of a thread's two rows of L and P.
-struct RowFactors {
-  RowPair beta;        // times the inverse length of the key
-  RowPair lower;       // and the decay since the start of the block row,
-  RowPair from_block;  // which is this
-  RowPair scale;       // times the inverse length of the query
-};
-__device__ __forceinline__ RowFactors load_row_factors(uint32_t gates, uint32_t lengths,
-                                                       float scale, int w, int l) {
-  const RowPair beta = load_rows(gates + GateLayout::kBeta, w, l) * load_rows(lengths, w, l),
-                from = load_rows(gates + GateLayout::kFromBlock, w, l);
-  return {beta, from * beta, from, RowPair{scale, scale} * load_rows(lengths + 256, w, l)};
-}
-
 /// L to its tile, the diagonal blocks apart, and P to its triangle in `tail`.
 template <typename Token>
 __device__ __forceinline__ void store_triangles(uint32_t lower, uint32_t diagonal, uint32_t tail,

@@ -165,4 +165,16 @@ void multiply_ss_n64(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accu
                       detail::multiply<Element, 64, true, false>);
 }
 
+template <typename Element>
+void multiply_rs_n64_trans(float (&d)[32], const std::uint32_t* a, std::uint64_t b,
+                           bool accumulate) {
+  detail::add_product("wgmma.m64n64k16.trans", d, {{a[0], a[1], a[2], a[3]}, 0, b}, accumulate,
+                      detail::multiply<Element, 64, false, true>);
+}
+template <typename Element>
+void multiply_ss_n64_trans(float (&d)[32], std::uint64_t a, std::uint64_t b, bool accumulate) {
+  detail::add_product("wgmma.m64n64k16.ss.trans", d, {{0, 0, 0, 0}, a, b}, accumulate,
+                      detail::multiply<Element, 64, true, true>);
+}
+
 }  // namespace gdn::cuda_emulated::hopper::wgmma

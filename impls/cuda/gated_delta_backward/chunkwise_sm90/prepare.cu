@@ -1,0 +1,235 @@
+// First kernel of cuda/chunkwise_sm90 of gated_delta_backward. One warpgroup per chunk and key head: K K^T and Q K^T
+// once, then for each of its value heads the scanned gates, T = L^-1 and P, left in memory as a record (record.h) for
+// the chains and for the gradients. Every chunk is independent. The steps are those of chunk_sm90/.
+//
+// Bound by: memory, of which most is the records.
+#include <cuda_runtime.h>
+
+#include "cuda/allow_shared_memory.h"
+#include "cuda/gated_delta/chunk_sm90/inverse.cuh"
+#include "cuda/gated_delta/chunk_sm90/lengths.cuh"
+#include "cuda/gated_delta/chunk_sm90/slots.cuh"
+#include "cuda/gated_delta_backward/chunkwise_sm90/launches.h"
+#include "cuda/grid_blocks.h"
+#include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/hopper/wgmma.cuh"
+#include "cuda/launch_kernel.cuh"
+#include "cuda/shared_memory.cuh"
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
+
+using namespace hopper;
+
+namespace {
+
+using Token = __nv_bfloat16;
+
+constexpr int kThreads = 128;
+
+/// Shared memory of a block, bytes. Two tiles of T and two of P take the place of K and Q once their products are done.
+struct Layout {
+  static constexpr uint32_t kKey = 0, kQuery = kTileBytes;
+  static constexpr uint32_t kBuffers = 0,
+                            kBufferBytes = kTileBytes;  // T and P, of every second head
+  static constexpr uint32_t kFactors = 2 * kTileBytes;  // two of
+  static constexpr uint32_t kLower = kFactors + 2 * kFactorBytes;
+  static constexpr uint32_t kOther = kLower + LowerTile::kBytes;
+  static constexpr uint32_t kDiagonal =
+      kOther + LowerTile::kBytes;  // per warp: 16x16 float32 by columns of 20
+  static constexpr uint32_t kInverseLength = kDiagonal + 4 * LowerTile::kDiagonalBytes;
+  static constexpr uint32_t kKeySquares = kInverseLength + 512;  // [4] float32
+  static constexpr uint32_t kGates = kKeySquares + 16;           // GateLayout
+  static constexpr uint32_t kBarriers = kGates + GateLayout::kBytes;
+  static constexpr uint32_t kBytes = kBarriers + 16;
+  static_assert(2 * kTriangleTileBytes == kBufferBytes && kBarriers % 8 == 0);
+};
+
+/// One warp: the gates of a value head, scanned.
+__device__ __forceinline__ void scan_head(uint32_t sm, uint32_t factors, const GateParams& from,
+                                          int64_t token0, int head, int valid, int l) {
+  float x[2], b[2];
+  bool small = false;
+#pragma unroll
+  for (int e = 0; e < 2; e++) {
+    const bool there = 2 * l + e < valid;
+    const int64_t token = token0 + 2 * l + e;
+    x[e] = there ? log2_decay(log_decay_of(from, token, head)) : 0.f;
+    b[e] = there ? beta_of(from, token, head) : 0.f;
+    small |= there && !(fabsf(b[e]) >= kLeastBeta);
+  }
+  const bool any = __ballot_sync(~0u, small) != 0;
+  if (l < 4) store_shared(factors + Factor::any_small_beta + 4 * l, any ? 1.f : 0.f);
+  scan_gates(sm + Layout::kGates, x[0], x[1], b[0], b[1], l);
+}
+
+/// Thread t < 64: the factors of token t.
+__device__ __forceinline__ void store_factors(uint32_t to, uint32_t gates, uint32_t lengths,
+                                              float scale, int t) {
+  const uint32_t at = 4 * t;
+  const float decayed = load_shared<float>(gates + GateLayout::kGamma + at),
+              remaining = load_shared<float>(gates + GateLayout::kToEnd + at),
+              key = load_shared<float>(lengths + at),
+              query = load_shared<float>(lengths + 256 + at);
+  store_shared(to + Factor::cumulative + at,
+               load_shared<float>(gates + GateLayout::kCumulative + at));
+  store_shared(to + Factor::gamma + at, decayed);
+  store_shared(to + Factor::beta + at, load_shared<float>(gates + GateLayout::kBeta + at));
+  store_shared(to + Factor::key_length + at, key);
+  store_shared(to + Factor::key_decayed + at, decayed * key);
+  store_shared(to + Factor::key_update + at, remaining * key);
+  store_shared(to + Factor::query_length + at, query);
+  store_shared(to + Factor::query_scale + at, scale * query);
+  store_shared(to + Factor::query_decayed + at, scale * decayed * query);
+}
+
+/// A lane's address in block (w, 0) of a tile [64][64] for store_matrix_x4; `transposed`: for store_matrix_x4_trans.
+/// Block (w, j) is at the address ^ 32 j.
+__device__ __forceinline__ uint32_t block_lane(uint32_t tile, int w, int l, bool transposed) {
+  const int matrix = l >> 3, rr = l & 7;
+  const int row = transposed ? matrix >> 1 : matrix & 1,
+            unit = transposed ? matrix & 1 : matrix >> 1;
+  return tile + swizzle_128(16 * w + row * 8 + rr, 16 * unit);
+}
+
+/// One warp: zeros to the blocks right of the diagonal in its block row.
+__device__ __forceinline__ void zero_upper_blocks(uint32_t tile, int w, int l) {
+  const uint32_t row = 16 * w + l / 2;
+  for (uint32_t j = w + 1; j < 4; j++)
+    store_shared(tile + swizzle_128(row, 32 * j + 16 * (l % 2)), make_uint4(0, 0, 0, 0));
+}
+
+__global__ void __launch_bounds__(kThreads, 3)
+    prepare_kernel(const __grid_constant__ CUtensorMap query_map,
+                   const __grid_constant__ CUtensorMap key_map, const KernelParams a) {
+  GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
+  const GatedDeltaParams& p = a.backward.forward;
+  const uint32_t sm = shared_address(shared), key_full = sm + Layout::kBarriers,
+                 query_full = key_full + 8;
+  const int t = threadIdx.x, w = __shfl_sync(~0u, t >> 5, 0), l = t & 31;
+  const int key_head = static_cast<int>(blockIdx.x) % p.num_key_heads;
+  const int64_t slot = static_cast<int>(blockIdx.x) / p.num_key_heads;
+  const SlotPlace place = place_of_slot(p, slot, l, first_chunk_slot);
+  const int64_t token0 =
+      place.begin + (slot - first_chunk_slot(place.begin, place.sequence)) * kChunk;
+  if (token0 >= place.end) return;  // a slot past the sequence's last chunk
+  if (p.slot_index && __ldg(p.slot_index.word(place.sequence)) < 0) return;
+  const int valid = static_cast<int>(place.end - token0 < kChunk ? place.end - token0 : kChunk);
+
+  if (t == 0) {
+    mbarrier_init(key_full, 1);
+    mbarrier_init(query_full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(key_full, kTileBytes);
+    tensor_load(sm + Layout::kKey, &key_map, key_full, 0, static_cast<int>(token0), 0, key_head);
+    mbarrier_arrive_expect(query_full, kTileBytes);
+    tensor_load(sm + Layout::kQuery, &query_map, query_full, 0, static_cast<int>(token0), 0,
+                key_head);
+  }
+  __syncthreads();
+
+  float kk[32], qk[32];  // K K^T and Q K^T [64 x 64], rows 16w + l/4 (+8)
+  const uint64_t key_tile = wgmma::k_major_128(sm + Layout::kKey),
+                 query_tile = wgmma::k_major_128(sm + Layout::kQuery);
+  mbarrier_wait(key_full, 0);
+  multiply_tiles<Token>(kk, key_tile, key_tile);
+  mbarrier_wait(query_full, 0);
+  multiply_tiles<Token>(qk, query_tile, key_tile);
+  const uint32_t lengths = sm + Layout::kInverseLength;
+  if (p.normalize_qk) {
+    store_inverse_lengths<Token>(sm + Layout::kQuery, lengths + 256, valid, w, l);
+  } else {
+    store_shared(lengths + 4 * t, 1.f);
+  }
+  wgmma::wait<0>();
+  wgmma::hold(kk);
+  wgmma::hold(qk);
+  if (p.normalize_qk) store_inverse_key_lengths(kk, lengths, valid, w, l);
+  __syncthreads();  // the tiles of K and Q are buffers from here on
+  if (p.normalize_qk || valid < kChunk) {
+    scale_and_mask_columns(kk, lengths, valid, w, l);
+    scale_and_mask_columns(qk, lengths, valid, w, l);
+  }
+  {
+    const uint32_t largest = largest_key_square(kk, w);
+    if (l == 0)
+      store_shared(sm + Layout::kKeySquares + 4 * w,
+                   p.normalize_qk ? 1.f : __uint_as_float(largest));
+  }
+  for (uint32_t tile = 0; tile < 4; tile++)
+    zero_upper_blocks(sm + Layout::kBuffers + tile * kTriangleTileBytes, w, l);
+
+  const int first_head = key_head * p.value_heads_per_key_head;
+  const uint32_t gates = sm + Layout::kGates, lower = sm + Layout::kLower,
+                 other = sm + Layout::kOther,
+                 diagonal = sm + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
+#pragma unroll 1
+  for (int h = 0; h < p.value_heads_per_key_head; h++) {
+    const uint32_t T = sm + Layout::kBuffers + (h & 1) * Layout::kBufferBytes,
+                   P = T + kTriangleTileBytes,
+                   factors = sm + Layout::kFactors + (h & 1) * kFactorBytes;
+    if (w == 1) {
+      if (l == 0) bulk_wait_read<1>();  // the record before the last has left its buffers
+      __syncwarp();
+      scan_head(sm, factors, p.gates, token0, first_head + h, valid, l);
+    }
+    __syncthreads();
+    if (t >= 64) store_factors(factors, gates, lengths, p.scale, t - 64);
+    const RowFactors rows = load_row_factors(gates, lengths, p.scale, w, l);
+    const RowPair p_rows = rows.from_block * rows.scale;
+    const uint32_t p_at = block_lane(P, w, l, false);
+    for_lower_blocks(
+        gates, w, l,
+        [&](int jb, const float2(&f)[2]) {
+          store_lower(lower, kk, jb, rows.lower, f, w, l);
+          store_p<Token>(p_at ^ (32 * jb), qk, jb, p_rows, f);
+        },
+        [&](int jb, const float(&m)[2][4]) {
+          store_lower_diagonal(diagonal, kk, jb, rows.beta, m, l);
+          store_p_diagonal<Token>(p_at ^ (32 * jb), qk, jb, rows.scale, m, l);
+        });
+    __syncwarp();
+    invert_diagonal(lower + LowerTile::block(w, w), diagonal, l);
+    __syncthreads();
+    const uint32_t t_at = block_lane(T, w, l, true) ^ (32 * w);
+    const uint32_t blocks = tile_lane(lower, l) + LowerTile::block(w, w);
+    constexpr uint32_t kWhole = ~0u;
+    if (largest_step(gates, largest_key_square(sm + Layout::kKeySquares)) <= kFloat16Limit) {
+      merge_column<Token, kTileBlockBytes>(blocks, t_at, kWhole, w);
+    } else {
+      __syncthreads();  // every warp has read L
+      for_lower_blocks(
+          gates, w, l,
+          [&](int jb, const float2(&f)[2]) {
+            store_lower_parts(lower, other, kk, jb, rows.lower, f, w, l);
+          },
+          [](int, const float(&)[2][4]) {});
+      invert_diagonal_parts(lower + LowerTile::block(w, w), other + LowerTile::block(w, w),
+                            diagonal, l);
+      __syncthreads();
+      merge_column_parts<Token, kTileBlockBytes>(blocks, blocks - lower + other, t_at, kWhole, w);
+    }
+    fence_async_proxy();
+    __syncthreads();  // the next head's gates, L and diagonals may come
+    if (w == 1 && l == 0) {
+      uint8_t* const record =
+          a.work.records + (slot * p.num_value_heads + first_head + h) * int64_t{kRecordBytes};
+      bulk_store(record + kT, T, 2 * kTriangleTileBytes);
+      bulk_store(record + backward_sm90::kFactors, factors, kFactorBytes);
+      bulk_commit();
+    }
+  }
+  if (w == 1 && l == 0) bulk_wait<0>();
+}
+
+}  // namespace
+
+void enqueue_prepare(const Launch& launch, cudaStream_t stream) {
+  allow_shared_memory(prepare_kernel, Layout::kBytes);
+  const unsigned int blocks =
+      grid_blocks(launch.chunk_slots * launch.params.backward.forward.num_key_heads, launch.name);
+  launch_kernel(prepare_kernel, blocks, kThreads, Layout::kBytes, stream, launch.maps.query,
+                launch.maps.key, launch.params);
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET::backward_sm90
