@@ -1,7 +1,8 @@
-// The token recurrence of a workgroup, with the state in registers: by a wave for each state column, or
-// by a tile of columns (recurrent.hip says what bounds them). The kernels of gated_delta and those of
-// gated_delta_verify are made of it; what they do beside the recurrence is the `call` that is handed in,
-// of the form of WholeCall. Included by .hip files only.
+// The token recurrence of a workgroup, with the state in registers: by a wave for each state
+// column, or by a tile of columns (recurrent.hip says what bounds them). The kernels of
+// gated_delta, those of gated_delta_verify and those of gated_delta_ring are made of it; what they
+// do beside the recurrence is the `call` that is handed in, of the form of WholeCall. Included by
+// .hip files only.
 #pragma once
 
 #include "hip/gated_delta/checkpoints.h"
@@ -28,15 +29,24 @@ struct WholeCall {
   static __device__ __forceinline__ bool decay_per_channel() { return false; }
   static __device__ __forceinline__ bool additive() { return false; }
 
+  // What becomes of the pool's state before the first token: a wave's column, and a workgroup's
+  // tile.
+  template <int rows>
+  static __device__ __forceinline__ void begin_column(const Span&, int, int, int, float (&)[rows]) {
+  }
+  template <typename State>
+  static __device__ __forceinline__ void begin_columns(const Span&, int, int, State&) {}
+
   // What a token did to the state, as the lanes hold it: S <- decay S, then for each of its steps
   // S <- S + key update^T.
-  /// A wave's column: by every lane, or of row k by the lane that has it.
+  /// A wave's column: by every lane, or of row k by the lane that has it. The key comes with what
+  /// normalises it in it, a factor that is handed in too.
   static __device__ __forceinline__ void keep_decay(std::int64_t, int, int, float) {}
   static __device__ __forceinline__ void keep_channel_decay(std::int64_t, int, int, int, float) {}
   template <int rows>
   static __device__ __forceinline__ void keep_step(std::int64_t, int, int, int, int,
-                                                   const float (&)[rows], float) {}
-  /// A lane's four columns and its rows.
+                                                   const float (&)[rows], float, float) {}
+  /// A lane's four columns and its rows. The key is as it came: the update has what normalises it.
   template <typename Token, int packets>
   static __device__ __forceinline__ void keep_columns(std::int64_t, int, int, int,
                                                       const Packet<Token, 4> (&)[packets],
@@ -135,6 +145,7 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
 
   float state[rows];
   load_column(p, span.row, head, column, lane, state);
+  call.begin_column(span, head, column, lane, state);
 
   auto walk = checkpoints.walk(sequence, span.length);
   std::int64_t token = span.first;
@@ -146,10 +157,11 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
       float query[rows], key[rows];
       load_rows(query_at<Token>(p, token, key_head), lane, Dk, query);
       load_rows(keys, lane, Dk, key);
-      float query_factor = p.scale;
+      float query_factor = p.scale, key_factor = 1.0f;
       if (p.normalize_qk != 0) {
         query_factor = p.scale / norm_of<Sum>(query);
-        scale_rows(1.0f / norm_of<Sum>(key), key);
+        key_factor = 1.0f / norm_of<Sum>(key);
+        scale_rows(key_factor, key);
       }
       float decay = 1.0f;  // of the state in registers, still to be done
       if (Call::kVariants && call.decay_per_channel()) {
@@ -169,7 +181,10 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
       for (int step = 0; step < call.steps(); ++step) {
         if (step > 0) {
           load_rows(keys + step * call.key_step(), lane, Dk, key);
-          if (p.normalize_qk != 0) scale_rows(1.0f / norm_of<Sum>(key), key);
+          if (p.normalize_qk != 0) {
+            key_factor = 1.0f / norm_of<Sum>(key);
+            scale_rows(key_factor, key);
+          }
           decay = 1.0f;
         }
         const float beta = beta_of(p, token, head + step * call.beta_step());
@@ -181,7 +196,7 @@ __device__ __forceinline__ void recurrent(const GatedDeltaParams& p, const Call&
           for (int r = 0; r < rows; ++r) predicted = fmaf(state[r], key[r], predicted);
           correction = beta * (value - decay * Sum::sum(predicted));
         }
-        call.keep_step(token, step, head, column, lane, key, correction);
+        call.keep_step(token, step, head, column, lane, key, correction, key_factor);
 #pragma unroll
         for (int r = 0; r < rows; ++r) state[r] = fmaf(key[r], correction, state[r] * decay);
       }
@@ -295,6 +310,7 @@ __device__ __forceinline__ void recurrent_columns(const GatedDeltaParams& p, con
   next.load(p, span.first, head, key_head, column);
   State state;
   state.load_pool(p, span.row, head, first_column);
+  call.begin_columns(span, head, first_column, state);
   auto walk = checkpoints.walk(sequence, span.length);
   std::int64_t token = span.first;
   do {

@@ -1,8 +1,7 @@
 // hip/records of gated_delta_verify: the token recurrence with the state in registers, as hip/recurrent
 // of gated_delta has it (recurrent_device.h), and of each token a record of what it did to the state
 // (params.h). verify runs the drafts and drops the state; commit reads the pool's row, replays the
-// records of the accepted tokens and stores it. A replayed token is a scaling and a product: no sum
-// over rows, no gate to decode.
+// records of the accepted tokens (records_device.h) and stores it.
 //     columns    32 state columns a wave, 8 lanes sharing their rows: problems without variants, in
 //                packets, Dk up to 128
 //     dpp        a column a wave, sums by DPP: every other problem with Dk up to 256, variants among them
@@ -16,36 +15,45 @@
 // --dim 128 --seq 8x4 --h0 normal): 0.088 ms in float32 and 0.087 ms in float16, where hip/recurrent of
 // gated_delta takes 0.054 ms and 0.055 ms for the same tokens. With two steps a token, which run dpp,
 // 0.62 ms and 0.84 ms.
-#include "hip/gated_delta/recurrent_device.h"
+#include "hip/gated_delta/records_device.h"
 #include "hip/gated_delta_verify/params.h"
 
 namespace gdn::hip {
 namespace {
 
-// ---- where a token's record lies
+/// Where a token's record lies (records_device.h).
+struct DraftRecords {
+  using Key = float;
+  using Update = float;
+  const DraftParams& d;
 
-__device__ __forceinline__ float* keys_of(const DraftParams& d, std::int64_t token, int step,
-                                          int key_head) {
-  return d.keys + ((token * d.steps + step) * d.num_key_heads + key_head) * d.delta.key_head_dim;
-}
-__device__ __forceinline__ float* updates_of(const DraftParams& d, std::int64_t token, int step,
-                                             int head) {
-  return d.updates +
-         ((token * d.steps + step) * d.delta.num_value_heads + head) * d.delta.value_head_dim;
-}
-__device__ __forceinline__ float* decays_of(const DraftParams& d, std::int64_t token, int head) {
-  return d.decays + (token * d.delta.num_value_heads + head) *
-                        (d.decay_per_channel != 0 ? d.delta.key_head_dim : 1);
-}
+  __device__ __forceinline__ int steps() const { return d.steps; }
+  __device__ __forceinline__ bool decay_per_channel() const { return d.decay_per_channel != 0; }
+  __device__ __forceinline__ float* keys(std::int64_t token, int step, int key_head) const {
+    return d.keys + ((token * d.steps + step) * d.num_key_heads + key_head) * d.delta.key_head_dim;
+  }
+  __device__ __forceinline__ float* updates(std::int64_t token, int step, int head) const {
+    return d.updates +
+           ((token * d.steps + step) * d.delta.num_value_heads + head) * d.delta.value_head_dim;
+  }
+  __device__ __forceinline__ float* decays(std::int64_t token, int head) const {
+    return d.decays + (token * d.delta.num_value_heads + head) *
+                          (d.decay_per_channel != 0 ? d.delta.key_head_dim : 1);
+  }
+};
 
 // ---- verify
 
 /// The call that keeps records and stores no state (WholeCall says what its members mean).
 template <bool variants>
-struct Draft {
+struct Draft : WholeCall {
   static constexpr bool kStoresState = false;
   static constexpr bool kVariants = variants;
   const DraftParams& d;
+  DraftRecords records;
+
+  __device__ __forceinline__ explicit Draft(const DraftParams& params)
+      : d(params), records{params} {}
 
   __device__ __forceinline__ int steps() const { return variants ? d.steps : 1; }
   __device__ __forceinline__ int key_step() const { return d.num_key_heads * d.delta.key_head_dim; }
@@ -56,25 +64,24 @@ struct Draft {
   __device__ __forceinline__ bool decay_per_channel() const { return d.decay_per_channel != 0; }
   __device__ __forceinline__ bool additive() const { return d.additive != 0; }
 
-  /// One of the value heads that share a key writes it.
-  __device__ __forceinline__ bool first_of_its_key(int head) const {
-    return head == key_head_of(d.delta, head) * d.value_heads_per_key_head;
+  __device__ __forceinline__ bool writes_key(int head) const {
+    return first_of_its_key(d.delta, head, d.value_heads_per_key_head);
   }
   __device__ __forceinline__ void keep_decay(std::int64_t token, int head, int column,
                                              float decay) const {
-    if (column == 0) *decays_of(d, token, head) = decay;
+    if (column == 0) *records.decays(token, head) = decay;
   }
   __device__ __forceinline__ void keep_channel_decay(std::int64_t token, int head, int column,
                                                      int k, float decay) const {
-    if (column == 0) decays_of(d, token, head)[k] = decay;
+    if (column == 0) records.decays(token, head)[k] = decay;
   }
   template <int rows>
   __device__ __forceinline__ void keep_step(std::int64_t token, int step, int head, int column,
-                                            int lane, const float (&key)[rows],
-                                            float update) const {
-    if (lane == 0) updates_of(d, token, step, head)[column] = update;
-    if (column != 0 || !first_of_its_key(head)) return;
-    float* const keys = keys_of(d, token, step, key_head_of(d.delta, head));
+                                            int lane, const float (&key)[rows], float update,
+                                            float /*key_factor*/) const {
+    if (lane == 0) records.updates(token, step, head)[column] = update;
+    if (column != 0 || !writes_key(head)) return;
+    float* const keys = records.keys(token, step, key_head_of(d.delta, head));
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       const int k = lane + kWave * r;
@@ -85,22 +92,8 @@ struct Draft {
   __device__ __forceinline__ void keep_columns(std::int64_t token, int head, int column, int group,
                                                const Packet<Token, 4> (&key)[packets],
                                                const float (&update)[4], float decay) const {
-    if (group == 0 && column < d.delta.value_head_dim) {
-      store_packet(updates_of(d, token, 0, head) + column,
-                   Packet<float, 4>{update[0], update[1], update[2], update[3]});
-    }
-    if (column != 0) return;
-    if (group == 0) *decays_of(d, token, head) = decay;
-    if (!first_of_its_key(head)) return;
-    float* const keys = keys_of(d, token, 0, key_head_of(d.delta, head));
-#pragma unroll
-    for (int j = 0; j < packets; ++j) {
-      const int k = 32 * j + 4 * group;
-      Packet<float, 4> packet;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) packet.x[i] = to_float(key[j].x[i]);
-      if (k < d.delta.key_head_dim) store_packet(keys + k, packet);
-    }
+    store_record(d.delta, records, writes_key(head), token, head, column, group, key, update,
+                 decay);
   }
 };
 
@@ -117,58 +110,15 @@ __device__ __forceinline__ void commit(const DraftParams& d) {
   const GatedDeltaParams& p = d.delta;
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const auto [lane, column] = wave_column();
-  const int key_head = key_head_of(p, head);
   const Span span = span_of(p, sequence);
   const std::int64_t end = span.first + accepted_of(d, span, sequence);
-  const int Dk = p.key_head_dim;
   if (column >= p.value_head_dim || end == span.first) return;
 
   float state[rows];
   load_column(p, span.row, head, column, lane, state);
-  for (std::int64_t token = span.first; token < end; ++token) {
-    const float* const decays = decays_of(d, token, head);
-    if (d.decay_per_channel != 0) {
-      float decay[rows];
-      load_rows(decays, lane, Dk, decay);
-#pragma unroll
-      for (int r = 0; r < rows; ++r) state[r] *= decay[r];
-    } else {
-      scale_rows(*decays, state);
-    }
-    for (int step = 0; step < d.steps; ++step) {
-      const float update = updates_of(d, token, step, head)[column];
-      float key[rows];
-      load_rows(keys_of(d, token, step, key_head), lane, Dk, key);
-#pragma unroll
-      for (int r = 0; r < rows; ++r) state[r] = fmaf(key[r], update, state[r]);
-    }
-  }
+  replay_column(p, DraftRecords{d}, span.first, end, head, column, lane, state);
   store_column(p, span.row, head, column, lane, state);
 }
-
-/// A record as a lane of the columns form holds it.
-template <int D>
-struct LaneRecord {
-  Packet<float, 4> key[D / 32];  ///< rows 32 j + 4 group + 0..3
-  Packet<float, 4> update;       ///< of the lane's columns
-  float decay;
-
-  /// Asks for it: elements beyond Dk and Dv are others of the same rows.
-  __device__ __forceinline__ void load(const DraftParams& d, std::int64_t token, int head,
-                                       int key_head, int column) {
-    const float* const keys = keys_of(d, token, 0, key_head);
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) {
-      const int k = 32 * j + 4 * tile_thread().group;
-      key[j] =
-          load_inside_or_first<float, 4>(k < d.delta.key_head_dim, keys, static_cast<unsigned>(k));
-    }
-    update = load_inside_or_first<float, 4>(column < d.delta.value_head_dim,
-                                            updates_of(d, token, 0, head),
-                                            static_cast<unsigned>(column));
-    decay = *decays_of(d, token, head);
-  }
-};
 
 /// For problems in packets and without variants. What the registers beyond Dk and Dv hold is never
 /// stored, nor does it reach the others.
@@ -177,24 +127,17 @@ __device__ __forceinline__ void commit_columns(const DraftParams& d) {
   const GatedDeltaParams& p = d.delta;
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
-  const int key_head = key_head_of(p, head);
-  const int column = first_column + tile_thread().column;
   const Span span = span_of(p, sequence);
   const std::int64_t end = span.first + accepted_of(d, span, sequence);
   if (end == span.first) return;
 
-  LaneRecord<D> next;
-  next.load(d, span.first, head, key_head, column);
+  const DraftRecords records{d};
+  LaneRecord<DraftRecords, D> oldest;
+  oldest.load(p, records, span.first, head, key_head_of(p, head),
+              first_column + tile_thread().column);
   StateTile<D, kColumnsThreads / kWave, Access::packets> state;
   state.load_pool(p, span.row, head, first_column);
-  for (std::int64_t token = span.first; token < end; ++token) {
-    const LaneRecord<D> now = next;
-    // On its way during this token's arithmetic.
-    if (token + 1 < end) next.load(d, token + 1, head, key_head, column);
-    state.scale(now.decay);
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) state.add_outer_product(j, now.key[j], now.update.x);
-  }
+  replay_columns(p, records, span.first, end, head, first_column, oldest, state);
   state.store_pool(p, span.row, head, first_column);
 }
 
