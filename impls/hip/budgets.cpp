@@ -18,6 +18,8 @@ const std::vector<Budget>& kernel_budgets() {
       {"verify_columns_", 192, 0, 1, 40},
       {"commit_dpp_", 64, 0, 4},
       {"commit_columns_", 192, 0, 1, 40},
+      {"ring_dpp_", 48, 0, 5, 8},
+      {"ring_columns_", 196, 0, 1, 56},
       {"chunkwise_prepare_", 208, 22528, 1, 128},
       {"chunkwise_walk_", 220, 53248, 1, 64},
       {"chunkwise_outputs_", 216, 56320, 1},

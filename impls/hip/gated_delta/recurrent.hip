@@ -6,7 +6,8 @@
 //     columns   8 lanes share the rows of four columns, 32 columns a wave (state_tile.h): three DPP
 //               steps for the sums of all of them, and each element of k and q serves four columns
 //
-// The recurrence itself is in recurrent_device.h: the kernels of gated_delta_verify are made of it too.
+// The recurrence itself is in recurrent_device.h: the kernels of gated_delta_verify and of
+// gated_delta_ring are made of it too.
 //
 // The decay is folded in: with P = S before the token, predicted = decay * (P^T k).
 //

@@ -1,5 +1,6 @@
 // The planner the three versions of the recurrent form share (recurrent.hip): they differ in how
-// the lanes of a wave share the state. What is launched for a problem also serves gated_delta_verify.
+// the lanes of a wave share the state. What is launched for a problem also serves
+// gated_delta_verify and gated_delta_ring.
 #pragma once
 
 #include <algorithm>

@@ -56,6 +56,17 @@ struct StateTile {
     }
   }
 
+  /// Rows beyond Dk as zeros, as load_pool() leaves them: the products of tokens take them times
+  /// zero.
+  __device__ __forceinline__ void clear_rows_beyond(int Dk) {
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) {
+      const bool inside = 32 * j + 4 * tile_thread().group < Dk;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) s[j][i / 4][i % 4] = inside ? s[j][i / 4][i % 4] : 0.0f;
+    }
+  }
+
   // ---- the state pool; `first_column` is the workgroup's first ----
 
   __device__ __forceinline__ void load_pool(const GatedDeltaParams& p, std::int64_t row, int head,

@@ -26,6 +26,7 @@
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_delta_ring.h"
 #include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/gated_rms_norm.h"
 #include "reference/errors.h"
@@ -100,6 +101,20 @@ const std::vector<Option> kDrafts = {
     {"steps", "heads=1/2,dim=40x24,seq=5+3,gates=mid,h0=normal,steps=3,norm=1"},
     {"channel_decay", "heads=2/4,dim=72x24,seq=5+3,gates=reset,h0=normal,decay=channel"},
     {"additive", "heads=2/4,dim=40x24,seq=5+3,gates=mid,h0=normal,update=additive"},
+};
+
+const std::vector<Option> kRings = {
+    {"ragged", "heads=2/4,dim=40x24,seq=4+0+7+1+16,gates=mid,h0=normal,ring=24"},
+    {"full_rings", "heads=1/2,dim=64x40,seq=5x1,gates=real,h0=normal,ring_fill=all"},
+    {"dim_128", "heads=1/2,dim=128x72,seq=5+3,gates=real,norm=1,h0=normal,layout=vk"},
+    {"dim_256", "heads=1,dim=200x33,seq=4+2,gates=mid,h0=normal,norm=1"},
+    {"elements", "heads=1/3,dim=33x17,seq=4+9,gates=mid,h0=normal,state=bf16"},
+    {"logits", "heads=1/2,dim=40x24,seq=8+3,gate=logits,beta=logit,h0=absent,state=f16"},
+    {"bounded", "heads=1/2,dim=40x24,seq=8+3,gates=bounded,gate=bounded,beta=logit2,h0=normal"},
+    {"state_bf16", "heads=1/2,dim=72x24,seq=5+3,gates=mid,h0=normal,state=bf16,norm=1"},
+    {"resets", "heads=1/2,dim=40x24,seq=5+3+9,gates=reset,h0=large,ring=40"},
+    {"no_final_state", "heads=1/2,dim=40x24,seq=5+3,gates=mid,h0=normal,ht=0"},
+    {"padding_slots", "heads=1/2,dim=40x24,seq=2+0+8+7,h0=normal,slots=padding,pool_pad=5"},
 };
 
 const std::vector<Option> kConvolution = {
@@ -264,6 +279,8 @@ INSTANTIATE_TEST_SUITE_P(GatedDelta, EmulationMatrix,
 INSTANTIATE_TEST_SUITE_P(GatedDeltaVerify, EmulationMatrix,
                          testing::ValuesIn(cells(gated_delta_verify_operation(), kDrafts)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(GatedDeltaRing, EmulationMatrix,
+                         testing::ValuesIn(cells(gated_delta_ring_operation(), kRings)), name_of);
 INSTANTIATE_TEST_SUITE_P(CausalConv1d, EmulationMatrix,
                          testing::ValuesIn(cells(causal_conv1d_operation(), kConvolution)),
                          name_of);

@@ -17,6 +17,7 @@
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
 #include "hip/gated_delta/params.h"
+#include "hip/gated_delta_ring/params.h"
 #include "hip/gated_delta_verify/params.h"
 #include "hip/gated_rms_norm/params.h"
 #include "interface/error.h"
@@ -24,6 +25,7 @@
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_delta_ring.h"
 #include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/gated_rms_norm.h"
 #include "reference/errors.h"
@@ -72,6 +74,9 @@ class OnHostDevice final : public DeviceAsHip {
     } else if (name.starts_with("verify_") || name.starts_with("commit_")) {
       ASSERT_EQ(argument_bytes, sizeof(DraftParams));
       run_kernel<DraftParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("ring_")) {
+      ASSERT_EQ(argument_bytes, sizeof(RingParams));
+      run_kernel<RingParams>(kernel, grid, block, arguments, lds);
     } else if (name == "checkpoints_segments") {
       ASSERT_EQ(argument_bytes, sizeof(SegmentParams));
       run_kernel<SegmentParams>(kernel, grid, block, arguments, lds);
@@ -130,6 +135,13 @@ TEST(KernelsOnCuda, DraftsAgreeWithTheReference) {
   expect_agree(gated_delta_verify_operation(),
                {"heads=1/2,dim=40x24,seq=5+0+3,h0=normal,dtype=f32",
                 "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,steps=2,decay=channel"});
+}
+
+TEST(KernelsOnCuda, RingsAgreeWithTheReference) {
+  expect_agree(gated_delta_ring_operation(),
+               {"heads=1/2,dim=40x24,seq=5+0+3,h0=normal,dtype=f32",
+                "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,norm=1",
+                "heads=1/2,dim=40x24,seq=4+2,h0=normal,dtype=bf16,state=bf16,norm=1"});
 }
 
 TEST(KernelsOnCuda, StatesInsideACallAgreeWithTheReference) {
