@@ -119,7 +119,8 @@ TEST_P(GatedDeltaRing, InitialStatesAndGates) {
        {"h0=absent", "h0=large", "h0=normal,gates=reset", "h0=normal,gates=none",
         "h0=normal,norm=1,keys=unnormalised", "h0=normal,norm=1,magnitudes=edges",
         "h0=normal,scale=0.25,out=f32", "h0=normal,ht=0", "h0=normal,betas=wide",
-        "h0=normal,gate=bounded,gates=bounded,bound=2,beta=logit2", "h0=absent,slots=padding"}) {
+        "h0=normal,gate=bounded,gates=bounded,bound=2,beta=logit2", "h0=absent,slots=padding",
+        "h0=absent,ring_fill=none"}) {  // not told to fold
     for (const char* dtype : {"f32", "bf16"}) {
       expect_fields_agree("heads=2/2," + dims() + ",seq=6+1+0+16+3,dtype=" + dtype + "," + more);
     }
