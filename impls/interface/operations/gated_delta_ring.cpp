@@ -82,6 +82,8 @@ Operand folded_state_operand() {
 void fit_ring(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
   const std::int64_t ring = ring_places(whole.problem);
   part.problem.ring = ring;  // whatever lengths the part has
+  Problem before_the_cut = whole.problem;
+  before_the_cut.final_state = true;  // what is gone on from has been written
   for (std::size_t n = 0; n < parts.size(); ++n) {
     const std::int64_t sequence = parts[n].sequence;
     const std::int64_t before = parts[n].first_token - whole.first_token(sequence);
@@ -89,7 +91,7 @@ void fit_ring(const Case& whole, const std::vector<PartOfSequence>& parts, Case&
     std::int64_t& length = part.other_indices[kRingLength][n];
     std::int64_t& fold = part.other_indices[kRingFold][n];
     if (before > 0) {
-      if (ring_folds(whole.problem, fold)) {
+      if (ring_folds(before_the_cut, fold)) {
         first = (first + length) % ring;
         length = 0;
       }
