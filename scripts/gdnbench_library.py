@@ -16,6 +16,7 @@ element type, number of dimensions) or where an operand in place is read from on
 """
 import ctypes
 import dataclasses
+import math
 import os
 
 try:
@@ -25,6 +26,7 @@ except ImportError:
 
 ABI_VERSION = 4
 MAX_RANK = 8
+ELEMENT_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "int64": 8}
 STATUS = {1: "bad input", 2: "unsupported", 3: "device unavailable", 4: "out of memory", 5: "device failure"}
 
 
@@ -60,6 +62,12 @@ class Operand:
     is_written: bool
     is_optional: bool
     takes_token_stride: bool
+
+    @property
+    def bytes_moved(self):
+        """Of the array, once in each direction that it goes; none where it may be left out."""
+        directions = 0 if self.is_optional else self.is_read + self.is_written
+        return directions * ELEMENT_BYTES[self.dtype] * math.prod(self.extents)
 
     def array(self, address, **held):
         """The Array of one address, read or written as the role says. `held`: dtype, extents, strides."""

@@ -28,6 +28,7 @@ Kernels that live elsewhere are judged by functions of this package (docs/python
     verdicts = gdnbench.judge(my_kernel, suite="quick")     # a function on every case of a suite
     gdnbench.cases("quick"), gdnbench.case(problem)         # cases: inputs(), reference(), explain(outputs)
     gdnbench.reference(problem), gdnbench.explain(problem, outputs)
+    gdnbench.time(my_kernel, problems, beside=["cuda/fused_sm90"], device="cuda")     # timed in turns with others
 
 States that a function reads in one tensor and returns in another are copied there first,
 on the device. What cannot be said is refused with a GdnbenchError of status "unsupported" that names the argument; an
@@ -38,7 +39,8 @@ strict = False  # True: what would be converted on the device is refused
 
 # Where the functions that need NumPy are, which is imported when one of them is asked for.
 _HOMES = {"judge": "judging", "case": "judged_case", "cases": "judged_case", "explain": "judged_case",
-          "reference": "judged_case", "Verdict": "verdicts", "Verdicts": "verdicts"}
+          "reference": "judged_case", "time": "timing", "Timing": "timings", "Timings": "timings",
+          "Verdict": "verdicts", "Verdicts": "verdicts"}
 
 
 def __getattr__(name):

@@ -32,6 +32,31 @@ def caller(fn, convention):
     return lambda inputs: _find(convention).call(fn, inputs)
 
 
+def bound(fn, convention, inputs):
+    """(arguments, named arguments, outputs of what `fn` returned for them): the call of a function taken apart, so that
+    `fn` is timed without what the convention makes of a case before and after it."""
+    if convention is None:
+        return (inputs,), {}, lambda returned: returned
+    call = _find(convention).call
+    try:
+        call(_raise_arguments, inputs)
+    except _Arguments as found:
+        return found.given, found.named, lambda returned: call(lambda *_, **__: returned, inputs)
+    raise AssertionError(f"convention {convention} calls no function")
+
+
+class _Arguments(BaseException):
+    """What a convention calls its function with, on the way out."""
+
+    def __init__(self, given, named):
+        super().__init__()
+        self.given, self.named = given, named
+
+
+def _raise_arguments(*given, **named):
+    raise _Arguments(given, named)
+
+
 def honoured(convention):
     return _find(convention).honours
 

@@ -64,18 +64,23 @@ class Case:
         """Names of what a call writes, in the operation's order."""
         return [operand.name_after for operand in self._written()]
 
+    @property
+    def bytes_moved(self):
+        """Bytes of each input once and each output once."""
+        return sum(operand.bytes_moved for operand in self.operands)
+
     def _written(self):
         return [operand for operand in self.operands if operand.is_written and not operand.is_optional]
 
     def inputs(self, arrays_of=None, device="cpu"):
         """Inputs as arrays of "numpy", "torch", "jax" or "cupy"; by default numpy's on the CPU and torch's elsewhere."""
         make = arrays.maker(arrays_of, device)
-        values = {}
-        for operand in self.operands:
-            if operand.is_read:
-                flat = np.ctypeslib.as_array(self._judged.input(operand))
-                values[operand.name] = make(operand, flat.reshape(operand.extents), operand.dtype)
-        return Inputs(self, values)
+        return Inputs(self, {operand.name: make(operand, self.drawn(operand), operand.dtype)
+                             for operand in self.operands if operand.is_read})
+
+    def drawn(self, operand):
+        """The values of an operand that is read, float32 or int64, as the library holds them: to copy from."""
+        return np.ctypeslib.as_array(self._judged.input(operand)).reshape(operand.extents)
 
     def reference(self):
         """The float64 reference: output -> NumPy array. NaN in what is not evaluated where the problem is so large that

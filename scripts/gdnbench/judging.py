@@ -4,6 +4,7 @@ from gdnbench_library import GdnbenchError
 from . import arrays, conventions
 from .calls import library
 from .judged_case import Case, case, cases
+from .turns import first_line, one_line
 from .verdicts import Verdict, Verdicts
 
 
@@ -25,10 +26,18 @@ def judge(fn, suite="quick", *, operation="gated_delta", problems=None, device="
                   such, and one that is gone as that. None: the project's own table
     name          what the verdicts call it; by default the function's own name
     """
-    chosen = cases(suite, operation) if problems is None else [
-        each if isinstance(each, Case) else case(each) for each in problems]
+    chosen = chosen_cases(suite, operation, problems)
     judging = Judging(fn, device, arrays_of, convention, honours, known_limits, name)
     return Verdicts(judging.verdict(each) for each in chosen)
+
+
+def chosen_cases(suite, operation, problems):
+    """Those of `problems`, strings or cases, where there are any, else of the suite."""
+    if problems is None:
+        return cases(suite, operation)
+    if isinstance(problems, (str, Case)):
+        problems = [problems]
+    return [each if isinstance(each, Case) else case(each) for each in problems]
 
 
 class Judging:
@@ -52,7 +61,10 @@ class Judging:
 
     def verdict(self, of):
         """Draws, calls and judges. What the function raises is a verdict."""
-        found = self._judged(of)
+        return self.limited(of, self._judged(of))
+
+    def limited(self, of, found):
+        """The verdict that was found, or the one that the table of known limits makes of it."""
         limit = self.known_limit(of)
         if limit is None:
             return found
@@ -67,7 +79,8 @@ class Judging:
     def _made(self, of, verdict, reason="", coverage="", errors=()):
         return Verdict(of.problem, self.name, verdict, reason, coverage, tuple(errors), of.protects)
 
-    def _judged(self, of):
+    def refused(self, of):
+        """The verdict on a case with a field that the function does not look at; None: it is to be called."""
         if self.honours is not None:
             try:
                 library().require_honoured(of.problem, self.honours)
@@ -75,21 +88,33 @@ class Judging:
                 if error.status != "unsupported":
                     raise
                 return self._made(of, "unsupported", str(error))
-        inputs = of.inputs(self.arrays_of, self.device)  # what goes wrong here is not the function's doing
-        try:
-            returned = self.call(inputs)
-        except NotImplementedError as error:
-            return self._made(of, "unsupported", _one_line(error) or "NotImplementedError")
-        except Exception as error:
-            if isinstance(error, GdnbenchError) and error.status == "unsupported":
-                return self._made(of, "unsupported", str(error))
-            return self._made(of, "failed", f"raised {type(error).__name__}: {_one_line(error)}".rstrip(": "))
+        return None
+
+    def raised(self, of, error):
+        """The verdict on a function that raised."""
+        if isinstance(error, NotImplementedError):
+            return self._made(of, "unsupported", one_line(error) or "NotImplementedError")
+        if isinstance(error, GdnbenchError) and error.status == "unsupported":
+            return self._made(of, "unsupported", str(error))
+        return self._made(of, "failed", f"raised {first_line(error)}")
+
+    def failed(self, of, reason, errors=()):
+        return self._made(of, "failed", reason, errors=errors)
+
+    def compared(self, of, returned):
+        """The verdict on what the function returned."""
         try:
             passed, reason, coverage, errors = of.judge(returned)
         except arrays.ArrayError as error:
             return self._made(of, "failed", str(error))
         return self._made(of, "passed" if passed else "failed", reason, coverage, errors)
 
-
-def _one_line(error):
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    def _judged(self, of):
+        if refused := self.refused(of):
+            return refused
+        inputs = of.inputs(self.arrays_of, self.device)  # what goes wrong here is not the function's doing
+        try:
+            returned = self.call(inputs)
+        except Exception as error:  # whatever somebody's function raises
+            return self.raised(of, error)
+        return self.compared(of, returned)

@@ -12,7 +12,6 @@ failure with its cause, and one that is gone a failure."""
 import pytest
 
 from . import judging
-from .judged_case import Case, case, cases
 
 FIXTURE = "gdnbench_verdict"
 
@@ -32,8 +31,7 @@ def pytest_generate_tests(metafunc):
     given = dict(mark.kwargs)
     kernel, problems = given.pop("kernel"), given.pop("problems", None)
     suite, operation = given.pop("suite", "quick"), given.pop("operation", "gated_delta")
-    chosen = cases(suite, operation) if problems is None else [
-        each if isinstance(each, Case) else case(each) for each in problems]
+    chosen = judging.chosen_cases(suite, operation, problems)
     judge = judging.Judging(kernel, **given)
     metafunc.parametrize(FIXTURE, [(judge, each) for each in chosen], indirect=True,
                          ids=[each.problem for each in chosen])

@@ -2,6 +2,8 @@
 import dataclasses
 import math
 
+from .tables import Rows
+
 LABELS = {"passed": "PASS", "failed": "FAIL", "unsupported": "skip", "known limit": "LIMIT", "limit gone": "GONE"}
 
 
@@ -44,9 +46,10 @@ def _error_text(error):
     return f"{error.output} {error.relative_l2:.2e} ({floors}{error.limit_ratio:.2g} of the limit)"
 
 
-class Verdicts(list):
+class Verdicts(Rows):
     """Verdicts in the order of their cases. As text: all that is not "passed", and how many there are of each; text(True)
     has every case."""
+    markdown_columns = ("verdict", "implementation", "problem", "reason")
 
     @property
     def passed(self):
@@ -65,20 +68,6 @@ class Verdicts(list):
         return "\n".join([*shown, ", ".join(counts if self.of("limit gone") else counts[:-1])])
 
     __str__ = text
-
-    def rows(self):
-        """A dictionary for each verdict, all with the same columns."""
-        rows = [each.row() for each in self]
-        columns = dict.fromkeys(column for row in rows for column in row)
-        return [{column: row.get(column) for column in columns} for row in rows]
-
-    def table(self):
-        """A pandas.DataFrame where pandas is installed, else rows()."""
-        try:
-            import pandas
-        except ImportError:
-            return self.rows()
-        return pandas.DataFrame(self.rows())
 
     def require(self):
         """Raises AssertionError with the text unless `passed`."""

@@ -7,11 +7,11 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import rows  # noqa: E402
 import table  # noqa: E402
 from inputs import parse_heads, parse_lengths  # noqa: E402
-from turns import order_in_round  # noqa: E402
+from gdnbench.turns import order_in_round  # noqa: E402
 
 NO_TORCH = "import sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; " \
            "import runpy; sys.path.insert(0, '{here}'); runpy.run_path(sys.argv[0], run_name='__main__')"

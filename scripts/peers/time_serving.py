@@ -62,15 +62,7 @@ def rows():
 
 def bytes_of(problem):
     """Every operand of tokens, pools and parameters once in each direction that it goes."""
-    total = 0
-    for operand in gdn.operands(problem, offsets_of(lengths_of(problem))):
-        if operand.is_optional:
-            continue
-        size = torch.empty((), dtype=gdn.DTYPES[operand.dtype]).element_size()
-        for extent in operand.extents:
-            size *= extent
-        total += size * (operand.is_read + operand.is_written)
-    return total
+    return sum(operand.bytes_moved for operand in gdn.operands(problem, offsets_of(lengths_of(problem))))
 
 
 def steps_in_turn(make, steps):

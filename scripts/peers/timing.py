@@ -1,74 +1,37 @@
 """The method, the same for all: cold L2 (512 MiB written before each run, while the host enqueues what follows), one
-replay of a CUDA graph between two events, contenders in turns (turns.py), on one stream."""
-import statistics
+replay of a CUDA graph between two events, contenders in turns, on one stream. It is that of gdnbench.time(), whose clock
+is gdnbench/clocks.py and whose turns are gdnbench/turns.py."""
+import functools
+import pathlib
+import sys
 
 import torch
 
-from inputs import DEVICE
-from turns import order_in_round
-
-FLUSH_BYTES = 512 << 20
-WARM_ROUNDS = 2
-
-_flush = None
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from gdnbench import turns  # noqa: E402: found by the line above
+from gdnbench.clocks import CudaClock  # noqa: E402
+from gdnbench.turns import first_line  # noqa: E402,F401: also for whoever imports this file
+from inputs import DEVICE  # noqa: E402
 
 
-def flush_l2():
-    global _flush
-    if _flush is None:
-        _flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=DEVICE)
-    _flush.zero_()
+@functools.cache
+def clock():
+    return CudaClock(DEVICE)
 
 
 def capture(call):
     """(how to launch it, its results, 'graph' or 'eager', why not a graph). The call must have run before."""
-    torch.cuda.synchronize()
-    call.prepare()
-    graph = torch.cuda.CUDAGraph()
-    try:
-        # Not torch.cuda.graph(): that collects garbage and empties the allocator's cache each time.
-        graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            results = call.run()
-        except BaseException:
-            try:
-                graph.capture_end()
-            except Exception:  # noqa: BLE001 - the call's own error is the one to report
-                pass
-            raise
-        graph.capture_end()
-        graph.replay()
-        torch.cuda.synchronize()
-        return graph.replay, results, "graph", ""
-    except Exception as error:  # noqa: BLE001 - a peer may raise anything; the row says 'eager' and why
-        torch.cuda.synchronize()
-        return call.run, None, "eager", first_line(error)
+    return clock().capture(call)
 
 
 def time_in_turns(launches, runs):
     """Milliseconds of every run: {name: [...]} for launches {name: (prepare, launch)}."""
-    times = {name: [] for name in launches}
-    for number in range(WARM_ROUNDS + runs):
-        events = {}
-        for name in order_in_round(list(launches), number):
-            prepare, launch = launches[name]
-            prepare()
-            flush_l2()
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            launch()
-            end.record()
-            events[name] = begin, end
-        torch.cuda.synchronize()
-        if number >= WARM_ROUNDS:
-            for name, (begin, end) in events.items():
-                times[name].append(begin.elapsed_time(end))
-    return times
+    return turns.time_in_turns(launches, runs, clock())
 
 
 def summary(times):
     """Median, quartiles and least."""
-    first, median, third = statistics.quantiles(times, n=4, method="inclusive")
+    first, median, third = turns.quartiles(times)
     return {"time_ms": median, "q1_ms": first, "q3_ms": third, "min_ms": min(times), "runs": len(times)}
 
 
@@ -98,8 +61,3 @@ class Errors:
             errors[f"{name}_error"], errors[f"{name}_worst_head"] = self._of(name, tensor)
         return errors
 
-
-def first_line(error):
-    """One line of an exception, fit for a table."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
