@@ -153,6 +153,10 @@ class Installed(unittest.TestCase):
         code = "import gdnbench, gdnbench_library; print(gdnbench_library.Library().path, gdnbench.__file__)"
         said = self.output_of(sys.executable, "-B", "-c", code, PYTHONPATH=str(modules))
         self.assertEqual(said, f"{modules}/gdnbench/installed/libgdnbench.so {modules}/gdnbench/__init__.py\n")
+        self.assertIn("--baseline", self.output_of(sys.executable, "-B", "-m", "gdnbench", "judge", "--help",
+                                                   PYTHONPATH=str(modules)))
+        for module in ("timing", "clocks", "turns"):
+            self.assertTrue((modules / f"gdnbench/{module}.py").exists(), module)
         command = (sys.executable, "-B", "-m", "gdnbench.program")
         self.assertIn(VERSION, self.output_of(*command, "--version", PYTHONPATH=str(modules)))
         self.output_of(*command, "baseline", "check", "--device", "cpu", "--impl", "cpu/states", PYTHONPATH=str(modules))
