@@ -11,6 +11,8 @@
 // of them rounded once.
 //
 // Workspace: of each chunk and value head 101 KB, S and D above all.
+//
+// Reached, H200, 16/32 heads of 128, cold L2: 4x8192 tokens 2.09 ms, 1x32768 2.28 ms (chunkwise_sm90/log.md).
 #include <cuda_runtime.h>
 
 #include <utility>
@@ -151,6 +153,7 @@ class ChunkwiseSm90 final : public Implementation {
       launch.chunk_slots = chunk_slots(problem.total_tokens(), problem.num_sequences());
     }
     const std::int64_t chains = 2 * problem.num_sequences() * problem.num_value_heads;
+    launch.multiprocessors = device.info().multiprocessors;
     launch.halves = 2 * chains <= device.info().multiprocessors ? 2 : 1;
 
     PlanInfo info;

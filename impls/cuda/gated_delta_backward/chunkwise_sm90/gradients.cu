@@ -13,11 +13,15 @@
 //
 //     dg_t = gamma_C <D, S> + sum_{i >= t} (a_i + z_i) + sum_{j < t} e_j + sum_{i >= t > j} M_ij
 //
-// Roles: three math warpgroups, the first has dQ, the second what of dK needs D and dP, the third what needs dV; the
-// first warp of the fourth loads, its others make <D, S> and the gradients of the gates.
+// Blocks are persistent. Roles: of three math warpgroups the first has dQ, the second what of dK needs D and dP, the third
+// what needs dV. The first warp of the fourth finds the items and loads, its others make <D, S> and the gradients of the
+// gates. What needs S and D comes last of a head, so that those of the next arrive meanwhile.
 //
-// Bound by: memory, S and D above all.
+// Bound by: the latency of a warpgroup's steps, of which the crossing sums above are the longest, beside 12 other warps.
+// Reached, H200, 16/32 heads, 32768 tokens: 0.96 ms, where S, D, V', dV and dO alone are 0.43 ms of memory (log.md).
 #include <cuda_runtime.h>
+
+#include <algorithm>
 
 #include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
@@ -29,6 +33,7 @@
 #include "cuda/grid_blocks.h"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/ring.cuh"
+#include "cuda/hopper/work_items.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/shared_memory.cuh"
 #include "cuda/target.h"
@@ -41,53 +46,66 @@ namespace {
 
 using Token = __nv_bfloat16;
 
+/// A chunk and key head, which a block takes at a time.
+struct ChunkItem {
+  int slot;    // of the chunk; negative: no more
+  int token0;  // its first token
+  int valid;   // its tokens; less than 0: so many, of a padding sequence
+  int key_head;
+
+  static constexpr uint32_t kBytes = 16;
+  /// Whole warps.
+  static __device__ __forceinline__ ChunkItem load_uniform(uint32_t address) {
+    const int4 x = load_shared<int4>(address);
+    const auto uniform = [](int value) { return __shfl_sync(~0u, value, 0); };
+    return {uniform(x.x), uniform(x.y), uniform(x.z), uniform(x.w)};
+  }
+  __device__ __forceinline__ void store(uint32_t address) const {
+    store_shared(address, make_int4(slot, token0, valid, key_head));
+  }
+};
+
 /// Shared memory of a block, bytes.
 struct Layout {
-  static constexpr int kStages = 2;
+  static constexpr int kStages = 2, kItemSlots = 2;
   static constexpr uint32_t kState = 0, kDState = kState + kStateBytes;  // S and D
   static constexpr uint32_t kKey = kDState + kStateBytes, kQuery = kKey + kTileBytes;
-  // of a head, by stages
+  // of a head, by stages. Behind an item's last head a stage stays empty: there the parts of dK meet, and gradients are
+  // on their way to memory
   static constexpr uint32_t kHeads = kQuery + kTileBytes;
   static constexpr uint32_t kDOutput = 0, kUpdate = kTileBytes, kDValue = 2 * kTileBytes,
-                            kP = 3 * kTileBytes, kFactorsAt = kP + kTriangleTileBytes;
+                            kFactorsAt = 3 * kTileBytes;
   static constexpr uint32_t kHeadBytes = (kFactorsAt + kFactorBytes + 1023) / 1024 * 1024;
-  // the keys' products with each other, each thread's own 32, of 16 bits
-  static constexpr uint32_t kKeyProducts = kHeads + kStages * kHeadBytes;
+  static constexpr uint32_t kExchange = 0, kOfQueries = 2 * kTileBytes;
+  // K K^T and Q K^T, each thread's own 32 of either, of 16 bits
+  static constexpr uint32_t kKeyProducts = kHeads + kStages * kHeadBytes,
+                            kQueryProducts = kKeyProducts + 64 * 128;
   // what the gates' gradients of a head are made of, float32
-  static constexpr uint32_t kParts = kKeyProducts + 64 * 128;
+  static constexpr uint32_t kParts = kQueryProducts + 64 * 128;
   static constexpr uint32_t kOfQuery = 0, kOfDecayed = 256, kOfUpdate = 512, kDBeta = 768,
                             kCrossing = 1024;  // [2 warpgroups][4 warps][64]
   static constexpr uint32_t kPartBytes = kCrossing + 2 * 4 * 256;
   static constexpr uint32_t kStateProducts = kParts + kPartBytes;  // [4]: of each warp, <D, S>
-  static constexpr uint32_t kBarriers = kStateProducts + 16;
-  static constexpr uint32_t kTilesFull = kBarriers, kStateFull = kTilesFull + 8,
-                            kStateEmpty = kStateFull + 8, kDStateFull = kStateEmpty + 8,
-                            kDStateEmpty = kDStateFull + 8, kHeadFull = kDStateEmpty + 8,
-                            kHeadEmpty = kHeadFull + 16, kPartsFull = kHeadEmpty + 16,
-                            kPartsEmpty = kPartsFull + 8;
-  static constexpr uint32_t kBytes = kPartsEmpty + 8;
+  static constexpr uint32_t kItems = kStateProducts + 16;
+  static constexpr uint32_t kBarriers = kItems + kItemSlots * ChunkItem::kBytes;
+  static constexpr uint32_t kTilesFull = kBarriers, kTilesEmpty = kTilesFull + 8,
+                            kStateFull = kTilesEmpty + 8, kStateEmpty = kStateFull + 8,
+                            kDStateFull = kStateEmpty + 8, kDStateEmpty = kDStateFull + 8,
+                            kPartsFull = kDStateEmpty + 8, kPartsEmpty = kPartsFull + 8,
+                            kHeadFull = kPartsEmpty + 8, kHeadEmpty = kHeadFull + 16,
+                            kItemFull = kHeadEmpty + 16, kItemEmpty = kItemFull + 16;
+  static constexpr uint32_t kBytes = kItemEmpty + 16;
   static_assert(kBytes <= 232448 && kBarriers % 8 == 0);
-  // when all heads are done: the two parts of dK meet in the place of S, gradients leave from that of D
-  static constexpr uint32_t kExchange = kState, kGradients = kDState;
-  static_assert(64 * 128 * 4 <= kStateBytes && 2 * kTileBytes <= kStateBytes);
+  static_assert(kOfQueries + kTileBytes <= kFactorsAt && 64 * 128 * 4 <= kOfQueries);
 
+  using Item = ChunkItem;
+  using Items = Ring<kItemSlots, kItems, ChunkItem::kBytes, kItemFull, kItemEmpty>;
   using Heads = Ring<kStages, kHeads, kHeadBytes, kHeadFull, kHeadEmpty>;
 };
 constexpr int kMathThreads = 384, kThreads = kMathThreads + 128;
 constexpr int kAuxiliaryThreads = 96;
 /// Barriers of hardware; 0 is __syncthreads.
-enum NamedBarrier : int {
-  all_math = 1,
-  auxiliary = 2,
-  halves_of_key = 3,
-  everyone = 4,
-  first_math = 5
-};
-
-struct Block {
-  int64_t slot, token0;
-  int key_head, valid;
-};
+enum NamedBarrier : int { all_math = 1, auxiliary, halves_of_key, second_math };
 
 /// d = a b^T, [64 x 64], of tiles [2 panels][64 tokens][64].
 __device__ __forceinline__ void multiply_rows(float (&d)[32], uint32_t a, uint32_t b) {
@@ -105,7 +123,7 @@ __device__ __forceinline__ void multiply_by_state(float (&d)[32], uint32_t a,
         wgmma::mn_major_128(state_panel, kStatePanelBytes) + 128 * i, i > 0);
   wgmma::commit();
 }
-/// sums += a tile, tile K or Q [64 tokens x Dk]; waits.
+/// sums += a tile, tile K or Q [64 tokens x Dk]; committed, the caller waits.
 __device__ __forceinline__ void add_product(float (&sums)[64], uint32_t (&a)[16], uint32_t tile) {
   wgmma::hold(a);
   wgmma::hold(sums);
@@ -115,11 +133,7 @@ __device__ __forceinline__ void add_product(float (&sums)[64], uint32_t (&a)[16]
     wgmma::multiply_rs_n128_trans<Token>(sums, a + 4 * i,
                                          wgmma::mn_major_128(tile, kPanelBytes) + 128 * i);
   wgmma::commit();
-  wgmma::wait<0>();
-  wgmma::hold(sums);
-  wgmma::hold(a);
 }
-
 /// A thread's two numbers of a row of a panel [64 tokens][64]: columns 8 j + 2 (l % 4) and the next.
 __device__ __forceinline__ float2 load_pair(uint32_t panel, int row, int j, int l) {
   return unpack<Token>(load_shared<uint32_t>(panel + swizzle_128(row, 16 * j + 4 * (l & 3))));
@@ -187,7 +201,8 @@ __device__ __forceinline__ void store_crossing_sums(uint32_t to, float (&M)[32],
   }
 }
 
-/// Decays between the tokens of the thread's rows and of columns 8 j + 2 (l % 4) + e: 2^-|c_i - c_j|.
+/// Decays between the tokens of the thread's rows and of its columns 8 j + 2 (l % 4) + e. Each is asked for on one side
+/// of the diagonal, and is any number, infinity included, on the other.
 struct RowDecays {
   RowPair cumulative;
   uint32_t columns;  // the thread's, in shared memory
@@ -195,22 +210,33 @@ struct RowDecays {
   __device__ __forceinline__ RowDecays(uint32_t factors, int w, int l)
       : cumulative(load_rows(factors + Factor::cumulative, w, l)),
         columns(factors + Factor::cumulative + 8 * (l & 3)) {}
-  /// The four of accumulators 4 j .. 4 j + 3.
-  __device__ __forceinline__ float4 of(int j) const {
+  /// The four of accumulators 4 j .. 4 j + 3, where rows are behind columns.
+  __device__ __forceinline__ float4 of_later_rows(int j) const {
     const float2 c = load_shared<float2>(columns + 32 * j);
-    return {exp2_flush(-fabsf(cumulative.x - c.x)), exp2_flush(-fabsf(cumulative.x - c.y)),
-            exp2_flush(-fabsf(cumulative.y - c.x)), exp2_flush(-fabsf(cumulative.y - c.y))};
+    return {exp2_flush(cumulative.x - c.x), exp2_flush(cumulative.x - c.y),
+            exp2_flush(cumulative.y - c.x), exp2_flush(cumulative.y - c.y)};
+  }
+  /// Where columns are behind rows.
+  __device__ __forceinline__ float4 of_later_columns(int j) const {
+    const float2 c = load_shared<float2>(columns + 32 * j);
+    return {exp2_flush(c.x - cumulative.x), exp2_flush(c.y - cumulative.x),
+            exp2_flush(c.x - cumulative.y), exp2_flush(c.y - cumulative.y)};
   }
 };
 
 /// What a math warpgroup works with.
 struct Math {
   const KernelParams& a;
-  const Block& block;
   const uint32_t sm;
   const int wg, t, w, l;
+  ChunkItem item{};
   RingCursor<Layout::Heads> head{};
-  uint32_t parity = 0;  // of what there is once: S, D, and the parts of the gates' gradients
+  /// Bit 0 is the parity of what there is once of a head: S, D, and the parts of the gates'
+  /// gradients; bit 1 that of K and Q.
+  uint32_t rounds = 0;
+
+  __device__ __forceinline__ uint32_t parity() const { return rounds & 1; }
+  __device__ __forceinline__ uint32_t tiles_parity() const { return rounds >> 1; }
 
   __device__ __forceinline__ uint32_t at(uint32_t what) const { return head.buffer(sm) + what; }
   __device__ __forceinline__ uint32_t factors() const { return at(Layout::kFactorsAt); }
@@ -220,7 +246,7 @@ struct Math {
   }
   /// Until those of the head before have been read.
   __device__ __forceinline__ void await_parts() const {
-    mbarrier_wait(sm + Layout::kPartsEmpty, parity ^ 1);
+    mbarrier_wait(sm + Layout::kPartsEmpty, parity() ^ 1);
   }
   __device__ __forceinline__ float2 column_factors(Factor which, int j) const {
     return load_shared<float2>(factors() + which + 32 * j + 8 * (l & 3));
@@ -238,11 +264,11 @@ struct Math {
   __device__ __forceinline__ void await_head(int h) {
     const bool first = h == 0;
     head.await_full(sm);
-    if (first) mbarrier_wait(sm + Layout::kTilesFull, 0);
-    if (block.valid == kChunk) return;
+    if (first) mbarrier_wait(sm + Layout::kTilesFull, tiles_parity());
+    if (item.valid == kChunk) return;
     const auto zero_tile = [&](uint32_t tile) {
-      zero_rows(tile, block.valid, t);
-      zero_rows(tile + kPanelBytes, block.valid, t);
+      zero_rows(tile, item.valid, t);
+      zero_rows(tile + kPanelBytes, item.valid, t);
     };
     if (wg == 0) zero_tile(at(Layout::kDOutput));
     if (wg == 1) zero_tile(at(Layout::kDValue));
@@ -265,89 +291,109 @@ struct Math {
       head.release(sm);
     }
     head.advance();
-    parity ^= 1;
+    rounds ^= 1;
+  }
+
+  /// The products of the rows of K or Q with the keys, kept for all heads of the item.
+  __device__ __forceinline__ void keep_products(uint32_t to, uint32_t rows) const {
+    float d[32];
+    multiply_rows(d, rows, sm + Layout::kKey);
+    wgmma::wait<0>();
+    wgmma::hold(d);
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+      store_shared(to + 512 * i + 4 * t, pack<Token>(d[2 * i], d[2 * i + 1]));
+  }
+  /// Accumulators 4 j .. 4 j + 3 of d times those products and `rows`.
+  __device__ __forceinline__ void times_products(float (&d)[32], int j, uint32_t products,
+                                                 RowPair rows) const {
+    const float2 x = unpack<Token>(load_shared<uint32_t>(products + 1024 * j + 4 * t)),
+                 y = unpack<Token>(load_shared<uint32_t>(products + 1024 * j + 512 + 4 * t));
+    d[4 * j] *= rows.x * x.x;
+    d[4 * j + 1] *= rows.x * x.y;
+    d[4 * j + 2] *= rows.y * y.x;
+    d[4 * j + 3] *= rows.y * y.y;
+  }
+
+  /// sums += a K; and the crossing sums of M to the part `to` of the gates' gradients.
+  __device__ __forceinline__ void add_with_crossing(float (&sums)[64], uint32_t (&a)[16],
+                                                    float (&M)[32], uint32_t to) const {
+    add_product(sums, a, sm + Layout::kKey);
+    wgmma::wait<0>();
+    wgmma::hold(sums);
+    wgmma::hold(a);
+    store_crossing_sums(part(to), M, w, l);
+  }
+
+  /// sums += scale (rows S), of a tile of rows and of S or D; and the products of these rows with those of K or Q, times
+  /// `product_scale`, as the part `to` of the gates' gradients. What needs S or D comes last of a head: those of the next
+  /// arrive meanwhile.
+  __device__ __forceinline__ void add_state_product(float (&sums)[64], uint32_t rows,
+                                                    uint32_t state, RowPair scale, uint32_t tile,
+                                                    RowPair product_scale, uint32_t to) const {
+    float first[32], second[32];
+    multiply_by_state(first, rows, state);
+    multiply_by_state(second, rows, state + kStatePanelBytes);
+    RowPair products = {0.f, 0.f};
+    const auto take = [&](const float(&d)[32], int panel) {
+      add_row_products(products, d, tile + panel * kPanelBytes, w, l);
+#pragma unroll
+      for (int i = 0; i < 32; i++)
+        sums[32 * panel + i] = fmaf((i & 2) ? scale.y : scale.x, d[i], sums[32 * panel + i]);
+    };
+    wgmma::wait<1>();
+    wgmma::hold(first);
+    take(first, 0);
+    wgmma::wait<0>();
+    wgmma::hold(second);
+    take(second, 1);
+    store_row_sums(part(to), products * product_scale, w, l);
   }
 
   /// sums = dQ / s of all heads, as of normalised queries.
-  __device__ __forceinline__ void sum_query(float (&sums)[64]) {
+  __device__ __forceinline__ void sum_query(float (&sums)[64], RowPair& inverse) {
     const uint32_t Q = sm + Layout::kQuery;
 #pragma unroll 1
     for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
       await_head(h);
-      const RowPair gamma = load_rows(factors() + Factor::gamma, w, l);
-      RowPair of_query = {0.f, 0.f};
-      mbarrier_wait(sm + Layout::kStateFull, parity);
-#pragma unroll
-      for (int panel = 0; panel < 2; panel++) {
-        float d[32];
-        multiply_by_state(d, at(Layout::kDOutput), sm + Layout::kState + panel * kStatePanelBytes);
-        wgmma::wait<0>();
-        wgmma::hold(d);
-        add_row_products(of_query, d, Q + panel * kPanelBytes, w, l);
-#pragma unroll
-        for (int i = 0; i < 32; i++)
-          sums[32 * panel + i] = fmaf((i & 2) ? gamma.y : gamma.x, d[i], sums[32 * panel + i]);
-      }
-      release(Layout::kStateEmpty);
+      if (h == 0) keep_products(sm + Layout::kQueryProducts, Q);
       await_parts();
-      store_row_sums(part(Layout::kOfQuery),
-                     of_query * load_rows(factors() + Factor::query_decayed, w, l), w, l);
       float d[32];
       multiply_rows(d, at(Layout::kDOutput), at(Layout::kUpdate));
       wgmma::wait<0>();
       wgmma::hold(d);
       uint32_t operand[16];
       const RowDecays decays(factors(), w, l);
+      const RowPair scale = load_rows(factors() + Factor::query_scale, w, l);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
-        const float4 g = decays.of(j);
+        const float4 g = decays.of_later_rows(j);
         const float2 f = column_factors(Factor::key_length, j);
-        const bool in0 = row() >= column(j), in1 = row() >= column(j) + 1,
-                   in2 = row() + 8 >= column(j), in3 = row() + 8 >= column(j) + 1;
-        operand[2 * j] =
-            pack<Token>(in0 ? g.x * f.x * d[4 * j] : 0.f, in1 ? g.y * f.y * d[4 * j + 1] : 0.f);
-        operand[2 * j + 1] =
-            pack<Token>(in2 ? g.z * f.x * d[4 * j + 2] : 0.f, in3 ? g.w * f.y * d[4 * j + 3] : 0.f);
+        d[4 * j] = row() >= column(j) ? g.x * f.x * d[4 * j] : 0.f;
+        d[4 * j + 1] = row() >= column(j) + 1 ? g.y * f.y * d[4 * j + 1] : 0.f;
+        d[4 * j + 2] = row() + 8 >= column(j) ? g.z * f.x * d[4 * j + 2] : 0.f;
+        d[4 * j + 3] = row() + 8 >= column(j) + 1 ? g.w * f.y * d[4 * j + 3] : 0.f;
+        operand[2 * j] = pack<Token>(d[4 * j], d[4 * j + 1]);
+        operand[2 * j + 1] = pack<Token>(d[4 * j + 2], d[4 * j + 3]);
+        times_products(d, j, sm + Layout::kQueryProducts, scale);  // P * dP
       }
-      add_product(sums, operand, sm + Layout::kKey);
-#pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const float2 p = load_pair(at(Layout::kP), row(), j, l),
-                     r = load_pair(at(Layout::kP), row() + 8, j, l);
-        d[4 * j] *= p.x;
-        d[4 * j + 1] *= p.y;
-        d[4 * j + 2] *= r.x;
-        d[4 * j + 3] *= r.y;
-      }
-      store_crossing_sums(part(Layout::kCrossing + 256 * w), d, w, l);
+      add_with_crossing(sums, operand, d, Layout::kCrossing + 256 * w);
+      mbarrier_wait(sm + Layout::kStateFull, parity());
+      add_state_product(sums, at(Layout::kDOutput), sm + Layout::kState,
+                        load_rows(factors() + Factor::gamma, w, l), Q,
+                        load_rows(factors() + Factor::query_decayed, w, l), Layout::kOfQuery);
+      release(Layout::kStateEmpty);
+      inverse = load_rows(factors() + Factor::query_length, w, l);
       finish_head();
     }
   }
 
   /// sums = the part of dK that is made of D, and of Q.
-  __device__ __forceinline__ void sum_key_of_updates(float (&sums)[64]) {
+  __device__ __forceinline__ void sum_key_of_updates(float (&sums)[64], RowPair& inverse) {
     const uint32_t K = sm + Layout::kKey;
 #pragma unroll 1
     for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
       await_head(h);
-      const RowPair to_end = decays_to_end();
-      RowPair of_update = {0.f, 0.f};
-      mbarrier_wait(sm + Layout::kDStateFull, parity);
-#pragma unroll
-      for (int panel = 0; panel < 2; panel++) {
-        float d[32];
-        multiply_by_state(d, at(Layout::kUpdate), sm + Layout::kDState + panel * kStatePanelBytes);
-        wgmma::wait<0>();
-        wgmma::hold(d);
-        add_row_products(of_update, d, K + panel * kPanelBytes, w, l);
-#pragma unroll
-        for (int i = 0; i < 32; i++)
-          sums[32 * panel + i] = fmaf((i & 2) ? to_end.y : to_end.x, d[i], sums[32 * panel + i]);
-      }
-      release(Layout::kDStateEmpty);
-      await_parts();
-      store_row_sums(part(Layout::kOfUpdate),
-                     of_update * load_rows(factors() + Factor::key_update, w, l), w, l);
       float d[32];
       multiply_rows(d, at(Layout::kUpdate), at(Layout::kDOutput));
       wgmma::wait<0>();
@@ -356,7 +402,7 @@ struct Math {
       const RowDecays decays(factors(), w, l);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
-        const float4 g = decays.of(j);
+        const float4 g = decays.of_later_columns(j);
         const float2 f = column_factors(Factor::query_scale, j);
         const bool in0 = row() <= column(j), in1 = row() <= column(j) + 1,
                    in2 = row() + 8 <= column(j), in3 = row() + 8 <= column(j) + 1;
@@ -366,25 +412,26 @@ struct Math {
             pack<Token>(in2 ? g.z * f.x * d[4 * j + 2] : 0.f, in3 ? g.w * f.y * d[4 * j + 3] : 0.f);
       }
       add_product(sums, operand, sm + Layout::kQuery);
+      wgmma::wait<0>();
+      wgmma::hold(sums);
+      wgmma::hold(operand);
+      await_parts();
+      mbarrier_wait(sm + Layout::kDStateFull, parity());
+      add_state_product(sums, at(Layout::kUpdate), sm + Layout::kDState, decays_to_end(), K,
+                        load_rows(factors() + Factor::key_update, w, l), Layout::kOfUpdate);
+      release(Layout::kDStateEmpty);
+      inverse = load_rows(factors() + Factor::key_length, w, l);
       finish_head();
     }
   }
 
   /// sums = the part of dK that is made of dV.
   __device__ __forceinline__ void sum_key_of_values(float (&sums)[64]) {
-    const uint32_t K = sm + Layout::kKey, products = sm + Layout::kKeyProducts + 4 * t;
+    const uint32_t K = sm + Layout::kKey;
 #pragma unroll 1
     for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
       await_head(h);
-      if (h == 0) {
-        float kk[32];
-        multiply_rows(kk, K, K);
-        wgmma::wait<0>();
-        wgmma::hold(kk);
-#pragma unroll
-        for (int i = 0; i < 16; i++)
-          store_shared(products + 512 * i, pack<Token>(kk[2 * i], kk[2 * i + 1]));
-      }
+      if (h == 0) keep_products(sm + Layout::kKeyProducts, K);
       float d[32];
       uint32_t operand[16];  // N + N^T times the columns' 1 / |k|
       const RowDecays decays(factors(), w, l);
@@ -393,7 +440,7 @@ struct Math {
       wgmma::hold(d);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
-        const float4 g = decays.of(j);
+        const float4 g = decays.of_later_columns(j);
         const float2 f = column_factors(Factor::key_length, j);
         operand[2 * j] = pack<Token>(row() < column(j) ? -g.x * f.x * d[4 * j] : 0.f,
                                      row() < column(j) + 1 ? -g.y * f.y * d[4 * j + 1] : 0.f);
@@ -418,7 +465,7 @@ struct Math {
       const RowPair key = load_rows(factors() + Factor::key_length, w, l);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
-        const float4 g = decays.of(j);
+        const float4 g = decays.of_later_rows(j);
         const float2 f = column_factors(Factor::key_length, j);
         d[4 * j] = row() > column(j) ? -g.x * f.x * d[4 * j] : 0.f;
         d[4 * j + 1] = row() > column(j) + 1 ? -g.y * f.y * d[4 * j + 1] : 0.f;
@@ -427,32 +474,15 @@ struct Math {
         // the other triangle's are zeros here
         operand[2 * j] |= pack<Token>(d[4 * j], d[4 * j + 1]);
         operand[2 * j + 1] |= pack<Token>(d[4 * j + 2], d[4 * j + 3]);
-        const float2 kk0 = unpack<Token>(load_shared<uint32_t>(products + 1024 * j)),
-                     kk1 = unpack<Token>(load_shared<uint32_t>(products + 1024 * j + 512));
-        d[4 * j] *= key.x * kk0.x;
-        d[4 * j + 1] *= key.x * kk0.y;
-        d[4 * j + 2] *= key.y * kk1.x;
-        d[4 * j + 3] *= key.y * kk1.y;
+        times_products(d, j, sm + Layout::kKeyProducts, key);
       }
-      store_crossing_sums(part(Layout::kCrossing + 1024 + 256 * w), d, w, l);
-      add_product(sums, operand, K);
-      const RowPair gamma = load_rows(factors() + Factor::gamma, w, l);
-      RowPair of_decayed = {0.f, 0.f};
-      mbarrier_wait(sm + Layout::kStateFull, parity);
-#pragma unroll
-      for (int panel = 0; panel < 2; panel++) {
-        float d[32];
-        multiply_by_state(d, at(Layout::kDValue), sm + Layout::kState + panel * kStatePanelBytes);
-        wgmma::wait<0>();
-        wgmma::hold(d);
-        add_row_products(of_decayed, d, K + panel * kPanelBytes, w, l);
-#pragma unroll
-        for (int i = 0; i < 32; i++)
-          sums[32 * panel + i] = fmaf((i & 2) ? -gamma.y : -gamma.x, d[i], sums[32 * panel + i]);
-      }
+      add_with_crossing(sums, operand, d, Layout::kCrossing + 1024 + 256 * w);
+      const RowPair gamma = load_rows(factors() + Factor::gamma, w, l),
+                    decayed = load_rows(factors() + Factor::key_decayed, w, l);
+      mbarrier_wait(sm + Layout::kStateFull, parity());
+      add_state_product(sums, at(Layout::kDValue), sm + Layout::kState, {-gamma.x, -gamma.y}, K,
+                        {-decayed.x, -decayed.y}, Layout::kOfDecayed);
       release(Layout::kStateEmpty);
-      const RowPair decayed = load_rows(factors() + Factor::key_decayed, w, l);
-      store_row_sums(part(Layout::kOfDecayed), of_decayed * RowPair{-decayed.x, -decayed.y}, w, l);
       finish_head();
     }
   }
@@ -504,67 +534,107 @@ struct Math {
     }
     __syncwarp();
     const int64_t stride = int64_t{a.backward.forward.num_key_heads} * kKeyDim;
-    Token* const rows = static_cast<Token*>(to) + block.token0 * stride + block.key_head * kKeyDim;
+    Token* const rows = static_cast<Token*>(to) + item.token0 * stride + item.key_head * kKeyDim;
 #pragma unroll 1
     for (int i = l; i < 16 * 16; i += 32) {  // the warp's own rows
       const int r = 16 * w + i / 16, unit = i % 16;
-      if (r >= block.valid) break;
+      if (r >= item.valid) break;
       *reinterpret_cast<uint4*>(rows + r * stride + 8 * unit) =
           load_shared<uint4>(staged + unit / 8 * kPanelBytes + swizzle_128(r, unit % 8 * 16));
     }
   }
 };
 
-/// One thread: K and Q, and every head's operands.
-__device__ __forceinline__ void load_heads(const KernelParams& a, const Block& block, uint32_t sm,
-                                           const CUtensorMap* query_map, const CUtensorMap* key_map,
-                                           const CUtensorMap* d_output_map,
-                                           const CUtensorMap* d_value_map) {
-  const GatedDeltaParams& p = a.backward.forward;
-  const int token = static_cast<int>(block.token0);
-  const uint32_t tiles = sm + Layout::kTilesFull;
+/// One warp: finds the block's items, hands them on, and asks for their operands.
+struct Loader {
+  const KernelParams& a;
+  const CUtensorMap *query_map, *key_map, *d_output_map, *d_value_map;
+  const uint32_t sm;
+  const int l;
+  RingCursor<Layout::Items> slot{};
   RingCursor<Layout::Heads> head{};
-  uint32_t parity = 1;
-  for (int h = 0; h < p.value_heads_per_key_head; h++) {
-    const int value_head = block.key_head * p.value_heads_per_key_head + h;
-    const int64_t index = block.slot * p.num_value_heads + value_head;
-    head.await_empty(sm);
-    head.expect(sm, 3 * kTileBytes + kTriangleTileBytes + kFactorBytes);
-    const uint32_t to = head.buffer(sm), full = head.full(sm);
-    const uint8_t* const record = a.work.records + index * kRecordBytes;
-    bulk_load(to + Layout::kFactorsAt, record + kFactors, kFactorBytes, full);
-    tensor_load(to + Layout::kDOutput, d_output_map, full, 0, token, 0, value_head);
-    bulk_load(to + Layout::kUpdate, a.work.updates + index * kTileBytes, kTileBytes, full);
-    tensor_load(to + Layout::kDValue, d_value_map, full, 0, token, 0, value_head);
-    bulk_load(to + Layout::kP, record + kP, kTriangleTileBytes, full);
-    if (h == 0) {
-      mbarrier_arrive_expect(tiles, 2 * kTileBytes);
-      tensor_load(sm + Layout::kKey, key_map, tiles, 0, token, 0, block.key_head);
-      tensor_load(sm + Layout::kQuery, query_map, tiles, 0, token, 0, block.key_head);
+  uint32_t parity = 1, tiles_parity = 1;  // of what the roles give back
+
+  __device__ __forceinline__ void hand_on(const ChunkItem& item) {
+    slot.await_empty(sm);
+    if (l == 0) {
+      item.store(slot.buffer(sm));
+      mbarrier_arrive(slot.full(sm));
     }
-    mbarrier_wait(sm + Layout::kStateEmpty, parity);
-    mbarrier_arrive_expect(sm + Layout::kStateFull, kStateBytes);
-    bulk_load(sm + Layout::kState, a.work.states + index * kStateBytes, kStateBytes,
-              sm + Layout::kStateFull);
-    mbarrier_wait(sm + Layout::kDStateEmpty, parity);
-    mbarrier_arrive_expect(sm + Layout::kDStateFull, kStateBytes);
-    bulk_load(sm + Layout::kDState, a.work.d_states + index * kStateBytes, kStateBytes,
-              sm + Layout::kDStateFull);
-    head.advance();
-    parity ^= 1;
+    __syncwarp();
+    slot.advance();
   }
-}
+  /// K and Q, and every head's operands.
+  __device__ __forceinline__ void load(const ChunkItem& item) {
+    const GatedDeltaParams& p = a.backward.forward;
+#pragma unroll 1
+    for (int h = 0; h < p.value_heads_per_key_head; h++) {
+      const int value_head = item.key_head * p.value_heads_per_key_head + h;
+      const int64_t index = int64_t{item.slot} * p.num_value_heads + value_head;
+      head.await_empty(sm);
+      head.expect(sm, 3 * kTileBytes + kFactorBytes);
+      const uint32_t to = head.buffer(sm), full = head.full(sm);
+      bulk_load(to + Layout::kFactorsAt, a.work.records + index * kRecordBytes + kFactors,
+                kFactorBytes, full);
+      tensor_load(to + Layout::kDOutput, d_output_map, full, 0, item.token0, 0, value_head);
+      bulk_load(to + Layout::kUpdate, a.work.updates + index * kTileBytes, kTileBytes, full);
+      tensor_load(to + Layout::kDValue, d_value_map, full, 0, item.token0, 0, value_head);
+      if (h == 0) {
+        mbarrier_wait(sm + Layout::kTilesEmpty, tiles_parity);
+        mbarrier_arrive_expect(sm + Layout::kTilesFull, 2 * kTileBytes);
+        tensor_load(sm + Layout::kKey, key_map, sm + Layout::kTilesFull, 0, item.token0, 0,
+                    item.key_head);
+        tensor_load(sm + Layout::kQuery, query_map, sm + Layout::kTilesFull, 0, item.token0, 0,
+                    item.key_head);
+      }
+      mbarrier_wait(sm + Layout::kStateEmpty, parity);
+      mbarrier_arrive_expect(sm + Layout::kStateFull, kStateBytes);
+      bulk_load(sm + Layout::kState, a.work.states + index * kStateBytes, kStateBytes,
+                sm + Layout::kStateFull);
+      mbarrier_wait(sm + Layout::kDStateEmpty, parity);
+      mbarrier_arrive_expect(sm + Layout::kDStateFull, kStateBytes);
+      bulk_load(sm + Layout::kDState, a.work.d_states + index * kStateBytes, kStateBytes,
+                sm + Layout::kDStateFull);
+      head.advance();
+      parity ^= 1;
+    }
+    head.await_empty(sm);  // the stage that stays empty
+    mbarrier_arrive(head.full(sm));
+    head.advance();
+    tiles_parity ^= 1;
+  }
+  __device__ __forceinline__ void run(int items) {
+    const GatedDeltaParams& p = a.backward.forward;
+#pragma unroll 1
+    for (int number = blockIdx.x; number < items; number += gridDim.x) {
+      ChunkItem item;
+      item.key_head = number % p.num_key_heads;
+      item.slot = number / p.num_key_heads;
+      const SlotPlace place = place_of_slot(p, item.slot, l, first_chunk_slot);
+      const int64_t token0 =
+          place.begin + (item.slot - first_chunk_slot(place.begin, place.sequence)) * kChunk;
+      if (token0 >= place.end) continue;  // a slot past the sequence's last chunk
+      item.token0 = static_cast<int>(token0);
+      item.valid = static_cast<int>(place.end - token0 < kChunk ? place.end - token0 : kChunk);
+      const bool padding = p.slot_index && __ldg(p.slot_index.word(place.sequence)) < 0;
+      if (padding) item.valid = -item.valid;
+      hand_on(item);
+      if (!padding && l == 0) load(item);
+      __syncwarp();
+    }
+    hand_on({-1, 0, 0, 0});
+  }
+};
 
 /// 96 threads: of every head <D, S>, and the gradients of its gates and betas.
-__device__ __forceinline__ void sum_gates(const KernelParams& a, const Block& block, uint32_t sm,
-                                          int t) {
+__device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem& item, uint32_t sm,
+                                          int t, RingCursor<Layout::Heads>& head,
+                                          uint32_t& parity) {
   const GatedDeltaParams& p = a.backward.forward;
   const int warp = t / 32, lane = t % 32;
-  RingCursor<Layout::Heads> head{};
-  uint32_t parity = 0;
 #pragma unroll 1
   for (int h = 0; h < p.value_heads_per_key_head; h++) {
-    const int value_head = block.key_head * p.value_heads_per_key_head + h;
+    const int value_head = item.key_head * p.value_heads_per_key_head + h;
     const uint32_t parts = sm + Layout::kParts, factors = head.buffer(sm) + Layout::kFactorsAt,
                    products = sm + Layout::kStateProducts;
     mbarrier_wait(sm + Layout::kStateFull, parity);
@@ -593,7 +663,7 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const Block& bl
     mbarrier_wait(sm + Layout::kPartsFull, parity);
     head.await_full(sm);
     named_barrier_sync(auxiliary, kAuxiliaryThreads);  // every warp's part of <D, S>
-    if (t < block.valid) {
+    if (t < item.valid) {
       float d_gate = load_shared<float>(factors + Factor::gamma + kLastToken) *
                      (load_shared<float>(products) + load_shared<float>(products + 4) +
                       load_shared<float>(products + 8));
@@ -607,7 +677,7 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const Block& bl
 #pragma unroll
       for (uint32_t i = 0; i < 8; i++)
         d_gate += load_shared<float>(parts + Layout::kCrossing + 256 * i + 4 * t);
-      float* const to = a.work.d_gates + 2 * ((block.token0 + t) * p.num_value_heads + value_head);
+      float* const to = a.work.d_gates + 2 * ((item.token0 + t) * p.num_value_heads + value_head);
       *reinterpret_cast<float2*>(to) =
           make_float2(d_gate, load_shared<float>(parts + Layout::kDBeta + 4 * t));
     }
@@ -619,24 +689,85 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const Block& bl
     head.advance();
     parity ^= 1;
   }
+  if (lane == 0) head.release(sm);  // the stage that stays empty
+  head.advance();
 }
 
-/// Zeros, of a padding sequence.
-__device__ __forceinline__ void store_zero_gradients(const KernelParams& a, const Block& block) {
+/// 96 threads: zeros, of a padding sequence.
+__device__ __forceinline__ void store_zero_gradients(const KernelParams& a, const ChunkItem& item,
+                                                     int t) {
   const GatedDeltaParams& p = a.backward.forward;
   const int64_t stride = int64_t{p.num_key_heads} * kKeyDim,
-                first = block.token0 * stride + block.key_head * kKeyDim;
-  for (int i = threadIdx.x; i < block.valid * (kKeyDim / 8); i += kThreads) {
+                first = item.token0 * stride + item.key_head * kKeyDim;
+  const int tokens = -item.valid, heads = p.value_heads_per_key_head;
+  for (int i = t; i < tokens * (kKeyDim / 8); i += kAuxiliaryThreads) {
     const int64_t at = first + i / 16 * stride + i % 16 * 8;
     *reinterpret_cast<uint4*>(static_cast<Token*>(a.backward.d_query) + at) =
         make_uint4(0, 0, 0, 0);
     *reinterpret_cast<uint4*>(static_cast<Token*>(a.backward.d_key) + at) = make_uint4(0, 0, 0, 0);
   }
-  const int heads = p.value_heads_per_key_head;
-  for (int i = threadIdx.x; i < block.valid * heads; i += kThreads) {
-    float* const to = a.work.d_gates + 2 * ((block.token0 + i / heads) * p.num_value_heads +
-                                            block.key_head * heads + i % heads);
+  for (int i = t; i < tokens * heads; i += kAuxiliaryThreads) {
+    float* const to = a.work.d_gates + 2 * ((item.token0 + int64_t{i / heads}) * p.num_value_heads +
+                                            item.key_head * heads + i % heads);
     *reinterpret_cast<float2*>(to) = make_float2(0.f, 0.f);
+  }
+}
+
+__device__ __forceinline__ void auxiliary_role(const KernelParams& a, uint32_t sm, int t) {
+  RingCursor<Layout::Heads> head{};
+  uint32_t parity = 0;
+#pragma unroll 1
+  for (int number = 0;; number++) {
+    const ChunkItem item = follow_item<Layout>(sm, number);
+    if (item.slot < 0) return;
+    if (item.valid < 0) {
+      store_zero_gradients(a, item, t);
+    } else {
+      sum_gates(a, item, sm, t, head, parity);
+    }
+    __syncwarp();
+  }
+}
+
+__device__ __forceinline__ void math_role(const KernelParams& a, uint32_t sm, int wg, int t) {
+  Math math{a, sm, wg, t, t >> 5, t & 31};
+  const GatedDeltaParams& p = a.backward.forward;
+#pragma unroll 1
+  for (int number = 0;; number++) {
+    math.item = follow_item<Layout>(sm, number);
+    if (math.item.slot < 0) return;
+    if (math.item.valid < 0) continue;
+    float sums[64];
+#pragma unroll
+    for (int i = 0; i < 64; i++) sums[i] = 0.f;
+    RowPair inverse = {1.f, 1.f};  // lengths of the rows that the sums are the gradients of
+    if (wg == 0) {
+      math.sum_query(sums, inverse);
+    } else if (wg == 1) {
+      math.sum_key_of_updates(sums, inverse);
+    } else {
+      math.sum_key_of_values(sums);
+    }
+    math.head.await_full(sm);  // the stage that stays empty
+    const uint32_t exchange = math.at(Layout::kExchange);
+    if (wg == 0) {
+      math.store_gradient(sums, p.scale, sm + Layout::kQuery, inverse, math.at(Layout::kOfQueries),
+                          a.backward.d_query);
+    } else if (wg == 2) {
+#pragma unroll
+      for (int i = 0; i < 64; i++) store_shared(exchange + 512 * i + 4 * t, sums[i]);
+      named_barrier_sync(halves_of_key, 256);
+    } else {
+      named_barrier_sync(halves_of_key, 256);
+#pragma unroll
+      for (int i = 0; i < 64; i++) sums[i] += load_shared<float>(exchange + 512 * i + 4 * t);
+      named_barrier_sync(second_math, 128);
+      math.store_gradient(sums, 1.f, sm + Layout::kKey, inverse, exchange, a.backward.d_key);
+    }
+    math.release(Layout::kTilesEmpty);
+    if (math.l == 0) math.head.release(sm);
+    math.head.advance();
+    math.rounds ^= 2;
   }
 }
 
@@ -644,79 +775,41 @@ __global__ void __launch_bounds__(kThreads, 1)
     gradients_kernel(const __grid_constant__ CUtensorMap query_map,
                      const __grid_constant__ CUtensorMap key_map,
                      const __grid_constant__ CUtensorMap d_output_map,
-                     const __grid_constant__ CUtensorMap d_value_map, const KernelParams a) {
+                     const __grid_constant__ CUtensorMap d_value_map, const KernelParams a,
+                     const int items) {
   GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
   const uint32_t sm = shared_address(shared);
-  const GatedDeltaParams& p = a.backward.forward;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), wg = warp / 4, t = threadIdx.x % 128;
-  Block block;
-  block.key_head = static_cast<int>(blockIdx.x) % p.num_key_heads;
-  block.slot = static_cast<int>(blockIdx.x) / p.num_key_heads;
-  const SlotPlace place = place_of_slot(p, block.slot, t & 31, first_chunk_slot);
-  block.token0 =
-      place.begin + (block.slot - first_chunk_slot(place.begin, place.sequence)) * kChunk;
-  if (block.token0 >= place.end) return;  // a slot past the sequence's last chunk
-  block.valid =
-      static_cast<int>(place.end - block.token0 < kChunk ? place.end - block.token0 : kChunk);
-  if (p.slot_index && __ldg(p.slot_index.word(place.sequence)) < 0) {
-    store_zero_gradients(a, block);
-    return;
-  }
   if (threadIdx.x == 0) {
     mbarrier_init(sm + Layout::kTilesFull, 1);
+    mbarrier_init(sm + Layout::kTilesEmpty, 12);  // warps that read it
     mbarrier_init(sm + Layout::kStateFull, 1);
-    mbarrier_init(sm + Layout::kStateEmpty, 4 + 4 + 3);  // warps that read it
+    mbarrier_init(sm + Layout::kStateEmpty, 4 + 4 + 3);
     mbarrier_init(sm + Layout::kDStateFull, 1);
     mbarrier_init(sm + Layout::kDStateEmpty, 4 + 3);
+    mbarrier_init(sm + Layout::kPartsFull, 12);
+    mbarrier_init(sm + Layout::kPartsEmpty, 3);
     for (int i = 0; i < Layout::kStages; i++) {
       mbarrier_init(sm + Layout::kHeadFull + 8 * i, 1);
       mbarrier_init(sm + Layout::kHeadEmpty + 8 * i, 12 + 3);
     }
-    mbarrier_init(sm + Layout::kPartsFull, 12);
-    mbarrier_init(sm + Layout::kPartsEmpty, 3);
+    for (int i = 0; i < Layout::kItemSlots; i++) {
+      mbarrier_init(sm + Layout::kItemFull + 8 * i, 1);
+      mbarrier_init(sm + Layout::kItemEmpty + 8 * i, kMathThreads + kAuxiliaryThreads);
+    }
     fence_mbarrier_init();
   }
   __syncthreads();
   if (wg == 3) {
     registers_decrease<32>();
     if (warp == 12) {
-      if (t == 0) load_heads(a, block, sm, &query_map, &key_map, &d_output_map, &d_value_map);
-      return;
+      Loader{a, &query_map, &key_map, &d_output_map, &d_value_map, sm, t}.run(items);
+    } else {
+      auxiliary_role(a, sm, t - 32);
     }
-    sum_gates(a, block, sm, t - 32);
-    named_barrier_sync(everyone, kMathThreads + kAuxiliaryThreads);  // S and D have been read
-    return;
-  }
-  registers_increase<160>();
-  Math math{a, block, sm, wg, t, t >> 5, t & 31};
-  float sums[64];
-#pragma unroll
-  for (int i = 0; i < 64; i++) sums[i] = 0.f;
-  const uint32_t first_factors = sm + Layout::kHeads + Layout::kFactorsAt;
-  if (wg == 0) {
-    math.sum_query(sums);
-  } else if (wg == 1) {
-    math.sum_key_of_updates(sums);
   } else {
-    math.sum_key_of_values(sums);
-  }
-  named_barrier_sync(everyone, kMathThreads + kAuxiliaryThreads);
-  const uint32_t exchange = sm + Layout::kExchange + 4 * t;
-  if (wg == 0) {
-    math.store_gradient(sums, p.scale, sm + Layout::kQuery,
-                        load_rows(first_factors + Factor::query_length, math.w, math.l),
-                        sm + Layout::kGradients, a.backward.d_query);
-  } else if (wg == 2) {
-#pragma unroll
-    for (int i = 0; i < 64; i++) store_shared(exchange + 512 * i, sums[i]);
-    named_barrier_sync(halves_of_key, 256);
-  } else {
-    named_barrier_sync(halves_of_key, 256);
-#pragma unroll
-    for (int i = 0; i < 64; i++) sums[i] += load_shared<float>(exchange + 512 * i);
-    math.store_gradient(sums, 1.f, sm + Layout::kKey,
-                        load_rows(first_factors + Factor::key_length, math.w, math.l),
-                        sm + Layout::kGradients + kTileBytes, a.backward.d_key);
+    registers_increase<160>();
+    math_role(a, sm, wg, t);
   }
 }
 
@@ -725,10 +818,11 @@ __global__ void __launch_bounds__(kThreads, 1)
 void enqueue_gradients(const Launch& launch, cudaStream_t stream) {
   allow_shared_memory(gradients_kernel, Layout::kBytes);
   const TensorMaps& maps = launch.maps;
-  const unsigned int blocks =
-      grid_blocks(launch.chunk_slots * launch.params.backward.forward.num_key_heads, launch.name);
+  const auto items = static_cast<int>(
+      grid_blocks(launch.chunk_slots * launch.params.backward.forward.num_key_heads, launch.name));
+  const auto blocks = static_cast<unsigned int>(std::min(items, launch.multiprocessors));
   launch_kernel(gradients_kernel, blocks, kThreads, Layout::kBytes, stream, maps.query, maps.key,
-                maps.d_output, maps.d_value, launch.params);
+                maps.d_output, maps.d_value, launch.params, items);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

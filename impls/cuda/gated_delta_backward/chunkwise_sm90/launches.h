@@ -23,6 +23,7 @@ struct Launch {
   KernelParams params;
   TensorMaps maps;
   std::int64_t chunk_slots = 0;
+  int multiprocessors = 1;
   int halves = 1;    ///< blocks of the chains that share one head's V
   std::string name;  ///< of the implementation, for errors
 };
