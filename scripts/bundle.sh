@@ -21,7 +21,8 @@ strip "$out"/bin/* 2>/dev/null || true
 if [ -e "$build/libgdnbench.so" ]; then
   cp "$build/libgdnbench.so" "$out/lib/"
   strip --strip-unneeded "$out/lib/libgdnbench.so"
-  cp scripts/gdnbench_library.py scripts/gdnbench_torch.py scripts/gdnbench_torch_test.py "$out/scripts/"
+  cp scripts/gdnbench_library.py scripts/gdnbench_torch.py scripts/gdnbench_torch_test.py \
+     scripts/gdnbench_torch_autograd_test.py "$out/scripts/"
   cp -r scripts/gdnbench "$out/scripts/"
   cp scripts/peers/*.* "$out/scripts/peers/"
 fi

@@ -12,6 +12,11 @@ sequence_offsets [N + 1] int64, on the tensors' device, absent: one sequence; in
 bfloat16 or float16 (state_layout="vk": [N, Hv, Dv, Dk]), absent: zeros. output has value's shape and type, unless
 `output` is given.
 
+With gradients, of everything that is a floating-point tensor there:
+
+    output, _ = gdn.gated_delta_autograd(query, key, value, log_decay, beta)
+    output.backward(d_output)
+
 Any other problem, any operation: Plan takes the problem's string and tensors by operand name, and makes the outputs
 that are not given.
 
@@ -38,7 +43,10 @@ graph on that stream:
 
 The library is found as scripts/gdnbench_library.py says. gdnbench_library.GdnbenchError tells what is wrong.
 """
+import collections
 import dataclasses
+import functools
+import threading
 
 import torch
 
@@ -237,6 +245,14 @@ def plan_reference_float64(problem, tensors, *, names=None):
 _NAMES = {"q": "query", "k": "key", "v": "value", "initial_state": "state"}
 
 
+@functools.lru_cache(maxsize=64)
+def _one_sequence(tokens, device):
+    """The offsets of one sequence. Kept, so that a call without offsets neither waits for the device nor has others
+    each time."""
+    with torch.inference_mode(False):  # what is made in that mode cannot be saved for a backward call
+        return torch.tensor([0, tokens], dtype=torch.int64, device=device)
+
+
 def _gated_delta(query, key, value, log_decay, beta, sequence_offsets, state, *, read_state, write_state,
                  state_layout, scale, normalize_qk, output_dtype=None):
     """(problem, tensors by operand name)."""
@@ -250,7 +266,7 @@ def _gated_delta(query, key, value, log_decay, beta, sequence_offsets, state, *,
     if state_layout not in ("kv", "vk"):
         _refuse(f"state_layout: '{state_layout}', expected 'kv' or 'vk'")
     if sequence_offsets is None:
-        sequence_offsets = torch.tensor([0, tokens], dtype=torch.int64, device=query.device)
+        sequence_offsets = _one_sequence(tokens, query.device)
     fields = [f"heads={key_heads}/{value_heads}", f"dim={key_dim}x{value_dim}", f"seq=1x{max(tokens, 1)}",
               f"dtype={NAMES[query.dtype]}"]
     if state is not None and state.dtype != torch.float32:
@@ -327,3 +343,159 @@ def reference_float64(query, key, value, log_decay, beta, sequence_offsets=None,
         write_state=True, state_layout=state_layout, scale=scale, normalize_qk=normalize_qk)
     results = plan_reference_float64(problem, tensors, names=_NAMES)
     return results["output"], results["final_state"]
+
+
+# ---- gated_delta with gradients
+
+KEPT_PLANS = 64
+KEPT_WORKSPACE_BYTES = 4 << 30  # a backward plan of 32768 tokens and 32 heads has about 1.6 GiB
+
+
+class _KeptPlans:
+    """Plans found again by problem, implementation, stream, and the addresses and forms of their tensors, which come
+    again and again from PyTorch's allocator. They keep no tensors alive. Lengths are read on the host as a plan is made,
+    and never after. Gradients of several devices come in a thread each, hence the lock."""
+
+    def __init__(self):
+        self._plans, self._lock, self._workspace_bytes = collections.OrderedDict(), threading.Lock(), 0
+        self.planned = 0  # plans made so far
+
+    def run(self, problem, tensors, implementation):
+        """Runs it on tensors by operand name, outputs among them."""
+        device = tensors["q"].device
+        key = (problem, implementation, device, _stream(device),
+               tuple((name, x.data_ptr(), x.dtype, tuple(x.shape), x.stride(), x.device)
+                     for name, x in tensors.items()))
+        with self._lock, _current(device):
+            plan = self._plans.get(key)
+            if plan is None:
+                problem, _, arrays, offsets, _ = _prepared(problem, tensors, _NAMES, make_outputs=False)
+                plan = library().plan(problem, arrays, device_name(device), _stream(device), offsets, implementation)
+                self._plans[key] = plan
+                self.planned += 1
+                self._workspace_bytes += plan.info["workspace_bytes"]
+                while len(self._plans) > 1 and (len(self._plans) > KEPT_PLANS or
+                                                self._workspace_bytes > KEPT_WORKSPACE_BYTES):
+                    self._close_oldest()
+            self._plans.move_to_end(key)
+            plan.run()
+
+    def _close_oldest(self):
+        plan = self._plans.popitem(last=False)[1]
+        self._workspace_bytes -= plan.info["workspace_bytes"]
+        plan.close()
+
+    def forget(self):
+        with self._lock:
+            while self._plans:
+                self._close_oldest()
+
+
+_kept = _KeptPlans()
+
+
+def forget_plans():
+    """Frees the plans that gated_delta_autograd keeps, and their workspaces."""
+    _kept.forget()
+
+
+# What gradients are with respect to, in the order of _GatedDeltaFunction's arguments, by operand name.
+_DIFFERENTIABLE = ("q", "k", "v", "log_decay", "decay_logit", "A_log", "dt_bias", "beta", "initial_state")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """What a call is beside its tensors."""
+    fields: str  # those that forward and backward have in common
+    final_state: bool
+    state_layout: str
+    implementation: str | None
+    backward_implementation: str | None
+
+
+def _states(call, query, value, sequence_offsets):
+    """The shape of a state for each sequence."""
+    dims = query.shape[2], value.shape[2]
+    return sequence_offsets.shape[0] - 1, value.shape[1], *(dims if call.state_layout == "kv" else dims[::-1])
+
+
+class _GatedDeltaFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, call, sequence_offsets, *tensors):
+        ctx.set_materialize_grads(False)
+        ctx.call = call
+        ctx.save_for_backward(sequence_offsets, *tensors)
+        given = {name: x for name, x in zip(_DIFFERENTIABLE, tensors) if x is not None}
+        q, v, state = given["q"], given["v"], given.get("initial_state")
+        if call.final_state and state is not None:
+            state = state.clone(memory_format=torch.contiguous_format)
+        elif call.final_state:
+            # A sequence without tokens leaves its row as it was.
+            state = torch.zeros(_states(call, q, v, sequence_offsets), dtype=torch.float32, device=q.device)
+        output = torch.empty(v.shape, dtype=q.dtype, device=q.device)
+        made = {"sequence_offsets": sequence_offsets, "output": output}
+        if state is not None:
+            made["initial_state"] = state
+        _kept.run("gated_delta:" + call.fields + ("" if call.final_state else ",ht=0"), given | made,
+                  call.implementation)
+        return output, state if call.final_state else None
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_output, d_final_state):
+        """What an output did not go into, has no gradient: of the output zeros, of the final state none."""
+        call, (sequence_offsets, *tensors) = ctx.call, ctx.saved_tensors
+        given = {name: x for name, x in zip(_DIFFERENTIABLE, tensors) if x is not None}
+        q, v = given["q"], given["v"]
+        # Sums hand over one element with strides of zero.
+        arrays = given | {"sequence_offsets": sequence_offsets,
+                          "d_output": torch.zeros(v.shape, dtype=q.dtype, device=q.device) if d_output is None
+                          else d_output.contiguous()}
+        if d_final_state is not None:
+            arrays["d_final_state"] = d_final_state.contiguous()
+        # Gates and betas have gradients in float32, whatever they are held in.
+        dtypes = dict.fromkeys("qkv", q.dtype)
+        if "initial_state" in given:
+            dtypes["initial_state"] = given["initial_state"].dtype
+        gradients = {name: torch.empty(x.shape, dtype=dtypes.get(name, torch.float32), device=q.device)
+                     for name, x in given.items()}
+        written = {f"d_{name}": x for name, x in gradients.items()}
+        if "d_initial_state" not in written:  # written also where the call started from zeros
+            written["d_initial_state"] = torch.empty(_states(call, q, v, sequence_offsets), dtype=torch.float32,
+                                                     device=q.device)
+        _kept.run("gated_delta_backward:" + call.fields + (",ht=0" if d_final_state is None else ""), arrays | written,
+                  call.backward_implementation)
+        wanted = ctx.needs_input_grad[2:]
+        # PyTorch itself rounds them to the type of what they are gradients of.
+        return None, None, *(gradients[name] if needed else None for name, needed in zip(_DIFFERENTIABLE, wanted))
+
+
+def gated_delta_autograd(query, key, value, log_decay, beta, sequence_offsets=None, initial_state=None, *, A_log=None,
+                         dt_bias=None, final_state=False, state_layout="kv", scale=None, normalize_qk=False,
+                         implementation=None, backward_implementation=None):
+    """(output, final state or None) of one call, through which autograd goes: gradients with respect to query, key,
+    value, log_decay, beta and initial_state, by the operation gated_delta_backward. initial_state is left as it is.
+
+    With A_log [Hv] float32, log_decay holds logits: the log decay is -exp(A_log) softplus(logit + dt_bias), dt_bias
+    [Hv] float32, absent: zeros; both have gradients.
+
+    Plans are kept (KEPT_PLANS, KEPT_WORKSPACE_BYTES) and found again by the tensors' addresses, shapes and strides, so
+    that a training loop seldom plans; a sequence_offsets tensor may be refilled with as many sequences of the same
+    number of tokens. forget_plans() frees them. Gradients have no gradients: differentiating twice is refused."""
+    if log_decay is None or beta is None:
+        _refuse(f"{'log_decay' if log_decay is None else 'beta'}: expected a tensor [T, Hv], got NoneType")
+    if dt_bias is not None and A_log is None:
+        _refuse("dt_bias: without A_log, expected both, of a log_decay that holds logits")
+    problem, tensors = _gated_delta(
+        query, key, value, log_decay, beta, sequence_offsets, initial_state, read_state=initial_state is not None,
+        write_state=True, state_layout=state_layout, scale=scale, normalize_qk=normalize_qk)
+    fields = problem.partition(":")[2]
+    if A_log is not None:
+        fields += ",gate=logits"
+        tensors["decay_logit"] = tensors.pop("log_decay")
+        tensors |= {"A_log": A_log, "dt_bias": torch.zeros_like(A_log) if dt_bias is None else dt_bias}
+    for name in _DIFFERENTIABLE:
+        if name in tensors and not isinstance(tensors[name], torch.Tensor):
+            _refuse(f"{_NAMES.get(name, name)}: expected a tensor, got {type(tensors[name]).__name__}")
+    call = _Call(fields, bool(final_state), state_layout, implementation, backward_implementation)
+    return _GatedDeltaFunction.apply(call, tensors["sequence_offsets"], *(tensors.get(name) for name in _DIFFERENTIABLE))

@@ -126,6 +126,9 @@ run_tests() {
   if python3 -c 'import torch' 2>/dev/null; then
     GDNBENCH_LIBRARY=$(library) python3 scripts/gdnbench_torch_test.py
   fi
+  if python3 -c 'import numpy, torch' 2>/dev/null; then
+    GDNBENCH_LIBRARY=$(library) python3 scripts/gdnbench_torch_autograd_test.py
+  fi
 }
 
 run_peers() {

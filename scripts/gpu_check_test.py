@@ -100,7 +100,7 @@ class GpuCheck(unittest.TestCase):
             (self.tree / place).mkdir(parents=True)
         for hashed in ("impls/cuda/x.cu", "impls/implementations.cmake", "cmake/GdnCuda.cmake", "harness/x.cpp",
                        "scripts/peers/cases/x.py", "scripts/peers/thin_functions.py", "scripts/gdnbench_library.py",
-                       "scripts/gdnbench_torch_test.py"):
+                       "scripts/gdnbench_torch_test.py", "scripts/gdnbench_torch_autograd_test.py"):
             (self.tree / hashed).write_text("")
         for script in ("gpu-check.sh", "write_gpu_record.py", "merge_verify_shards.py", "source_hash.sh",
                        "source_hash.py", "peers/case_results.py"):
