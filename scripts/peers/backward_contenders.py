@@ -1,0 +1,107 @@
+"""Who is timed by time_backward.py. Each contender is a function that imports what it needs and returns make(inputs) ->
+Pair. Gradients come by the names of GRADIENTS, in this project's shapes."""
+import dataclasses
+import importlib
+from typing import Callable
+
+from contenders import SCALE, Call  # it keeps FLA to its own kernels, and makes gdnbench_torch be found
+from inputs import DIM, Inputs
+
+# What a gradient is called in the table: the operand it is.
+GRADIENTS = {"dq": "d_q", "dk": "d_k", "dv": "d_v", "dg": "d_log_decay", "dbeta": "d_beta"}
+FORWARD = "cuda/fused_sm90"
+
+
+@dataclasses.dataclass
+class TrainingInputs(Inputs):
+    """Inputs without an initial state, and d_output as value."""
+    d_output: object = None
+
+
+@dataclasses.dataclass
+class Pair:
+    """forward_backward.run() enqueues a forward and a backward pass, backward.run() a backward pass of a forward pass that
+    prepare() has made, once; each returns the gradients. `workspace_bytes` of this project's plans alone."""
+    forward_backward: Call
+    backward: Call
+    choice: str = ""
+    workspace_bytes: dict | None = None
+    close: Callable = lambda: None
+
+
+def fields_of(inputs):
+    """Of a problem string; lengths are those of the tensor sequence_offsets."""
+    return f"heads={inputs.query.shape[1]}/{inputs.value.shape[1]},dim={DIM},seq=1x1,dtype=bf16,ht=0"
+
+
+def operands_of(inputs):
+    """What gated_delta reads."""
+    return {"q": inputs.query, "k": inputs.key, "v": inputs.value, "log_decay": inputs.log_decay, "beta": inputs.beta,
+            "sequence_offsets": inputs.offsets}
+
+
+def ours(implementation):
+    """The backward pass computes again what it needs of states, and so is the same alone and behind a forward pass."""
+    def load():
+        import gdnbench_torch as gdn
+
+        def make(inputs):
+            tensors = operands_of(inputs)
+            forward = gdn.Plan(f"gated_delta:{fields_of(inputs)}", tensors, FORWARD)
+            backward = gdn.Plan(f"gated_delta_backward:{fields_of(inputs)}", tensors | {"d_output": inputs.d_output},
+                                implementation)
+            gradients = {name: backward.tensors[operand] for name, operand in GRADIENTS.items()}
+
+            def run_both():
+                forward.run()
+                backward.run()
+                return gradients
+
+            def run_backward():
+                backward.run()
+                return gradients
+
+            def close():
+                forward.close()
+                backward.close()
+            of_backward = backward.info["workspace_bytes"]
+            return Pair(Call(run_both), Call(run_backward),
+                        choice=f"{forward.implementation}, {backward.implementation} {backward.info['choice']}".strip(),
+                        workspace_bytes={"forward_backward": forward.info["workspace_bytes"] + of_backward,
+                                         "backward": of_backward}, close=close)
+        return make
+    return load
+
+
+def by_autograd(module):
+    """chunk_gated_delta_rule of a module, and PyTorch's autograd through it."""
+    def load():
+        import torch
+        rule = importlib.import_module(module).chunk_gated_delta_rule
+
+        def make(inputs):
+            leaves = [x[None].detach().requires_grad_() for x in (inputs.query, inputs.key, inputs.value,
+                                                                  inputs.log_decay, inputs.beta)]
+            d_output = inputs.d_output[None]
+            made = []  # the output of the forward pass that backward passes alone are of
+
+            def forward():
+                with torch.enable_grad():
+                    return rule(*leaves, scale=SCALE, output_final_state=False, cu_seqlens=inputs.offsets32)[0]
+
+            def gradients_of(output, again):
+                found = torch.autograd.grad(output, leaves, d_output, retain_graph=again)
+                return {name: x[0] for name, x in zip(GRADIENTS, found)}
+            return Pair(Call(lambda: gradients_of(forward(), False)),
+                        Call(lambda: gradients_of(made[0], True), prepare=lambda: made or made.append(forward())),
+                        close=made.clear)
+        return make
+    return load
+
+
+CONTENDERS = {
+    "ours": ours("cuda/chunkwise_sm90"),
+    "ours-chunkwise": ours("cuda/chunkwise"),
+    "fla": by_autograd("fla.ops.gated_delta_rule"),
+    "flashqla": by_autograd("flash_qla"),
+}
