@@ -55,7 +55,7 @@ Texts quick_rings() {
       "beta=logit,h0=normal,state=bf16,ring=32",
       "gated_delta_ring:heads=1/4,dim=64,seq=9+3+5+2,dtype=f32,gates=reset,gate=decay",
       "gated_delta_ring:heads=2/4,dim=64,seq=24x1,dtype=bf16,h0=normal,slots=permuted",
-      "gated_delta_ring:heads=2/4,dim=64,seq=8x4,dtype=bf16,gates=mid",
+      "gated_delta_ring:heads=2/4,dim=64,seq=4x1+4x4,dtype=bf16,gates=mid,seed=2",
       "gated_delta_ring:heads=1/2,dim=128,seq=8x4,dtype=f16,gates=mid,layout=vk,slots=permuted",
       "gated_delta_ring:heads=3/3,dim=128,seq=16+9+13+7,dtype=bf16,gates=mid,h0=normal,norm=1,"
       "magnitudes=edges",

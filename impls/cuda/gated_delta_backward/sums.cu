@@ -157,7 +157,7 @@ __device__ double block_sum(double x, double* shared) {
     __syncthreads();
     if (thread < half) shared[thread] += shared[thread + half];
   }
-  return shared[0];
+  return thread == 0 ? shared[0] : 0;
 }
 
 /// A block for each value head: d_A_log and d_dt_bias.

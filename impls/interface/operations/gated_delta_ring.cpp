@@ -97,6 +97,8 @@ void fit_ring(const Case& whole, const std::vector<PartOfSequence>& parts, Case&
       }
       length += before;
       fold = 0;
+    } else if (ring_folds(whole.problem, fold)) {
+      fold = std::max<std::int64_t>(fold, 1);  // also where the part is given a state to read
     }
     // Other lengths over the same tokens may leave less room than there was.
     length = std::min(length, ring - parts[n].count);

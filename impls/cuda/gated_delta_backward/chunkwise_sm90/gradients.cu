@@ -93,8 +93,9 @@ struct Layout {
                             kDStateFull = kStateEmpty + 8, kDStateEmpty = kDStateFull + 8,
                             kPartsFull = kDStateEmpty + 8, kPartsEmpty = kPartsFull + 8,
                             kHeadFull = kPartsEmpty + 8, kHeadEmpty = kHeadFull + 16,
-                            kItemFull = kHeadEmpty + 16, kItemEmpty = kItemFull + 16;
-  static constexpr uint32_t kBytes = kItemEmpty + 16;
+                            kItemFull = kHeadEmpty + 16, kItemEmpty = kItemFull + 16,
+                            kRowsZeroed = kItemEmpty + 16, kExchangeFull = kRowsZeroed + 8;
+  static constexpr uint32_t kBytes = kExchangeFull + 8;
   static_assert(kBytes <= 232448 && kBarriers % 8 == 0);
   static_assert(kOfQueries + kTileBytes <= kFactorsAt && 64 * 128 * 4 <= kOfQueries);
 
@@ -105,7 +106,7 @@ struct Layout {
 constexpr int kMathThreads = 384, kThreads = kMathThreads + 128;
 constexpr int kAuxiliaryThreads = 96;
 /// Barriers of hardware; 0 is __syncthreads.
-enum NamedBarrier : int { all_math = 1, auxiliary, halves_of_key, second_math };
+enum NamedBarrier : int { auxiliary = 1, second_math };
 
 /// d = a b^T, [64 x 64], of tiles [2 panels][64 tokens][64].
 __device__ __forceinline__ void multiply_rows(float (&d)[32], uint32_t a, uint32_t b) {
@@ -232,11 +233,12 @@ struct Math {
   ChunkItem item{};
   RingCursor<Layout::Heads> head{};
   /// Bit 0 is the parity of what there is once of a head: S, D, and the parts of the gates'
-  /// gradients; bit 1 that of K and Q.
+  /// gradients; bit 1 that of K and Q, and of what is exchanged; bit 2 that of the zeroing of rows.
   uint32_t rounds = 0;
 
   __device__ __forceinline__ uint32_t parity() const { return rounds & 1; }
-  __device__ __forceinline__ uint32_t tiles_parity() const { return rounds >> 1; }
+  __device__ __forceinline__ uint32_t tiles_parity() const { return rounds >> 1 & 1; }
+  __device__ __forceinline__ uint32_t rows_parity() const { return rounds >> 2; }
 
   __device__ __forceinline__ uint32_t at(uint32_t what) const { return head.buffer(sm) + what; }
   __device__ __forceinline__ uint32_t factors() const { return at(Layout::kFactorsAt); }
@@ -277,19 +279,16 @@ struct Math {
       zero_tile(sm + Layout::kQuery);
     }
     fence_async_proxy();
-    named_barrier_sync(all_math, kMathThreads);
+    mbarrier_arrive(sm + Layout::kRowsZeroed);
+    mbarrier_wait(sm + Layout::kRowsZeroed, rows_parity());
+    rounds ^= 4;
   }
-  __device__ __forceinline__ void release(uint32_t barrier) const {
-    __syncwarp();
-    if (l == 0) mbarrier_arrive(sm + barrier);
-  }
+  /// Every thread arrives: that one does so for its warp is a step that racecheck does not follow.
+  __device__ __forceinline__ void release(uint32_t barrier) const { mbarrier_arrive(sm + barrier); }
   /// The warpgroup has done with the head, and its parts of the gates' gradients are stored.
   __device__ __forceinline__ void finish_head() {
-    __syncwarp();
-    if (l == 0) {
-      mbarrier_arrive(sm + Layout::kPartsFull);
-      head.release(sm);
-    }
+    mbarrier_arrive(sm + Layout::kPartsFull);
+    head.release(sm);
     head.advance();
     rounds ^= 1;
   }
@@ -655,11 +654,9 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
     }
 #pragma unroll
     for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-    if (lane == 0) {
-      mbarrier_arrive(sm + Layout::kStateEmpty);
-      mbarrier_arrive(sm + Layout::kDStateEmpty);
-      store_shared(products + 4 * warp, sum);
-    }
+    mbarrier_arrive(sm + Layout::kStateEmpty);
+    mbarrier_arrive(sm + Layout::kDStateEmpty);
+    if (lane == 0) store_shared(products + 4 * warp, sum);
     mbarrier_wait(sm + Layout::kPartsFull, parity);
     head.await_full(sm);
     named_barrier_sync(auxiliary, kAuxiliaryThreads);  // every warp's part of <D, S>
@@ -682,14 +679,12 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
           make_float2(d_gate, load_shared<float>(parts + Layout::kDBeta + 4 * t));
     }
     named_barrier_sync(auxiliary, kAuxiliaryThreads);  // <D, S> has been read
-    if (lane == 0) {
-      mbarrier_arrive(sm + Layout::kPartsEmpty);
-      head.release(sm);
-    }
+    mbarrier_arrive(sm + Layout::kPartsEmpty);
+    head.release(sm);
     head.advance();
     parity ^= 1;
   }
-  if (lane == 0) head.release(sm);  // the stage that stays empty
+  head.release(sm);  // the stage that stays empty
   head.advance();
 }
 
@@ -756,16 +751,16 @@ __device__ __forceinline__ void math_role(const KernelParams& a, uint32_t sm, in
     } else if (wg == 2) {
 #pragma unroll
       for (int i = 0; i < 64; i++) store_shared(exchange + 512 * i + 4 * t, sums[i]);
-      named_barrier_sync(halves_of_key, 256);
+      mbarrier_arrive(sm + Layout::kExchangeFull);
     } else {
-      named_barrier_sync(halves_of_key, 256);
+      mbarrier_wait(sm + Layout::kExchangeFull, math.tiles_parity());
 #pragma unroll
       for (int i = 0; i < 64; i++) sums[i] += load_shared<float>(exchange + 512 * i + 4 * t);
       named_barrier_sync(second_math, 128);
       math.store_gradient(sums, 1.f, sm + Layout::kKey, inverse, exchange, a.backward.d_key);
     }
     math.release(Layout::kTilesEmpty);
-    if (math.l == 0) math.head.release(sm);
+    math.head.release(sm);
     math.head.advance();
     math.rounds ^= 2;
   }
@@ -782,16 +777,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), wg = warp / 4, t = threadIdx.x % 128;
   if (threadIdx.x == 0) {
     mbarrier_init(sm + Layout::kTilesFull, 1);
-    mbarrier_init(sm + Layout::kTilesEmpty, 12);  // warps that read it
+    mbarrier_init(sm + Layout::kTilesEmpty, kMathThreads);  // those that read it
     mbarrier_init(sm + Layout::kStateFull, 1);
-    mbarrier_init(sm + Layout::kStateEmpty, 4 + 4 + 3);
+    mbarrier_init(sm + Layout::kStateEmpty, 128 + 128 + kAuxiliaryThreads);
     mbarrier_init(sm + Layout::kDStateFull, 1);
-    mbarrier_init(sm + Layout::kDStateEmpty, 4 + 3);
-    mbarrier_init(sm + Layout::kPartsFull, 12);
-    mbarrier_init(sm + Layout::kPartsEmpty, 3);
+    mbarrier_init(sm + Layout::kDStateEmpty, 128 + kAuxiliaryThreads);
+    mbarrier_init(sm + Layout::kPartsFull, kMathThreads);
+    mbarrier_init(sm + Layout::kPartsEmpty, kAuxiliaryThreads);
+    mbarrier_init(sm + Layout::kRowsZeroed, kMathThreads);
+    mbarrier_init(sm + Layout::kExchangeFull, 128);
     for (int i = 0; i < Layout::kStages; i++) {
       mbarrier_init(sm + Layout::kHeadFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kHeadEmpty + 8 * i, 12 + 3);
+      mbarrier_init(sm + Layout::kHeadEmpty + 8 * i, kMathThreads + kAuxiliaryThreads);
     }
     for (int i = 0; i < Layout::kItemSlots; i++) {
       mbarrier_init(sm + Layout::kItemFull + 8 * i, 1);
