@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads)
     parts.batch_sums(p)[2 * (block * p.num_value_heads + head) + which] = sum;
 }
 
-/// The sum over the block's threads, in the same order always; to thread 0.
+/// The sum over the block's threads, in the same order always; to every thread.
 __device__ double block_sum(double x, double* shared) {
   const int thread = static_cast<int>(threadIdx.x);
   __syncthreads();  // the sum before has been read
@@ -157,7 +157,8 @@ __device__ double block_sum(double x, double* shared) {
     __syncthreads();
     if (thread < half) shared[thread] += shared[thread + half];
   }
-  return thread == 0 ? shared[0] : 0;
+  __syncthreads();
+  return shared[0];
 }
 
 /// A block for each value head: d_A_log and d_dt_bias.
