@@ -12,6 +12,8 @@
 namespace gdn {
 namespace {
 
+constexpr float kHuge = 3e38f;  // its products overflow
+
 class BackwardSm90 : public ImplementationTest {
  protected:
   static std::string problem(const std::string& heads, const std::string& rest) {
@@ -105,8 +107,8 @@ TEST_P(BackwardSm90, GradientsOfOneSequenceKnowNothingOfTheNext) {
   const Implementation& implementation = this->implementation();
   Case inputs = generate_case(Problem::parse(problem("1/2", "h0=normal,gates=weak,seq=70+60")));
   const Outputs alone = execute(implementation, inputs, device());
-  for (std::size_t i = 70 * 128; i < 130 * 128; ++i) inputs["q"][i] = inputs["k"][i] = 30000;
-  for (std::size_t i = 70 * 256; i < 130 * 256; ++i) inputs["v"][i] = inputs["d_output"][i] = 1e30f;
+  for (std::size_t i = 70 * 128; i < 130 * 128; ++i) inputs["q"][i] = inputs["k"][i] = kHuge;
+  for (std::size_t i = 70 * 256; i < 130 * 256; ++i) inputs["v"][i] = inputs["d_output"][i] = kHuge;
   const Outputs beside = execute(implementation, inputs, device());
   for (const char* name : {"d_q", "d_k"}) {
     for (std::size_t i = 0; i < 70 * 128; ++i)
