@@ -18,28 +18,28 @@ class Unreadable(Exception):
     """What is wrong with a file, in one line."""
 
 
-def read(path):
+def read(path, outcomes=OUTCOMES):
     """(head, results); (None, []) of a file that was cut before its head was whole."""
     try:
         lines = pathlib.Path(path).read_bytes().decode().split("\n")[:-1]
         head, *results = [json.loads(line) for line in lines] or [None]
         left = collections.Counter(head["cases"] if head else {})
         left.subtract(peer_and_function(name)[0] for name, *_ in results)
-        unknown = {outcome for _, outcome, _, _ in results} - set(OUTCOMES)
+        unknown = {outcome for _, outcome, _, _ in results} - set(outcomes)
     except (ValueError, TypeError, KeyError) as error:
         raise Unreadable(f"{path}: {error!r}; expected what run_cases.py --json-lines writes") from None
     if unknown:
-        raise Unreadable(f"{path}: outcome {', '.join(map(repr, unknown))}; expected one of {', '.join(OUTCOMES)}")
+        raise Unreadable(f"{path}: outcome {', '.join(map(repr, unknown))}; expected one of {', '.join(outcomes)}")
     names = [name for name, *_ in results]
     if len(set(names)) < len(names) or any(count < 0 for count in left.values()):
         raise Unreadable(f"{path}: a case is named twice, or is none of the head's; expected each once")
     return head, results
 
 
-def begin(path, head, resume):
+def begin(path, head, resume, outcomes=OUTCOMES):
     """(the file, open for further results, the results that it has already)."""
     path = pathlib.Path(path)
-    known, results = read(path) if resume and path.exists() else (None, [])
+    known, results = read(path, outcomes) if resume and path.exists() else (None, [])
     if known not in (None, head):
         changed = ", ".join(key for key in head if known.get(key) != head[key])
         raise Unreadable(f"{path}: was begun with other {changed}; remove it, or name another file")

@@ -14,9 +14,8 @@ too. Exit 1: a case failed; 2: nothing was run, and why.
 """
 import argparse
 import collections
-import contextlib
+import functools
 import math
-import multiprocessing.connection
 import pathlib
 import random
 import sys
@@ -27,6 +26,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from cases import judge, oracle, peers, tensors  # noqa: E402: found by the line above
+import case_processes  # noqa: E402
 import case_results  # noqa: E402
 from case_results import OUTCOMES, reason_of  # noqa: E402
 import gdnbench  # noqa: E402
@@ -109,64 +109,14 @@ def _work(index, how):
 
 
 def _serve(pipe, how):
-    """Runs the cases whose numbers come through the pipe, until it is closed or who holds its other end is killed."""
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            pipe.send(_work(pipe.recv(), how))
-
-
-class Worker:
-    """A process that runs one case after another. It begins anew: a card's context does not survive a fork."""
-
-    def __init__(self, how):
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, how), daemon=True)
-        self.process.start()
-        theirs.close()  # so that its end is seen
-
-    def begin(self, index):
-        self.index, self.began = index, time.monotonic()
-        with contextlib.suppress(OSError):  # it has ended: result() says so
-            self.pipe.send(index)
-
-    def result(self):
-        try:
-            return self.pipe.recv()
-        except (EOFError, OSError):
-            self.process.join()
-            return (EVERY[self.index].name, "failed", f"its process ended with status {self.process.exitcode}",
-                    round(time.monotonic() - self.began, 3))
-
-    def end(self):
-        self.pipe.close()
-        self.process.join()
+    case_processes.serve(pipe, functools.partial(_work, how=how))
 
 
 def run(indices, how, jobs, deadline=math.inf):
-    """The results of these cases as they end, of which none is begun after the deadline. A process in which a case
-    failed is not used again, for a card may answer every later call with the same error."""
-    waiting, busy = collections.deque(indices), {}
-
-    def goes_on():
-        return waiting and time.monotonic() < deadline
-
-    def begin(worker):
-        worker.begin(waiting.popleft())
-        busy[worker.pipe] = worker
-
-    while len(busy) < jobs and goes_on():
-        begin(Worker(how))
-    while busy:
-        for pipe in multiprocessing.connection.wait(list(busy)):
-            worker = busy.pop(pipe)
-            result = worker.result()
-            yield result
-            failed = result[1] == "failed"
-            if failed or not goes_on():
-                worker.end()
-            if goes_on():
-                begin(Worker(how) if failed else worker)
+    """The results of these cases as they end, of which none is begun after the deadline."""
+    return case_processes.run(indices, functools.partial(_serve, how=how),
+                              lambda index, why, seconds: (EVERY[index].name, "failed", why, seconds),
+                              lambda result: result[1] == "failed", jobs, deadline)
 
 
 def fair_order(chosen, sample, seed):
