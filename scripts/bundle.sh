@@ -12,7 +12,7 @@ build=${2:-build}
 
 mkdir -p "$out/bin" "$out/lib" "$out/libc" "$out/data" "$out/scripts/peers"
 programs=("$build/gdnbench")
-for test in implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests chunk_stages_tests held_tests gfx906_on_cuda; do
+for test in implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests backward_sm90_tests chunk_stages_tests held_tests gfx906_on_cuda; do
   [ -x "$build/$test" ] && programs+=("$build/$test")
 done
 cp "${programs[@]}" "$out/bin/"

@@ -58,7 +58,7 @@ case "$seconds" in
   '' | *[!0-9]*) echo "gpu-check: --seconds '$seconds': expected a whole number" >&2; exit 2 ;;
 esac
 [ ${#steps[@]} -gt 0 ] || steps=(tests peers verify stress sanitizer table record)
-tests=(implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests chunk_stages_tests held_tests)
+tests=(implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests backward_sm90_tests chunk_stages_tests held_tests)
 test_shards=2  # of each of them
 
 # What the results are of. Without a GPU the tests would run the kernels on the CPU, which is no GPU check.

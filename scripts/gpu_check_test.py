@@ -13,8 +13,8 @@ import unittest
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 SANITIZERS = ("memcheck", "racecheck", "synccheck")
 STEPS = ("tests", "verify", "sanitizer", "table")
-TESTS = ("implementation_tests", "cuda_backend_tests", "fused_sm90_tests", "channel_sm90_tests", "chunk_stages_tests",
-         "held_tests")
+TESTS = ("implementation_tests", "cuda_backend_tests", "fused_sm90_tests", "channel_sm90_tests",
+         "backward_sm90_tests", "chunk_stages_tests", "held_tests")
 
 # What goes wrong in them is said by the environment.
 TEST_PROGRAM = r"""#!/bin/sh
