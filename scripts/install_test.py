@@ -162,6 +162,15 @@ class Installed(unittest.TestCase):
         self.output_of(*command, "baseline", "check", "--device", "cpu", "--impl", "cpu/states", PYTHONPATH=str(modules))
         self.assertEqual(sorted(modules.glob("**/*_test.py")), [])
         self.assertFalse((self.prefix / "gdnbench").exists(), "a wheel's files beside an installation's")
+        # On a machine without them: what is loaded but the C and C++ runtimes is the wheel's.
+        code = ("import os, subprocess; from gdnbench import program; path = program.find_program(); "
+                "subprocess.run(['ldd', path], env={**program.environment_for(path)}, check=True)")
+        loaded = re.findall(r"^\s*(\S+) => (\S+)", self.output_of(sys.executable, "-B", "-c", code,
+                                                                 PYTHONPATH=str(modules)), re.MULTILINE)
+        others = [name for name, path in loaded if not path.startswith(f"{modules}/gdnbench/installed/lib/")]
+        self.assertGreater(len(loaded) - len(others), 2)
+        for name in others:
+            self.assertRegex(name, r"^lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+)\.so|^lib(cuda|cublas|cudart|nvidia)")
 
     def test_nothing_remembers_where_it_was_built_or_installed(self):
         texts = [path for path in self.prefix.glob("**/*") if path.suffix in (".cmake", ".pc", ".py", ".1")]

@@ -15,10 +15,19 @@ def find_program():
     return path
 
 
+def environment_for(path):
+    """This one, and with a program of a wheel the shared libraries that came with it."""
+    libraries = os.path.join(os.path.dirname(path), "lib")
+    if os.environ.get("GDNBENCH") or not os.path.isdir(libraries):
+        return os.environ
+    others = os.environ.get("LD_LIBRARY_PATH")
+    return {**os.environ, "LD_LIBRARY_PATH": libraries + (os.pathsep + others if others else "")}
+
+
 def main():
     try:
         path = find_program()
-        os.execv(path, ["gdnbench", *sys.argv[1:]])
+        os.execve(path, ["gdnbench", *sys.argv[1:]], environment_for(path))
     except OSError as error:
         sys.exit(f"gdnbench: {error}")
 
