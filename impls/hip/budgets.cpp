@@ -18,6 +18,12 @@ const std::vector<Budget>& kernel_budgets() {
       {"verify_columns_", 192, 0, 1, 40},
       {"commit_dpp_", 64, 0, 4},
       {"commit_columns_", 192, 0, 1, 40},
+      {"backward_load_", 160, 0, 1},
+      {"backward_store_", 168, 0, 1},
+      // What is known of the arrays and of the item at hand is scalar; D alone is half the registers
+      // of 256 rows.
+      {"backward_walk_", 256, 18624, 1, 136},
+      {"backward_sum_", 32, 4096, 8},
       {"ring_dpp_", 48, 0, 5, 8},
       {"ring_columns_", 196, 0, 1, 56},
       {"chunkwise_prepare_", 208, 22528, 1, 128},

@@ -107,6 +107,7 @@ __device__ __forceinline__ float read_lane(float x) {
   return shuffle(x, lane);
 }
 __device__ __forceinline__ int uniform(int x) { return x; }
+__device__ __forceinline__ std::int64_t uniform(std::int64_t x) { return x; }
 __device__ __forceinline__ int counted_lane() { return lane_of_thread(); }
 
 }  // namespace gdn::hip

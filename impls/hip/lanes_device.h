@@ -53,6 +53,12 @@ __device__ __forceinline__ float read_lane(float x) {
 }
 /// Into a scalar register: everything derived from it stays scalar.
 __device__ __forceinline__ int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+/// The compiler knows nothing of where it comes from: of an offset in a loop no sums with lanes' own
+/// offsets are computed ahead of the loop, which would take two vector registers each.
+__device__ __forceinline__ std::int64_t uniform(std::int64_t x) {
+  const auto low = static_cast<std::uint32_t>(uniform(static_cast<int>(x)));
+  return static_cast<std::int64_t>(uniform(static_cast<int>(x >> 32))) << 32 | low;
+}
 
 __device__ __forceinline__ int counted_lane() {
   return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)));

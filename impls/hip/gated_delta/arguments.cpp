@@ -38,7 +38,10 @@ bool in_packets(const GatedDeltaParams& p) {
 std::string kernel_suffix(DType token_dtype) { return short_name(token_dtype); }
 
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments) {
-  const GatedDeltaArguments given = gated_delta_arguments(problem, arguments);
+  return make_params(problem, gated_delta_arguments(problem, arguments));
+}
+
+GatedDeltaParams make_params(const Problem& problem, const GatedDeltaArguments& given) {
   GatedDeltaParams p{};
   p.query = given.query;
   p.key = given.key;

@@ -6,11 +6,14 @@
 
 #include "hip/gated_delta/params.h"
 #include "interface/implementation.h"
+#include "interface/operations/gated_delta.h"
 
 namespace gdn::hip {
 
 /// Throws what require_operands() throws.
 GatedDeltaParams make_params(const Problem& problem, const Arguments& arguments);
+/// Of operands that have been checked.
+GatedDeltaParams make_params(const Problem& problem, const GatedDeltaArguments& given);
 
 /// Of kernels that store states inside the call, or round the final one by chance. Others read its first member, and are given no more bytes.
 CheckpointParams make_checkpoint_params(const Problem& problem, const Arguments& arguments);

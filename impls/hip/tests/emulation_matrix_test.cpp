@@ -25,6 +25,7 @@
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_backward.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/gated_delta_ring.h"
 #include "interface/operations/gated_delta_verify.h"
@@ -115,6 +116,16 @@ const std::vector<Option> kRings = {
     {"resets", "heads=1/2,dim=40x24,seq=5+3+9,gates=reset,h0=large,ring=40"},
     {"no_final_state", "heads=1/2,dim=40x24,seq=5+3,gates=mid,h0=normal,ht=0"},
     {"padding_slots", "heads=1/2,dim=40x24,seq=2+0+8+7,h0=normal,slots=padding,pool_pad=5"},
+};
+
+const std::vector<Option> kGradients = {
+    {"ragged", "heads=2/4,dim=40x24,seq=4+0+7+1,gates=mid,h0=normal"},
+    {"dim_128", "heads=1/2,dim=128x72,seq=3+2,gates=real,norm=1,h0=normal,layout=vk"},
+    {"dim_256", "heads=1,dim=200x33,seq=3,gates=mid,h0=normal"},
+    {"logits", "heads=1/2,dim=24x16,seq=8+3,gate=logits,beta=logit,h0=absent,state=f16"},
+    {"padding_slots",
+     "heads=1/2,dim=24x16,seq=2+0+8+7,gates=reset,h0=normal,slots=padding,"
+     "pool_pad=5"},
 };
 
 const std::vector<Option> kConvolution = {
@@ -276,6 +287,9 @@ TEST_P(EmulationMatrix, AgreesInEveryOrderAndUnderNoise) {
 
 INSTANTIATE_TEST_SUITE_P(GatedDelta, EmulationMatrix,
                          testing::ValuesIn(cells(gated_delta_operation(), kGatedDelta)), name_of);
+INSTANTIATE_TEST_SUITE_P(GatedDeltaBackward, EmulationMatrix,
+                         testing::ValuesIn(cells(gated_delta_backward_operation(), kGradients)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(GatedDeltaVerify, EmulationMatrix,
                          testing::ValuesIn(cells(gated_delta_verify_operation(), kDrafts)),
                          name_of);
