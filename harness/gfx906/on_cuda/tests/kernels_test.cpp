@@ -17,6 +17,7 @@
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
 #include "hip/gated_delta/params.h"
+#include "hip/gated_delta_backward/params.h"
 #include "hip/gated_delta_ring/params.h"
 #include "hip/gated_delta_verify/params.h"
 #include "hip/gated_rms_norm/params.h"
@@ -24,6 +25,7 @@
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/gated_delta.h"
+#include "interface/operations/gated_delta_backward.h"
 #include "interface/operations/gated_delta_layer.h"
 #include "interface/operations/gated_delta_ring.h"
 #include "interface/operations/gated_delta_verify.h"
@@ -77,6 +79,9 @@ class OnHostDevice final : public DeviceAsHip {
     } else if (name.starts_with("ring_")) {
       ASSERT_EQ(argument_bytes, sizeof(RingParams));
       run_kernel<RingParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("backward_")) {
+      ASSERT_EQ(argument_bytes, sizeof(BackwardParams));
+      run_kernel<BackwardParams>(kernel, grid, block, arguments, lds);
     } else if (name == "checkpoints_segments") {
       ASSERT_EQ(argument_bytes, sizeof(SegmentParams));
       run_kernel<SegmentParams>(kernel, grid, block, arguments, lds);
@@ -142,6 +147,12 @@ TEST(KernelsOnCuda, RingsAgreeWithTheReference) {
                {"heads=1/2,dim=40x24,seq=5+0+3,h0=normal,dtype=f32",
                 "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,norm=1",
                 "heads=1/2,dim=40x24,seq=4+2,h0=normal,dtype=bf16,state=bf16,norm=1"});
+}
+
+TEST(KernelsOnCuda, GradientsAgreeWithTheReference) {
+  expect_agree(gated_delta_backward_operation(),
+               {"heads=1/2,dim=40x24,seq=9+0+3,h0=normal,dtype=f32,gate=logits,norm=1",
+                "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,slots=padding"});
 }
 
 TEST(KernelsOnCuda, StatesInsideACallAgreeWithTheReference) {
