@@ -197,7 +197,7 @@ void write_carried(Case& c) {
   for (const Operand& operand : c.problem.operation->operands) {
     if (operand.in_place.make_written == nullptr) continue;
     operand.in_place.make_written(c.problem);
-    if (c.arrays.has(operand.name)) continue;
+    if (operand.role == Role::output || c.arrays.has(operand.name)) continue;
     c[operand.name].assign(static_cast<std::size_t>(element_count(operand, c.problem)),
                            std::numeric_limits<float>::quiet_NaN());
   }

@@ -10,18 +10,15 @@
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/reference.h"
+#include "reference/tests/differences.h"
 
 namespace gdn::reference::testing {
 namespace {
 
-constexpr float kStep = 0x1p-6f;
-
-// Small inputs, of which x +- kStep and x +- 2 kStep are exact in float32 and within the operands' rules.
-Case drawn_backward(const std::string& rest) {
+// Of small inputs within the operands' rules, whose differences are exact.
+Case drawn_gated_delta(const std::string& rest) {
   Case c = generate_case(Problem::parse("gated_delta_backward:dtype=f32," + rest));
-  for (auto& [name, values] : c.arrays) {
-    for (float& x : values) x = std::nearbyint(x * 0x1p12f) * 0x1p-12f;
-  }
+  make_steps_exact(c);
   for (float& x : c[gate_name(c.problem)]) {
     switch (c.problem.gate_encoding) {
       case GateEncoding::log_decay:
@@ -45,7 +42,7 @@ Case drawn_backward(const std::string& rest) {
 }
 
 // The same call forward: every array that both operations have.
-Case forward_of(const Case& c) {
+Case forward_of_gated_delta(const Case& c) {
   Case forward;
   forward.problem = c.problem;
   forward.problem.operation = gated_delta_operation();
@@ -58,7 +55,7 @@ Case forward_of(const Case& c) {
 }
 
 // <output, d_output> + <final_state, d_final_state> over the sequences that own a row.
-long double loss(const Case& c, const Case& forward) {
+long double loss_of_gated_delta(const Case& c, const Case& forward) {
   const Arrays<long double> made = evaluate<long double>(forward, {.threads = 1, .pairs = {}});
   long double sum = 0;
   for (std::size_t i = 0; i < c["d_output"].size(); ++i) {
@@ -76,49 +73,25 @@ long double loss(const Case& c, const Case& forward) {
   return sum;
 }
 
-// Central differences of fourth order, h^4 / 30 of the fifth derivative.
-void expect_is_gradient(const Case& c, const std::string& operand, const std::vector<double>& d) {
-  Case forward = forward_of(c);
-  std::vector<float>& values = forward[operand];
-  ASSERT_EQ(values.size(), d.size()) << operand;
-  double largest = 0;
-  for (const double x : d) {
-    if (!std::isnan(x)) largest = std::max(largest, std::fabs(x));
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (std::isnan(d[i])) continue;  // a row or padding that no sequence owns
-    const float x = values[i];
-    const auto at = [&](float shift) {
-      values[i] = x + shift;
-      const long double made = loss(c, forward);
-      values[i] = x;
-      return made;
-    };
-    const long double slope = (8 * (at(kStep) - at(-kStep)) - (at(2 * kStep) - at(-2 * kStep))) /
-                              (12 * static_cast<long double>(kStep));
-    const double error = std::fabs(static_cast<double>(slope) - d[i]);
-    EXPECT_TRUE(error <= 2e-6 * largest + 1e-12)
-        << operand << " " << i << ": " << d[i] << ", differences " << static_cast<double>(slope);
-  }
-}
-
-void expect_gradients(const std::string& rest) {
+void expect_gradients_of_gated_delta(const std::string& rest) {
   SCOPED_TRACE(rest);
-  const Case c = drawn_backward(rest);
+  const Case c = drawn_gated_delta(rest);
   const Arrays<double> d = evaluate<double>(c);
+  Case forward = forward_of_gated_delta(c);
   for (const Operand& operand : c.problem.operation->operands) {
     const bool has_gradient = c.problem.operation->find("d_" + operand.name) != nullptr;
     if (operand.role != Role::input || !has_gradient || !is_present(operand, c.problem)) continue;
     if (!is_read(operand, c.problem)) continue;
-    expect_is_gradient(c, operand.name, d["d_" + operand.name]);
+    expect_is_gradient(operand.name, forward[operand.name], d["d_" + operand.name],
+                       [&] { return loss_of_gated_delta(c, forward); });
   }
 }
 
 TEST(GatedDeltaBackward, EncodingsAgainstDifferences) {
   for (const char* gate : {"log_decay", "decay", "neg_log_decay", "logits", "bounded,bound=2"}) {
     for (const char* beta : {"beta", "logit", "logit2"}) {
-      expect_gradients("heads=1/2,dim=3x4,seq=5+3,gates=mid,h0=normal,gate=" + std::string(gate) +
-                       ",beta=" + beta);
+      expect_gradients_of_gated_delta("heads=1/2,dim=3x4,seq=5+3,gates=mid,h0=normal,gate=" +
+                                      std::string(gate) + ",beta=" + beta);
     }
   }
 }
@@ -128,19 +101,20 @@ TEST(GatedDeltaBackward, OptionsAgainstDifferences) {
        {"", "norm=1", "scale=0.5", "ht=0", "layout=vk,norm=1", "slots=permuted,pool_pad=3",
         "slots=padding,layout=vk", "betas=wide"}) {
     const std::string more = *options == '\0' ? "" : "," + std::string(options);
-    expect_gradients("heads=2/4,dim=4x3,seq=4+0+1+3,gates=mid,h0=normal" + more);
+    expect_gradients_of_gated_delta("heads=2/4,dim=4x3,seq=4+0+1+3,gates=mid,h0=normal" + more);
   }
-  expect_gradients("heads=1/3,dim=3,seq=5,gates=mid,norm=1");  // without an initial state
+  expect_gradients_of_gated_delta(
+      "heads=1/3,dim=3,seq=5,gates=mid,norm=1");  // without an initial state
 }
 
 // The loss is affine in one decay: one step from 0 is the derivative at a full reset.
 TEST(GatedDeltaBackward, ADecayOfZeroHasItsOneSidedDerivative) {
-  Case c = drawn_backward("heads=1/1,dim=4x3,seq=6,gates=mid,gate=decay,h0=normal");
+  Case c = drawn_gated_delta("heads=1/1,dim=4x3,seq=6,gates=mid,gate=decay,h0=normal");
   c["decay"][0] = 0;
-  Case forward = forward_of(c);
-  const long double at_zero = loss(c, forward);
+  Case forward = forward_of_gated_delta(c);
+  const long double at_zero = loss_of_gated_delta(c, forward);
   forward["decay"][0] = 1;
-  const double slope = static_cast<double>(loss(c, forward) - at_zero);
+  const double slope = static_cast<double>(loss_of_gated_delta(c, forward) - at_zero);
   EXPECT_GT(std::fabs(slope), 1e-3);
   const Arrays<double> d = evaluate<double>(c);
   EXPECT_NEAR(d["d_decay"][0], slope, 1e-12);
@@ -151,7 +125,8 @@ TEST(GatedDeltaBackward, ADecayOfZeroHasItsOneSidedDerivative) {
 TEST(GatedDeltaBackward, AFullResetHasGradientsOfExactlyZero) {
   for (const char* gate : {"log_decay", "neg_log_decay", "logits"}) {
     SCOPED_TRACE(gate);
-    Case c = drawn_backward("heads=1/1,dim=4,seq=6,gates=mid,h0=normal,gate=" + std::string(gate));
+    Case c =
+        drawn_gated_delta("heads=1/1,dim=4,seq=6,gates=mid,h0=normal,gate=" + std::string(gate));
     std::vector<float>& gates = c[gate_name(c.problem)];
     const float inf = std::numeric_limits<float>::infinity();
     if (c.problem.gate_encoding == GateEncoding::logits) {
@@ -176,7 +151,7 @@ TEST(GatedDeltaBackward, AFullResetHasGradientsOfExactlyZero) {
 TEST(GatedDeltaBackward, SaturatedBoundedGatesHaveGradientsOfZero) {
   for (const float A_log : {-20.0f, 20.0f, 100.0f, 300.0f, 800.0f, 3e38f}) {
     SCOPED_TRACE(A_log);
-    Case c = drawn_backward("heads=1/1,dim=4,seq=6,gates=mid,h0=normal,gate=bounded");
+    Case c = drawn_gated_delta("heads=1/1,dim=4,seq=6,gates=mid,h0=normal,gate=bounded");
     c["A_log"] = {A_log};
     c["bounded_decay_logit"] = {0, 1, -1, 300, -300, 0x1p-10f};
     const Arrays<double> d = evaluate<double>(c);
@@ -197,9 +172,9 @@ TEST(GatedDeltaBackward, SaturatedBoundedGatesHaveGradientsOfZero) {
 // token q . d_q = o . d_o and k . d_k + v . d_v = 2 beta d_beta; over a sequence
 // <o, d_o> + <S_T, dS_T> = <v, d_v> + <S_0, dS_0>; and d_g_0 = <S_0, dS_0>.
 TEST(GatedDeltaBackward, IdentitiesOfScalings) {
-  const Case c = drawn_backward("heads=2/2,dim=8x6,seq=20,gates=weak,h0=normal");
+  const Case c = drawn_gated_delta("heads=2/2,dim=8x6,seq=20,gates=weak,h0=normal");
   const Arrays<double> d = evaluate<double>(c);
-  const Arrays<double> forward = evaluate<double>(forward_of(c));
+  const Arrays<double> forward = evaluate<double>(forward_of_gated_delta(c));
   const auto dot = [](const auto& a, const auto& b, std::size_t first, std::size_t count) {
     double sum = 0;
     for (std::size_t i = first; i < first + count; ++i) {
@@ -228,7 +203,7 @@ TEST(GatedDeltaBackward, IdentitiesOfScalings) {
 
 // What no later output depends on has a gradient of exactly zero.
 TEST(GatedDeltaBackward, TokensBehindTheLastOneThatCountsHaveNone) {
-  Case c = drawn_backward("heads=1/2,dim=4,seq=9,gates=mid,h0=normal,ht=0,norm=1");
+  Case c = drawn_gated_delta("heads=1/2,dim=4,seq=9,gates=mid,h0=normal,ht=0,norm=1");
   for (std::size_t i = 0; i < c["d_output"].size(); ++i) {
     if (i / 8 != 4) c["d_output"][i] = 0;
   }

@@ -9,19 +9,8 @@
 namespace gdn::cpu {
 namespace {
 
-// A tile of 64 tokens by 64 channels, with its outputs, lies in the first-level cache.
-constexpr std::int64_t kBlockChannels = 64;
+// A tile of 64 tokens by kBlockChannels, with its outputs, lies in the first-level cache.
 constexpr std::int64_t kTileTokens = 64;
-
-/// body(begin, tokens) for the pieces of `count` tokens from `first` on that lie side by side.
-template <typename Body>
-void for_pieces(const TokenRows& rows, std::int64_t first, std::int64_t count, const Body& body) {
-  for (std::int64_t begin = 0; begin < count;) {
-    const std::int64_t tokens = std::min(count - begin, rows.tokens_from(first + begin));
-    body(begin, tokens);
-    begin += tokens;
-  }
-}
 
 }  // namespace
 
@@ -58,7 +47,7 @@ Convolution::Window Convolution::window_of(std::int64_t sequence, std::int64_t s
   return window;
 }
 
-void Convolution::load_window(const Window& window, const Block& block, float* rows) const {
+void Convolution::load_window(const Window& window, const ChannelBlock& block, float* rows) const {
   const std::int64_t read = problem_.conv_width - 1;
   const std::int64_t older = problem_.window_places() - read;
   const DType dtype = problem_.state_dtype;
@@ -71,7 +60,8 @@ void Convolution::load_window(const Window& window, const Block& block, float* r
   }
 }
 
-void Convolution::store_window(const Window& window, const Block& block, const float* rows) const {
+void Convolution::store_window(const Window& window, const ChannelBlock& block,
+                               const float* rows) const {
   const std::int64_t read = problem_.conv_width - 1;
   const std::int64_t older = problem_.window_places() - read;
   const DType dtype = problem_.state_dtype;
@@ -84,7 +74,7 @@ void Convolution::store_window(const Window& window, const Block& block, const f
   }
 }
 
-void Convolution::move_older_inputs(const Window& window, const Block& block,
+void Convolution::move_older_inputs(const Window& window, const ChannelBlock& block,
                                     std::int64_t sequence) const {
   const std::int64_t first_token = arguments_.sequence_offsets[sequence];
   const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
@@ -119,7 +109,7 @@ float Convolution::input_of(const Window& window, std::int64_t channel, std::int
   return value;
 }
 
-void Convolution::store_checkpoints(const Window* window, const Block& block,
+void Convolution::store_checkpoints(const Window* window, const ChannelBlock& block,
                                     std::int64_t sequence) const {
   if (arguments_.checkpoint_windows == nullptr) return;
   const std::int64_t places = problem_.window_places();
@@ -142,50 +132,17 @@ void Convolution::store_checkpoints(const Window* window, const Block& block,
   }
 }
 
-void Convolution::load_tokens(const Tokens& from, std::int64_t first, std::int64_t count,
-                              const Block& block, float* rows, float* scratch) const {
-  const DType dtype = problem_.token_dtype;
-  if (problem_.conv_layout == ConvLayout::channels) {
-    for (std::int64_t t = 0; t < count; ++t) {
-      const std::int64_t index = (first + t) * from.token_stride + block.first_channel;
-      decode(dtype, element(from.data, index, dtype), rows + t * block.channels, block.channels);
-    }
-    return;
-  }
-  for (std::int64_t c = 0; c < block.channels; ++c) {
-    for_pieces(from.rows, first, count, [&](std::int64_t begin, std::int64_t tokens) {
-      const std::int64_t index = from.rows.at(block.first_channel + c, first + begin);
-      decode(dtype, element(from.data, index, dtype), scratch + begin, tokens);
-    });
-    for (std::int64_t t = 0; t < count; ++t) rows[t * block.channels + c] = scratch[t];
-  }
-}
-
-void Convolution::store_tokens(std::int64_t first, std::int64_t count, const Block& block,
+void Convolution::store_tokens(std::int64_t first, std::int64_t count, const ChannelBlock& block,
                                const float* rows, float* scratch) const {
   for (const ConvolutionOutput& output : outputs_) {
-    if (output.layout == ConvLayout::channels) {
-      for (std::int64_t t = 0; t < count; ++t) {
-        const std::int64_t index = (first + t) * channels_ + block.first_channel;
-        encode(output.dtype, rows + t * block.channels, element(output.data, index, output.dtype),
-               block.channels);
-      }
-      continue;
-    }
-    for (std::int64_t c = 0; c < block.channels; ++c) {
-      for (std::int64_t t = 0; t < count; ++t) scratch[t] = rows[t * block.channels + c];
-      for_pieces(output.rows, first, count, [&](std::int64_t begin, std::int64_t tokens) {
-        const std::int64_t index = output.rows.at(block.first_channel + c, first + begin);
-        encode(output.dtype, scratch + begin, element(output.data, index, output.dtype), tokens);
-      });
-    }
+    store_token_block(output, channels_, first, count, block, rows, scratch);
   }
 }
 
 void Convolution::run_item(std::int64_t item, float* workspace) const {
   const std::int64_t sequence = item / num_blocks_;
   const std::int64_t first_channel = item % num_blocks_ * kBlockChannels;
-  const Block block{first_channel, std::min(kBlockChannels, channels_ - first_channel)};
+  const ChannelBlock block{first_channel, std::min(kBlockChannels, channels_ - first_channel)};
   const std::int64_t first_token = arguments_.sequence_offsets[sequence];
   const std::int64_t num_tokens = arguments_.sequence_offsets[sequence + 1] - first_token;
   const std::int64_t slot = arguments_.slot_index ? arguments_.slot_index[sequence] : sequence;
@@ -209,19 +166,7 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
     return;
   }
 
-  const DType weight_dtype = problem_.effective_conv_weight_dtype();
-  decode(weight_dtype, element(arguments_.weight, first_channel * width, weight_dtype), scratch,
-         block.channels * width);
-  for (std::int64_t c = 0; c < block.channels; ++c) {
-    for (std::int64_t j = 0; j < width; ++j)
-      weight[j * block.channels + c] = scratch[c * width + j];
-  }
-  if (problem_.conv_bias) {
-    decode(weight_dtype, element(arguments_.bias, first_channel, weight_dtype), bias,
-           block.channels);
-  } else {
-    std::fill_n(bias, block.channels, 0.0f);
-  }
+  load_weight_block(problem_, arguments_, block, weight, bias, scratch);
 
   const Window held = window_of(sequence, slot);
   if (held.reads) {
@@ -231,14 +176,14 @@ void Convolution::run_item(std::int64_t item, float* workspace) const {
   }
   for (std::int64_t start = 0; start < num_tokens; start += kTileTokens) {
     const std::int64_t count = std::min(kTileTokens, num_tokens - start);
-    load_tokens(inputs(), first_token + start, count, block, ext + window * block.channels,
-                scratch);
+    load_token_block(inputs(), first_token + start, count, block, ext + window * block.channels,
+                     scratch);
     convolve_rows_(ext, weight, bias, count, block.channels, width,
                    problem_.activation == Activation::silu, y);
     if (problem_.conv_residual != ConvResidual::none) {
       const float* added = ext + window * block.channels;
       if (arguments_.residual != nullptr) {
-        load_tokens(residual(), first_token + start, count, block, tensor, scratch);
+        load_token_block(residual(), first_token + start, count, block, tensor, scratch);
         added = tensor;
       }
       for (std::int64_t i = 0; i < count * block.channels; ++i) y[i] += added[i];

@@ -6,21 +6,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/causal_conv1d/channel_block.h"
 #include "cpu/instruction_set.h"
 #include "interface/operations/causal_conv1d.h"
 #include "interface/operations/convolution_operands.h"
 #include "interface/problem.h"
 
 namespace gdn::cpu {
-
-/// Where results go; a convolution may have several, as rounded ones for the caller beside float32
-/// ones for the next pass.
-struct ConvolutionOutput {
-  void* data = nullptr;
-  DType dtype = DType::float32;
-  ConvLayout layout = ConvLayout::channels;  ///< [T, channels] or [channels, T]
-  TokenRows rows = {};                       ///< of [channels, T]
-};
 
 class Convolution {
  public:
@@ -39,9 +31,6 @@ class Convolution {
   void run_item(std::int64_t item, float* workspace) const;
 
  private:
-  struct Block {
-    std::int64_t first_channel, channels;
-  };
   /// Where the window of a channel begins.
   std::int64_t first_place(std::int64_t slot, std::int64_t channel) const {
     return slot * strides_.row + channel * strides_.channel;
@@ -61,34 +50,31 @@ class Convolution {
                      std::int64_t j) const {
     return first_place(slot, channel) + (oldest + j) % problem_.window_places() * strides_.place;
   }
-  void load_window(const Window& window, const Block& block, float* rows) const;
-  void store_window(const Window& window, const Block& block, const float* rows) const;
+  void load_window(const Window& window, const ChannelBlock& block, float* rows) const;
+  void store_window(const Window& window, const ChannelBlock& block, const float* rows) const;
   /// The places before the last width - 1 of the new window, before these are stored: what stays of
   /// the old one moves to lower places, so in ascending order nothing is overwritten before it is read;
   /// in a ring it does not move.
-  void move_older_inputs(const Window& window, const Block& block, std::int64_t sequence) const;
+  void move_older_inputs(const Window& window, const ChannelBlock& block,
+                         std::int64_t sequence) const;
   /// Of every checkpoint of the sequence, before its new window is stored. `window` is null where the sequence has
   /// no row.
-  void store_checkpoints(const Window* window, const Block& block, std::int64_t sequence) const;
+  void store_checkpoints(const Window* window, const ChannelBlock& block,
+                         std::int64_t sequence) const;
   /// Input `i` of the sequence, counted from its first token; of negative i, of its old window.
   float input_of(const Window& window, std::int64_t channel, std::int64_t first_token,
                  std::int64_t i) const;
-  /// What goes in by tokens: the inputs, or what is added behind the activation.
-  struct Tokens {
-    const void* data;
-    std::int64_t token_stride;  ///< of [T, channels]
-    const TokenRows& rows;      ///< of [channels, T]
-  };
-  Tokens inputs() const {
-    return {arguments_.input, arguments_.input_token_stride, arguments_.input_rows};
+  TokenInput inputs() const {
+    return {arguments_.input, problem_.token_dtype, problem_.conv_layout,
+            arguments_.input_token_stride, arguments_.input_rows};
   }
-  Tokens residual() const {
-    return {arguments_.residual, arguments_.residual_token_stride, arguments_.residual_rows};
+  /// What is added behind the activation.
+  TokenInput residual() const {
+    return {arguments_.residual, problem_.token_dtype, problem_.conv_layout,
+            arguments_.residual_token_stride, arguments_.residual_rows};
   }
-  void load_tokens(const Tokens& from, std::int64_t first, std::int64_t count, const Block& block,
-                   float* rows, float* scratch) const;
-  void store_tokens(std::int64_t first, std::int64_t count, const Block& block, const float* rows,
-                    float* scratch) const;
+  void store_tokens(std::int64_t first, std::int64_t count, const ChannelBlock& block,
+                    const float* rows, float* scratch) const;
 
   Problem problem_;
   CausalConv1dArguments arguments_;

@@ -104,6 +104,10 @@ Problem random_problem(std::uint64_t seed) {
   p.keys = draw.one_of({KeyDistribution::unit, KeyDistribution::equal});
   p.seed = static_cast<std::uint64_t>(draw.below(1 << 30));
   if (draw.below(2) == 0) p.channels = 1 + draw.below(9000);
+  // Of gradients: that of a residual tensor is what is handed over.
+  if (p.conv_residual == ConvResidual::tensor && p.operation->find("residual") == nullptr) {
+    p.conv_residual = ConvResidual::input;
+  }
   const Problem plain;
   if (!p.operation->has_field("channels")) p.channels = 0;
   for (const ProblemField& field : problem_fields()) {  // what it does not look at stays
