@@ -56,6 +56,7 @@ gdn_implementation(cuda/gated_delta_ring/recurrent.cu)
 gdn_implementation(cuda/gated_delta_ring/chunkwise.cu
   cuda/gated_delta_ring/chunkwise_f32.cu cuda/gated_delta_ring/chunkwise_bf16.cu)
 gdn_implementation(cuda/causal_conv1d/direct.cpp)
+gdn_implementation(cuda/causal_conv1d_backward/direct.cu)
 gdn_implementation(cuda/gated_rms_norm/rows.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent.cpp)

@@ -28,4 +28,21 @@ __device__ __forceinline__ float silu_for(float x) {
   return x * sigmoid_for<Rounded>(x);
 }
 
+/// The slope of x sigmoid(x): s (1 + x (1 - s)) with s = sigmoid(x). With e = exp(-|x|) one of s and 1 - s is
+/// 1 / (1 + e) and the other e / (1 + e): neither loses its digits, and nothing overflows.
+template <typename Rounded>
+__device__ __forceinline__ float silu_slope_for(float x) {
+  float e, large;
+  if constexpr (sizeof(Rounded) == sizeof(float)) {
+    e = expf(-fabsf(x));
+    large = 1.0f / (1.0f + e);
+  } else {
+    constexpr float kLog2E = 1.4426950408889634f;
+    e = exp2_approximately(-kLog2E * fabsf(x));
+    large = reciprocal_approximately(1.0f + e);
+  }
+  const float small = e * large;
+  return fmaf(x, large * small, x >= 0.0f ? large : small);
+}
+
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -39,6 +39,7 @@
 #include "cuda/causal_conv1d/channel_vectors.cuh"
 #include "cuda/causal_conv1d/conv.cuh"
 #include "cuda/causal_conv1d/short_sequences.cuh"
+#include "cuda/causal_conv1d/tiles.cuh"
 #include "cuda/element.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
@@ -59,46 +60,6 @@ constexpr int kTimeWarps = 8;
 constexpr int kTimeRun = 256;  // tokens per tile, time fastest
 static_assert(kChannelRun >= kMaxWidth - 1 && kTimeRun >= kMaxWidth - 1,
               "only a sequence's first tile may need the old window");
-
-struct Tile {
-  int sequence_first;  // its first token, over all sequences
-  int length;          // of the sequence
-  int begin, end;      // tokens of the tile, counted from the sequence's first
-  int sequence;
-  int row;  // of the window pool; -1 = padding
-};
-
-/// First tile that sequence n can own.
-__device__ __forceinline__ std::int64_t first_tile(const OrdinaryConvParams& p, std::int64_t n,
-                                                   int run) {
-  return static_cast<int>(p.sequence_offsets[n]) / run + n;
-}
-
-/// Tile `index`; false if there is none. The lanes of a warp look for it together, 32 places at a
-/// time: one after the other, the loads of a binary search are the longest part of a short tile.
-__device__ bool find_tile(const OrdinaryConvParams& p, std::int64_t index, int run, Tile& tile) {
-  const int lane = static_cast<int>(threadIdx.x % kWarp);
-  std::int64_t low = 0;  // first_tile(low) <= index < first_tile(low + count)
-  std::int64_t count = p.num_sequences;
-  while (count > 1) {
-    const std::int64_t step = (count + kWarp - 1) / kWarp;
-    const std::int64_t place = low + lane * step;
-    const bool begins_before = lane * step < count && first_tile(p, place, run) <= index;
-    // Places that begin before `index` are the first ones: that of lane 0 always does.
-    const int last = __popc(__ballot_sync(0xffffffffu, begins_before)) - 1;
-    low += last * step;
-    count = min(step, count - last * step);
-  }
-  const std::int64_t first = p.sequence_offsets[low], length = p.sequence_offsets[low + 1] - first;
-  const std::int64_t begin = (index - first_tile(p, low, run)) * run;
-  tile.sequence_first = static_cast<int>(first);
-  tile.length = static_cast<int>(length);
-  tile.begin = static_cast<int>(begin);
-  tile.end = static_cast<int>(min(begin + run, length));
-  tile.row = static_cast<int>(p.slot_index ? p.slot_index[low] : low);
-  tile.sequence = static_cast<int>(low);
-  return begin < length || begin == 0;  // an empty sequence still has a window
-}
 
 /// Kernels are compiled for each form apart, so that none has the registers that another one takes.
 enum class Form {
@@ -748,10 +709,6 @@ __global__ void __launch_bounds__(32 * kTimeWarps, 3)
 
 // ---- launch
 
-std::int64_t most_tiles(const OrdinaryConvParams& p, int run) {
-  return p.token_capacity / run + p.num_sequences;
-}
-
 /// launch(form, params): of the kernels that these parameters take.
 template <typename Launch>
 void with_form(const AddingConvParams& p, const Launch& launch) {
@@ -769,8 +726,8 @@ template <typename Token, typename Output, int Width, int Count, int Ahead>
 void launch_channels(const AddingConvParams& p, cudaStream_t stream) {
   const std::int64_t per_block = static_cast<std::int64_t>(kChannelThreads) * Count;
   const std::int64_t channel_blocks = (p.channels + per_block - 1) / per_block;
-  const unsigned int blocks =
-      grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
+  const unsigned int blocks = grid_blocks(
+      most_tiles(p.token_capacity, p.num_sequences, kChannelRun) * channel_blocks, "causal_conv1d");
   const auto count = static_cast<int>(channel_blocks);
   with_form(p, [&](auto form, const auto& params) {
     launch_kernel(conv_channels_kernel<Token, Output, Width, Count, Ahead, decltype(form)::value>,
@@ -829,8 +786,8 @@ void launch_normalizing(const AddingConvParams& p, const NormalizedHeads& heads,
   params.whole = is_aligned(p.window_in) && is_aligned(p.window_out) && is_aligned(p.weight);
   const std::int64_t per_block = std::int64_t{kChannelThreads} * kVector;
   const auto channel_blocks = static_cast<int>((p.channels + per_block - 1) / per_block);
-  const unsigned int blocks =
-      grid_blocks(most_tiles(p, kChannelRun) * channel_blocks, "causal_conv1d");
+  const unsigned int blocks = grid_blocks(
+      most_tiles(p.token_capacity, p.num_sequences, kChannelRun) * channel_blocks, "causal_conv1d");
   const auto launch_form = [&](auto form) {
     launch_kernel(conv_channels_kernel<Token, Token, kVectorWidth, kVector, kNormalizingAhead,
                                        decltype(form)::value>,
@@ -847,10 +804,12 @@ void launch(const AddingConvParams& p, cudaStream_t stream) {
     // Several channels a warp only where warps are many times what a card holds at once.
     constexpr std::int64_t kMany = 1 << 16;
     TimeGrid grid;
-    if (most_tiles(p, kTimeRun) * p.channels > 4 * kMany) grid.channels_per_warp = 4;
+    if (most_tiles(p.token_capacity, p.num_sequences, kTimeRun) * p.channels > 4 * kMany)
+      grid.channels_per_warp = 4;
     const std::int64_t per_block = std::int64_t{kTimeWarps} * grid.channels_per_warp;
     grid.blocks = static_cast<int>((p.channels + per_block - 1) / per_block);
-    const unsigned int blocks = grid_blocks(most_tiles(p, kTimeRun) * grid.blocks, "causal_conv1d");
+    const unsigned int blocks = grid_blocks(
+        most_tiles(p.token_capacity, p.num_sequences, kTimeRun) * grid.blocks, "causal_conv1d");
     with_form(p, [&](auto form, const auto& params) {
       launch_kernel(conv_time_kernel<Token, decltype(form)::value>, blocks, 32 * kTimeWarps, 0,
                     stream, params, p.input_rows, p.output_rows, grid);
