@@ -70,10 +70,12 @@ install(DIRECTORY scripts/gdnbench DESTINATION ${python} FILES_MATCHING PATTERN 
   PATTERN "*_test.py" EXCLUDE PATTERN __pycache__ EXCLUDE)
 gdn_path_between(${python} ${CMAKE_INSTALL_LIBDIR}/libgdnbench.so.${GDN_ABI_VERSION} library_from_python)
 gdn_path_between(${python} ${CMAKE_INSTALL_BINDIR}/gdnbench program_from_python)
+gdn_path_between(${python} ${CMAKE_INSTALL_INCLUDEDIR} headers_from_python)
 file(CONFIGURE OUTPUT ${made}/gdnbench_place.py
-  CONTENT "# Where the library and the program were installed, from this folder.
+  CONTENT "# Where the library, the program and the headers were installed, from this folder.
 LIBRARY = \"${library_from_python}\"
 PROGRAM = \"${program_from_python}\"
+HEADERS = \"${headers_from_python}\"
 ")
 install(FILES ${made}/gdnbench_place.py DESTINATION ${python})
 

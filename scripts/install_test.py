@@ -162,6 +162,11 @@ class Installed(unittest.TestCase):
         self.output_of(*command, "baseline", "check", "--device", "cpu", "--impl", "cpu/states", PYTHONPATH=str(modules))
         self.assertEqual(sorted(modules.glob("**/*_test.py")), [])
         self.assertFalse((self.prefix / "gdnbench").exists(), "a wheel's files beside an installation's")
+        include = self.output_of(sys.executable, "-B", "-m", "gdnbench", "include", PYTHONPATH=str(modules)).strip()
+        self.assertEqual(sorted(path.name for path in pathlib.Path(include).iterdir()), ["gdnbench.h", "gdnbench_plugin.h"])
+        of_installation = self.output_of(sys.executable, "-B", "-m", "gdnbench", "include",
+                                         PYTHONPATH=str(self.prefix / "share/gdnbench/python"))
+        self.assertEqual(of_installation, f"{self.prefix}/include\n")
         # On a machine without them: what is loaded but the C and C++ runtimes is the wheel's.
         code = ("import os, subprocess; from gdnbench import program; path = program.find_program(); "
                 "subprocess.run(['ldd', path], env={**program.environment_for(path)}, check=True)")

@@ -2,6 +2,7 @@
 
     python -m gdnbench judge MODULE:FUNCTION --suite quick --honours h0,norm --markdown table.md --json verdicts.json
     python -m gdnbench judge my_kernels:gated_delta --device cuda --baseline baseline.json
+    cc -shared -fPIC my_plugin.c -I$(python -m gdnbench include) -o my_plugin.so     # docs/plugins.md
 
 Exit code 0: everything that was judged passed; 1: something failed, an error has grown beyond the baseline's, or
 nothing was judged; 2: bad usage, bad input, or a file that cannot be written, in one line; 3: the device is not there.
@@ -27,6 +28,7 @@ class Refused(Exception):
 def parser():
     made = argparse.ArgumentParser(prog="python -m gdnbench", description=DESCRIPTION, allow_abbrev=False)
     commands = made.add_subparsers(dest="command", required=True)
+    commands.add_parser("include", help="print the folder of the headers that a plug-in is compiled with")
     judge = commands.add_parser("judge", help=DESCRIPTION, description=DESCRIPTION, allow_abbrev=False)
     judge.add_argument("function", metavar="MODULE:FUNCTION",
                        help="imported from the current folder or where Python looks")
@@ -142,12 +144,22 @@ def judge(options):
     return 0 if verdicts.passed and not worse else 1
 
 
+def include():
+    from .program import headers
+    folder = headers()
+    if folder is None:
+        raise Refused("these modules were not installed; the headers are those of the sources, harness/c_library/gdnbench.h "
+                      "and impls/plugin/gdnbench_plugin.h")
+    print(folder)
+    return 0
+
+
 def main(arguments=None):
     options = parser().parse_args(arguments)
     try:
-        return judge(options)
+        return include() if options.command == "include" else judge(options)
     except Refused as error:
-        print(f"gdnbench judge: {error}", file=sys.stderr)
+        print(f"gdnbench {options.command}: {error}", file=sys.stderr)
         return error.code
 
 

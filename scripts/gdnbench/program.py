@@ -15,6 +15,14 @@ def find_program():
     return path
 
 
+def headers():
+    """The folder of gdnbench_plugin.h and gdnbench.h that was installed with this module; None in the sources, where
+    they lie apart."""
+    place = getattr(gdnbench_library.gdnbench_place, "HEADERS", None)
+    here = os.path.dirname(os.path.abspath(gdnbench_library.__file__))
+    return place and os.path.normpath(os.path.join(here, place))
+
+
 def environment_for(path):
     """This one, and with a program of a wheel the shared libraries that came with it."""
     libraries = os.path.join(os.path.dirname(path), "lib")
