@@ -16,6 +16,7 @@ With gradients, of everything that is a floating-point tensor there:
 
     output, _ = gdn.gated_delta_autograd(query, key, value, log_decay, beta)
     output.backward(d_output)
+    output, _ = gdn.causal_conv1d_autograd(tokens, weight, bias)
 
 Any other problem, any operation: Plan takes the problem's string and tensors by operand name, and makes the outputs
 that are not given.
@@ -363,7 +364,7 @@ class _KeptPlans:
 
     def run(self, problem, tensors, implementation):
         """Runs it on tensors by operand name, outputs among them."""
-        device = tensors["q"].device
+        device = tensors["sequence_offsets"].device
         key = (problem, implementation, device, _stream(device),
                tuple((name, x.data_ptr(), x.dtype, tuple(x.shape), x.stride(), x.device)
                      for name, x in tensors.items()))
@@ -396,7 +397,7 @@ _kept = _KeptPlans()
 
 
 def forget_plans():
-    """Frees the plans that gated_delta_autograd keeps, and their workspaces."""
+    """Frees the plans that functions with gradients keep, and their workspaces."""
     _kept.forget()
 
 
@@ -500,3 +501,100 @@ def gated_delta_autograd(query, key, value, log_decay, beta, sequence_offsets=No
             _refuse(f"{_NAMES.get(name, name)}: expected a tensor, got {type(tensors[name]).__name__}")
     call = _Call(fields, bool(final_state), state_layout, implementation, backward_implementation)
     return _GatedDeltaFunction.apply(call, tensors["sequence_offsets"], *(tensors.get(name) for name in _DIFFERENTIABLE))
+
+
+# ---- causal_conv1d with gradients
+
+class _ConvolutionFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, call, sequence_offsets, tokens, weight, bias, initial_window):
+        ctx.set_materialize_grads(False)
+        ctx.call = call
+        ctx.save_for_backward(sequence_offsets, tokens, weight, bias, initial_window)
+        output = torch.empty(tokens.shape, dtype=tokens.dtype, device=tokens.device)
+        made = {"qkv": tokens, "conv_weight": weight, "sequence_offsets": sequence_offsets, "conv_output": output}
+        if bias is not None:
+            made["conv_bias"] = bias
+        window = initial_window
+        if call.final_state and window is not None:
+            window = window.clone(memory_format=torch.contiguous_format)
+        elif call.final_state:
+            window = torch.empty(_windows(sequence_offsets, weight), dtype=tokens.dtype, device=tokens.device)
+        if window is not None:
+            made["conv_state"] = window
+        _kept.run("causal_conv1d:" + call.fields, made, call.implementation)
+        return output, window if call.final_state else None
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_output, d_final_window):
+        """What an output did not go into, has no gradient, which are zeros here."""
+        call, (sequence_offsets, tokens, weight, bias, initial_window) = ctx.call, ctx.saved_tensors
+
+        def gradient_or_zeros(gradient, shape, dtype):
+            if gradient is None:
+                return torch.zeros(shape, dtype=dtype, device=tokens.device)
+            return gradient.contiguous()  # sums hand over one element with strides of zero
+
+        arrays = {"qkv": tokens, "conv_weight": weight, "sequence_offsets": sequence_offsets,
+                  "d_conv_output": gradient_or_zeros(d_output, tokens.shape, tokens.dtype),
+                  "d_qkv": torch.empty(tokens.shape, dtype=tokens.dtype, device=tokens.device),
+                  "d_conv_weight": torch.empty(weight.shape, dtype=torch.float32, device=tokens.device)}
+        if bias is not None:
+            arrays |= {"conv_bias": bias, "d_conv_bias": torch.empty(bias.shape, dtype=torch.float32,
+                                                                     device=tokens.device)}
+        if initial_window is not None:
+            arrays |= {"conv_state": initial_window,
+                       "d_initial_window": torch.empty(initial_window.shape, dtype=initial_window.dtype,
+                                                       device=tokens.device)}
+        if call.final_state:
+            dtype = tokens.dtype if initial_window is None else initial_window.dtype
+            arrays["d_final_window"] = gradient_or_zeros(d_final_window, _windows(sequence_offsets, weight), dtype)
+        _kept.run("causal_conv1d_backward:" + call.fields, arrays, call.backward_implementation)
+        found = (arrays.get(name) for name in ("d_qkv", "d_conv_weight", "d_conv_bias", "d_initial_window"))
+        return None, None, *(x if needed else None for x, needed in zip(found, ctx.needs_input_grad[2:]))
+
+
+def _windows(sequence_offsets, weight):
+    """The shape of a window for each sequence."""
+    return sequence_offsets.shape[0] - 1, weight.shape[0], weight.shape[1] - 1
+
+
+def causal_conv1d_autograd(tokens, weight, bias=None, sequence_offsets=None, initial_window=None, *, activation="silu",
+                           final_window=False, residual=False, implementation=None, backward_implementation=None):
+    """(output, final window or None) of one convolution, through which autograd goes: gradients with respect to tokens
+    [T, channels], weight [channels, width], bias [channels] and initial_window [N, channels, width - 1], by the operation
+    causal_conv1d_backward. The window holds the last inputs before each sequence, oldest first, and is left as it is;
+    absent, zeros stand there. weight and bias are in the tokens' type or in float32. activation: "silu" or None; residual
+    adds the tokens to the output. Plans are kept as gated_delta_autograd keeps them."""
+    for name, x, rank in (("tokens", tokens, 2), ("weight", weight, 2), ("bias", bias, 1),
+                          ("initial_window", initial_window, 3)):
+        if x is None and name in ("bias", "initial_window"):
+            continue
+        if not isinstance(x, torch.Tensor) or x.dim() != rank or x.dtype not in NAMES:
+            shape = {"tokens": "[T, channels]", "weight": "[channels, width]", "bias": "[channels]",
+                     "initial_window": "[N, channels, width - 1]"}[name]
+            _refuse(f"{name}: expected a tensor {shape} of {' or '.join(str(known) for known in NAMES)}")
+    if activation not in ("silu", None):
+        _refuse(f"activation: {activation!r}, expected 'silu' or None")
+    if bias is not None and bias.dtype != weight.dtype:
+        _refuse(f"bias: {bias.dtype}, expected {weight.dtype}, which weight has")
+    if weight.dtype not in (tokens.dtype, torch.float32):
+        _refuse(f"weight: {weight.dtype}, expected {tokens.dtype}, which tokens has, or torch.float32")
+    if sequence_offsets is None:
+        sequence_offsets = _one_sequence(tokens.shape[0], tokens.device)
+    window = {(False, False): "none", (False, True): "written", (True, False): "read", (True, True): "carried"}[
+        initial_window is not None, bool(final_window)]
+    fields = [f"channels={tokens.shape[1]}", f"seq=1x{max(tokens.shape[0], 1)}", f"dtype={NAMES[tokens.dtype]}",
+              f"width={weight.shape[1]}", f"window={window}", f"act={activation or 'none'}"]
+    state = tokens.dtype if initial_window is None else initial_window.dtype
+    if window != "none" and state != torch.float32:
+        fields.append(f"state={NAMES[state]}")
+    if bias is not None:
+        fields.append("bias=1")
+    if weight.dtype != tokens.dtype:
+        fields.append("weights=f32")
+    if residual:
+        fields.append("residual=1")
+    call = _Call(",".join(fields), bool(final_window), "", implementation, backward_implementation)
+    return _ConvolutionFunction.apply(call, sequence_offsets, tokens, weight, bias, initial_window)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gated_delta_autograd of scripts/gdnbench_torch.py, on the CPU and on a CUDA device where there is one. Without PyTorch
+"""gated_delta_autograd and causal_conv1d_autograd of scripts/gdnbench_torch.py, on the CPU and on a CUDA device where there is one. Without PyTorch
 a stand-in on NumPy arrays takes its place, of as much as the module calls; without either the test is skipped.
     GDNBENCH_LIBRARY=build/libgdnbench.so scripts/gdnbench_torch_autograd_test.py"""
 import collections
@@ -382,6 +382,84 @@ class Autograd(unittest.TestCase):
             reference = exact[f"d_{names[name]}"]
             error = (x.double().cpu() - reference).norm() / reference.norm()
             self.assertLess(float(error), 2e-2, name)
+
+
+class ConvolutionAutograd(unittest.TestCase):
+    LENGTHS = (7, 0, 5, 2)
+    CHANNELS, WIDTH = 6, 4
+
+    def setUp(self):
+        gdn.forget_plans()
+
+    def arrays(self, bias, window):
+        draw = np.random.default_rng(SEED)
+        made = {"tokens": draw.standard_normal((sum(self.LENGTHS), self.CHANNELS)),
+                "weight": draw.standard_normal((self.CHANNELS, self.WIDTH))}
+        if bias:
+            made["bias"] = draw.standard_normal(self.CHANNELS)
+        if window:
+            made["initial_window"] = draw.standard_normal((len(self.LENGTHS), self.CHANNELS, self.WIDTH - 1))
+        return {name: x.astype(np.float32) for name, x in made.items()}
+
+    def windows_before(self, made):
+        """[N, channels, width - 1]."""
+        zeros = np.zeros((len(self.LENGTHS), self.CHANNELS, self.WIDTH - 1), np.float32)
+        return made.get("initial_window", zeros)
+
+    def loss(self, made, options, d_output, d_window):
+        """<output, d_output> + <final window, d_window> in float64, from the definition."""
+        total, first = 0.0, 0
+        for n, length in enumerate(self.LENGTHS):
+            tokens = made["tokens"][first:first + length].astype(np.float64).T
+            inputs = np.concatenate([self.windows_before(made)[n], tokens], 1)
+            z = sum(made["weight"][:, [j]] * inputs[:, j:j + length] for j in range(self.WIDTH))
+            z = z + made.get("bias", np.zeros(self.CHANNELS))[:, None]
+            y = z if options.get("activation", "silu") is None else z / (1 + np.exp(-z))
+            y = y + tokens if options.get("residual") else y
+            total += (y * d_output[first:first + length].T).sum()
+            if d_window is not None:
+                total += (inputs[:, length:length + self.WIDTH - 1] * d_window[n]).sum()
+            first += length
+        return total
+
+    def test_gradients_are_the_central_differences_of_the_definition(self):
+        for device in devices():
+            for bias, window, options in ((False, False, {}), (True, False, {"final_window": True}),
+                                          (True, True, {"final_window": True, "residual": True}),
+                                          (False, True, {"activation": None})):
+                with self.subTest(device=device, bias=bias, window=window, options=options, seed=SEED):
+                    made = self.arrays(bias, window)
+                    given = {name: torch.from_numpy(x.copy()) if device == "cpu" else torch.from_numpy(x).to(device)
+                             for name, x in made.items()}
+                    given = {name: x.requires_grad_() for name, x in given.items()}
+                    ends = torch.from_numpy(np.concatenate([[0], np.cumsum(self.LENGTHS)]))
+                    ends = ends if device == "cpu" else ends.to(device)
+                    outputs = gdn.causal_conv1d_autograd(**given, sequence_offsets=ends, **options)
+                    draw = np.random.default_rng(SEED + 1)
+                    into = [None if x is None else draw.standard_normal(x.shape).astype(np.float32) for x in outputs]
+                    self.assertEqual(into[1] is not None, bool(options.get("final_window")))
+                    pairs = [(x, torch.from_numpy(d) if device == "cpu" else torch.from_numpy(d).to(device))
+                             for x, d in zip(outputs, into) if x is not None]
+                    found = torch.autograd.grad([x for x, _ in pairs], list(given.values()), [d for _, d in pairs])
+                    for (name, x), gradient in zip(made.items(), found):
+                        step = 1e-3 * draw.standard_normal(x.shape)
+                        wide = {key: value.astype(np.float64) for key, value in made.items()}
+                        expected = (self.loss(wide | {name: x + step}, options, *into)
+                                    - self.loss(wide | {name: x - step}, options, *into)) / 2
+                        along = Autograd.on_host(gradient).astype(np.float64) * step
+                        self.assertLessEqual(abs(along.sum() - expected), 1e-5 * np.linalg.norm(along), name)
+                        if name == "initial_window":
+                            np.testing.assert_array_equal(Autograd.on_host(given[name]), x)
+
+    def test_what_is_wrong_is_one_line_that_names_it(self):
+        made = {name: torch.from_numpy(x) for name, x in self.arrays(False, False).items()}
+        for words, changed in (("activation: 'relu'", {"activation": "relu"}), ("bias: expected a tensor", {"bias": 1}),
+                               ("weight: expected a tensor", {"weight": made["weight"].tolist()}),
+                               ("no_such_form", {"backward_implementation": None, "implementation": "cpu/no_such_form"})):
+            with self.subTest(words=words), self.assertRaises(GdnbenchError) as caught:
+                gdn.causal_conv1d_autograd(**{**made, **changed})
+            self.assertIn(words, str(caught.exception))
+            self.assertEqual(len(str(caught.exception).splitlines()), 1)
 
 
 if __name__ == "__main__":
