@@ -25,4 +25,10 @@ void set_thread_count(int threads);
 void parallel_for(std::int64_t count, int workers,
                   const std::function<void(std::int64_t item, int worker)>& body);
 
+/// Floats of a workspace rounded up to whole cache lines, so that each worker's part starts on one of its own.
+constexpr std::int64_t in_lines(std::int64_t floats) {
+  constexpr std::int64_t kFloatsPerLine = 16;  // 64 bytes
+  return (floats + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
+}
+
 }  // namespace gdn::cpu

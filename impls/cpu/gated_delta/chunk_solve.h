@@ -1,4 +1,4 @@
-// The unit lower triangular solve of the chunkwise forms. For kernel files only: Eigen's types are
+// The unit lower triangular solves of the chunkwise forms. For kernel files only: Eigen's types are
 // renamed per instruction set (cpu/instruction_set.h), and with them what this template makes.
 #pragma once
 
@@ -27,6 +27,22 @@ void solve_unit_lower(const Map& L, Map& X) {
     }
     for (std::int64_t i = first + 1; i < last; ++i) {
       for (std::int64_t j = first; j < i; ++j) X.row(i) -= L(i, j) * X.row(j);
+    }
+  }
+}
+
+/// X <- L^-T X, with as much of L read: the same from the last rows to the first.
+template <typename Map>
+void solve_unit_lower_transposed(const Map& L, Map& X) {
+  const std::int64_t n = L.rows();
+  for (std::int64_t first = (n - 1) / kSolveBlock * kSolveBlock; first >= 0; first -= kSolveBlock) {
+    const std::int64_t last = first + kSolveBlock < n ? first + kSolveBlock : n;
+    if (last < n) {
+      X.middleRows(first, last - first).noalias() -=
+          L.block(last, first, n - last, last - first).transpose() * X.bottomRows(n - last);
+    }
+    for (std::int64_t i = last - 2; i >= first; --i) {
+      for (std::int64_t j = i + 1; j < last; ++j) X.row(i) -= L(j, i) * X.row(j);
     }
   }
 }

@@ -16,8 +16,8 @@
 // absent.
 #include <Eigen/Core>
 #include <algorithm>
-#include <cmath>
 
+#include "cpu/gated_delta/chunk_decays.h"
 #include "cpu/gated_delta/chunk_solve.h"
 #include "cpu/gated_delta/kernels.h"
 
@@ -26,64 +26,6 @@ namespace {
 
 using Index = std::int64_t;
 using MatrixMap = Eigen::Map<RowMajorMatrix>;
-
-/// exp(-120) is far below the smallest float: such a decay is the reset that float arithmetic makes
-/// of it, and leaving it out of the sums keeps the differences of the others exact.
-constexpr float kResetLogDecay = -120.0f;
-
-/// Decays within a chunk, as exponentials of differences of accumulated log decays: arguments are
-/// never positive, so nothing overflows. A reset never enters a sum (-inf - -inf would be NaN): it
-/// cuts the chunk into spans, and a decay from one span into another is an exact zero.
-class ChunkDecays {
- public:
-  /// accumulated: [C] doubles (differences of floats would lose the low bits of small decays in
-  /// large sums); span_start: [C].
-  ChunkDecays(double* accumulated, Index* span_start)
-      : accumulated_(accumulated), span_start_(span_start) {}
-
-  void accumulate(const float* log_decay, Index tokens) {
-    double sum = 0;
-    Index start = -1;  // -1: the span that the state carried into the chunk still reaches
-    for (Index i = 0; i < tokens; ++i) {
-      if (log_decay[i] < kResetLogDecay) {
-        start = i;
-      } else {
-        sum += static_cast<double>(log_decay[i]);
-      }
-      accumulated_[i] = sum;
-      span_start_[i] = start;
-    }
-    tokens_ = tokens;
-  }
-
-  /// gamma_i: from the chunk's initial state to the state after token i.
-  float from_initial(Index i) const {
-    return span_start_[i] >= 0 ? 0.0f : std::exp(static_cast<float>(accumulated_[i]));
-  }
-
-  /// D_ij for j <= i.
-  float between(Index i, Index j) const {
-    return j < span_start_[i] ? 0.0f
-                              : std::exp(static_cast<float>(accumulated_[i] - accumulated_[j]));
-  }
-
-  /// Row i of D: [tokens], zero for columns above i.
-  void row(Index i, float* entries) const {
-    const Index first = std::max<Index>(span_start_[i], 0);
-    for (Index j = 0; j < first; ++j) entries[j] = 0;
-    for (Index j = first; j <= i; ++j) {
-      entries[j] = static_cast<float>(accumulated_[i] - accumulated_[j]);
-    }
-    for (Index j = i + 1; j < tokens_; ++j) entries[j] = 0;
-    Eigen::Map<Eigen::ArrayXf> exponents(entries + first, i + 1 - first);
-    exponents = exponents.exp();
-  }
-
- private:
-  double* accumulated_;
-  Index* span_start_;
-  Index tokens_ = 0;
-};
 
 }  // namespace
 

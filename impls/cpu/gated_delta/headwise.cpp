@@ -11,18 +11,12 @@
 namespace gdn::cpu {
 namespace {
 
-constexpr std::int64_t kFloatsPerLine = 16;  // 64 bytes
-
 int workers_for(const Problem& problem) {
   return static_cast<int>(
       std::min<std::int64_t>(thread_count(), problem.num_sequences() * problem.num_value_heads));
 }
 
-// The form's workspace, and the state between the parts of a sequence behind it; a worker's part of all
-// workspaces starts on its own cache line.
-std::int64_t in_lines(std::int64_t floats) {
-  return (floats + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
-}
+// The form's workspace, and the state between the parts of a sequence behind it.
 std::int64_t worker_floats(const HeadwiseForm& form, const Problem& problem) {
   const std::int64_t between =
       problem.checkpoints > 0 ? problem.key_head_dim * problem.value_head_dim : 0;

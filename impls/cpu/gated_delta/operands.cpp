@@ -13,9 +13,6 @@
 namespace gdn::cpu {
 namespace {
 
-/// Added to the sum of squares before the root (docs/contract.md, section 1.1).
-constexpr float kNormEpsilon = 1e-6f;
-
 void normalise_rows(float* rows, std::int64_t count, std::int64_t head_dim) {
   for (std::int64_t t = 0; t < count; ++t) {
     Eigen::Map<Eigen::VectorXf> row(rows + t * head_dim, head_dim);

@@ -9,6 +9,9 @@
 
 namespace gdn::cpu {
 
+/// Added to the sum of squares of a query or key before the root (docs/contract.md, section 1.1).
+inline constexpr float kNormEpsilon = 1e-6f;
+
 /// One unit of independent work: a value head of a non-empty sequence.
 struct HeadTask {
   std::int64_t sequence = 0;

@@ -1,4 +1,4 @@
-// The triangular solve of the CPU's chunkwise forms on its own: the inverse it amounts to, by its
+// The triangular solves of the CPU's chunkwise forms on their own: the inverse each amounts to, by its
 // normalised residual (LAPACK's ratio) over systems that cancel, grow or hold resets.
 #include "cpu/gated_delta/chunk_solve.h"
 
@@ -26,12 +26,18 @@ Matrix from_keys(int C, double beta, const std::function<double(int, int)>& inne
   return L;
 }
 
-Matrix inverse_of(Matrix L) {
+using Solve = void (*)(const Map&, Map&);
+
+Matrix solved(Matrix L, Solve solve) {
   Matrix T = Matrix::Identity(L.rows(), L.cols());
   const Map system(L.data(), L.rows(), L.cols());
   Map solution(T.data(), T.rows(), T.cols());
-  cpu::solve_unit_lower(system, solution);
+  solve(system, solution);
   return T;
+}
+Matrix inverse_of(const Matrix& L) { return solved(L, cpu::solve_unit_lower<Map>); }
+Matrix inverse_of_transpose(const Matrix& L) {
+  return solved(L, cpu::solve_unit_lower_transposed<Map>);
 }
 
 // ||L T - I|| / (C eps ||L|| ||T||), each norm the largest absolute row sum; NaN when T holds one.
@@ -70,6 +76,8 @@ TEST(ChunkSolve, TheInverseHasAResidualOfRounding) {
     for (const auto& [name, L] : systems) {
       const double residual = normalised_residual(L, inverse_of(L));
       EXPECT_TRUE(residual <= 1) << name << ", C=" << C << ": residual " << residual;
+      const double transposed = normalised_residual(L.transpose(), inverse_of_transpose(L));
+      EXPECT_TRUE(transposed <= 1) << name << ", C=" << C << ": transposed, " << transposed;
     }
   }
 }
@@ -79,19 +87,24 @@ TEST(ChunkSolve, AResetLeavesExactZerosInTheInverse) {
   const Matrix L =
       from_keys(64, 1, [](int i, int j) { return (i >= 40) == (j >= 40) ? 0.5 : 0.0; });
   const Matrix T = inverse_of(L);
+  const Matrix transposed = inverse_of_transpose(L);
   for (int i = 40; i < 64; ++i) {
-    for (int j = 0; j < 40; ++j) EXPECT_EQ(T(i, j), 0.0f) << i << ", " << j;
+    for (int j = 0; j < 40; ++j) {
+      EXPECT_EQ(T(i, j), 0.0f) << i << ", " << j;
+      EXPECT_EQ(transposed(j, i), 0.0f) << i << ", " << j;
+    }
   }
 }
 
 // What lies on and above the diagonal is not part of the system.
 TEST(ChunkSolve, ReadsTheStrictlyLowerPartAlone) {
   Matrix L = from_keys(33, 1, [](int i, int j) { return 0.3 + 0.01 * i - 0.02 * j; });
-  const Matrix expected = inverse_of(L);
+  const Matrix expected = inverse_of(L), transposed = inverse_of_transpose(L);
   for (int i = 0; i < 33; ++i) {
     for (int j = i; j < 33; ++j) L(i, j) = std::nanf("");
   }
   EXPECT_EQ(inverse_of(L), expected);
+  EXPECT_EQ(inverse_of_transpose(L), transposed);
 }
 
 }  // namespace
