@@ -5,6 +5,7 @@
 // up beside it: kernels here have no float64.
 //
 // Bound by: memory traffic, every summand read once.
+#include "hip/compensated_sum_device.h"
 #include "hip/gated_delta_backward/gate_slopes_device.h"
 #include "hip/gated_delta_backward/params.h"
 
@@ -103,21 +104,6 @@ __device__ __forceinline__ void sum_gates(const BackwardParams& b) {
     if (b.A_log_terms != nullptr) b.A_log_terms[i] = of_A_log;
   }
 }
-
-/// A sum and what its additions rounded away.
-struct CompensatedSum {
-  float sum = 0.0f, rest = 0.0f;
-
-  __device__ __forceinline__ void add(float x) {
-    const float total = sum + x, of_x = total - sum;
-    rest += (sum - (total - of_x)) + (x - of_x);
-    sum = total;
-  }
-  __device__ __forceinline__ void add(const CompensatedSum& other) {
-    add(other.sum);
-    rest += other.rest;
-  }
-};
 
 struct BatchSums {
   float sum[2][kThreads];  ///< of A_log, of dt_bias

@@ -24,6 +24,7 @@
 #include "hip/emulator_device.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/causal_conv1d_backward.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_backward.h"
 #include "interface/operations/gated_delta_layer.h"
@@ -159,6 +160,14 @@ const std::vector<Option> kConvolution = {
      "channels=36,seq=33+0+2,weights=f32,bias=1,residual=1,conv_layout=time,width=9"},
     {"channels_of_no_heads", "channels=131,seq=70+1"},
     {"one_channel", "channels=1,seq=70+1,conv_layout=time"},
+};
+
+const std::vector<Option> kConvolutionGradients = {
+    {"width_4", "channels=20,seq=130+5+0+1"},
+    {"width_15_and_bias", "channels=70,seq=40+9,width=15,bias=1"},
+    {"time_fastest", "channels=16,seq=33+0+2,conv_layout=time,window=written,residual=1"},
+    {"padding_slots", "channels=5,seq=3+0+36+2,slots=padding,act=none,window_layout=channels"},
+    {"sequences_that_start_anew", "channels=16,seq=33+0+0+2+2,fresh=1,weights=f32,bias=1"},
 };
 
 const std::vector<Option> kLayer = {
@@ -297,6 +306,10 @@ INSTANTIATE_TEST_SUITE_P(GatedDeltaRing, EmulationMatrix,
                          testing::ValuesIn(cells(gated_delta_ring_operation(), kRings)), name_of);
 INSTANTIATE_TEST_SUITE_P(CausalConv1d, EmulationMatrix,
                          testing::ValuesIn(cells(causal_conv1d_operation(), kConvolution)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(CausalConv1dBackward, EmulationMatrix,
+                         testing::ValuesIn(cells(causal_conv1d_backward_operation(),
+                                                 kConvolutionGradients)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(GatedRmsNorm, EmulationMatrix,
                          testing::ValuesIn(cells(gated_rms_norm_operation(), kNorm)), name_of);

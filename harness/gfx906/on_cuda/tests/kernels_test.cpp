@@ -14,6 +14,7 @@
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
 #include "hip/causal_conv1d/params.h"
+#include "hip/causal_conv1d_backward/params.h"
 #include "hip/code_objects.h"
 #include "hip/emulator/code_object.h"
 #include "hip/gated_delta/params.h"
@@ -24,6 +25,7 @@
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
+#include "interface/operations/causal_conv1d_backward.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/gated_delta_backward.h"
 #include "interface/operations/gated_delta_layer.h"
@@ -64,7 +66,10 @@ class OnHostDevice final : public DeviceAsHip {
     for (const auto& resources : gfx906::read_resources(code_object_of(name).elf)) {
       if (resources.name == name) lds = static_cast<std::size_t>(resources.lds_bytes);
     }
-    if (name.starts_with("conv_")) {
+    if (name.starts_with("conv_gradient")) {
+      ASSERT_EQ(argument_bytes, sizeof(ConvGradientParams));
+      run_kernel<ConvGradientParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("conv_")) {
       ASSERT_EQ(argument_bytes, sizeof(ConvParams));
       run_kernel<ConvParams>(kernel, grid, block, arguments, lds);
     } else if (name.starts_with("norm_")) {
@@ -129,6 +134,11 @@ void expect_agree(Operation operation, const std::vector<std::string>& problems)
 
 TEST(KernelsOnCuda, TheConvolutionAgreesWithTheReference) {
   expect_agree(causal_conv1d_operation(), {"heads=1,dim=24,seq=70+0+2,dtype=f16,bias=1"});
+}
+
+TEST(KernelsOnCuda, GradientsOfTheConvolutionAgreeWithTheReference) {
+  expect_agree(causal_conv1d_backward_operation(),
+               {"channels=70,seq=70+0+2,dtype=f16,bias=1", "channels=5,seq=9+3,dtype=f32,width=9"});
 }
 
 TEST(KernelsOnCuda, TheNormAgreesWithTheReference) {
