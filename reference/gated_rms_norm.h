@@ -1,5 +1,5 @@
-// The gated norm of one row (docs/contract.md, section 1.5), for the operation and for the layer that
-// ends in it.
+// The gated norm of one row (docs/contract.md, section 1.5), for the operation and for the layer
+// that ends in it.
 #pragma once
 
 #include <cmath>
@@ -21,6 +21,22 @@ Scalar norm_gate_of(NormGate gate, Scalar z) {
       break;
   }
   return Scalar(2) * gate_arithmetic::sigmoid(z);
+}
+
+/// The gate's slope at z, as what it is the sum of; the second is zero but for SiLU. 1 - s is exact
+/// where s is nearly 1.
+template <typename Scalar>
+struct GateSlope {
+  Scalar of_gate = 0;  ///< SiLU: s; the others: all of the slope
+  Scalar of_z = 0;     ///< SiLU: z s (1 - s)
+  Scalar sum() const { return of_gate + of_z; }
+};
+template <typename Scalar>
+GateSlope<Scalar> norm_gate_slope(NormGate gate, Scalar z) {
+  const Scalar s = gate_arithmetic::sigmoid(z);
+  const Scalar slope = s * gate_arithmetic::sigmoid(-z);
+  if (gate == NormGate::silu) return {s, z * slope};
+  return {gate == NormGate::sigmoid ? slope : Scalar(2) * slope, 0};
 }
 
 /// sqrt(mean(x^2) + eps).

@@ -12,4 +12,9 @@ inline double gated_norm_flops(const Case& inputs) {
          static_cast<double>(p.num_value_heads * p.value_head_dim);
 }
 
+/// Fifteen for its gradients: what of y is computed again (the square and its sum, x / n, and two
+/// products for the gradient behind the gate), the product with x / n and its sum, three for d_x,
+/// two for d_z, three for d_weight and its sum.
+inline double gated_norm_gradient_flops(const Case& inputs) { return 3 * gated_norm_flops(inputs); }
+
 }  // namespace gdn

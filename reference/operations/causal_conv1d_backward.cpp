@@ -30,24 +30,12 @@
 #include "interface/gate_arithmetic.h"
 #include "interface/operations/convolution_operands.h"
 #include "reference/causal_conv1d.h"
+#include "reference/gradients.h"
 #include "reference/operation.h"
 #include "reference/parallel.h"
 
 namespace gdn::reference {
 namespace {
-
-// A sum of products, and the sum of their squares.
-template <typename Scalar>
-struct Sum {
-  Scalar value = 0;
-  Scalar squares = 0;
-  Scalar terms() const { return std::sqrt(value * value + squares); }
-  void add(Scalar factor, const Sum& of) {
-    const Scalar product = factor * of.value;
-    value += product;
-    squares += product * product + factor * factor * of.squares;
-  }
-};
 
 template <typename Scalar>
 class Backward {
@@ -63,13 +51,13 @@ class Backward {
 
   Arrays<Scalar> run(const EvaluationOptions& options) {
     const std::int64_t of_tokens = p_.total_tokens() * channels_;
-    assign(d_input_, of_tokens, Scalar(0));  // what sequences with slot -1 keep
-    assign(d_weight_, channels_ * width_, Scalar(0));
-    assign(d_bias_, channels_, Scalar(0));
+    d_input_.assign(of_tokens, Scalar(0));  // what sequences with slot -1 keep
+    d_weight_.assign(channels_ * width_, Scalar(0));
+    d_bias_.assign(channels_, Scalar(0));
     if (p_.reads_conv_window()) {
       // Rows that no sequence owns are not written.
-      assign(d_initial_, p_.num_pool_rows() * strides_.row,
-             std::numeric_limits<Scalar>::quiet_NaN());
+      d_initial_.assign(p_.num_pool_rows() * strides_.row,
+                        std::numeric_limits<Scalar>::quiet_NaN());
     }
     constexpr std::int64_t kChannelsPerItem = 16;
     const std::int64_t items = (channels_ + kChannelsPerItem - 1) / kChannelsPerItem;
@@ -78,31 +66,14 @@ class Backward {
       for (std::int64_t c = item * kChannelsPerItem; c < end; ++c) run_channel(c);
     });
     Arrays<Scalar> result;
-    const auto put = [&](const std::string& name, Gradient& gradient) {
-      result[name] = std::move(gradient.values);
-      result[name + "_terms"] = std::move(gradient.terms);
-    };
-    put("d_qkv", d_input_);
-    put("d_conv_weight", d_weight_);
-    if (p_.conv_bias) put("d_conv_bias", d_bias_);
-    if (p_.reads_conv_window()) put("d_initial_window", d_initial_);
+    d_input_.put("d_qkv", result);
+    d_weight_.put("d_conv_weight", result);
+    if (p_.conv_bias) d_bias_.put("d_conv_bias", result);
+    if (p_.reads_conv_window()) d_initial_.put("d_initial_window", result);
     return result;
   }
 
  private:
-  struct Gradient {
-    std::vector<Scalar> values, terms;
-  };
-
-  static void assign(Gradient& gradient, std::int64_t count, Scalar value) {
-    gradient.values.assign(static_cast<std::size_t>(count), value);
-    gradient.terms.assign(static_cast<std::size_t>(count), value);
-  }
-  static void store(Gradient& gradient, std::int64_t at, const Sum<Scalar>& sum) {
-    gradient.values[static_cast<std::size_t>(at)] = sum.value;
-    gradient.terms[static_cast<std::size_t>(at)] = sum.terms();
-  }
-
   Scalar at_token(const char* name, std::int64_t token, std::int64_t channel) const {
     return Scalar(
         inputs_[name][static_cast<std::size_t>(token * token_stride_ + channel * channel_stride_)]);
@@ -145,9 +116,9 @@ class Backward {
       run_sequence(n, channel, d_weight, d_bias);
     }
     for (std::int64_t j = 0; j < width_; ++j) {
-      store(d_weight_, channel * width_ + j, d_weight[static_cast<std::size_t>(j)]);
+      d_weight_.store(channel * width_ + j, d_weight[static_cast<std::size_t>(j)]);
     }
-    store(d_bias_, channel, d_bias);
+    d_bias_.store(channel, d_bias);
   }
 
   void run_sequence(std::int64_t n, std::int64_t channel, std::vector<Sum<Scalar>>& d_weight,
@@ -186,14 +157,14 @@ class Backward {
     }
 
     for (std::int64_t t = 0; t < length; ++t) {
-      store(d_input_, (first + t) * token_stride_ + channel * channel_stride_,
-            d_ext[static_cast<std::size_t>(places + t)]);
+      d_input_.store((first + t) * token_stride_ + channel * channel_stride_,
+                     d_ext[static_cast<std::size_t>(places + t)]);
     }
     if (!p_.reads_conv_window()) return;
     for (std::int64_t j = 0; j < places; ++j) {
       // Nothing depends on a window that zeros stood in the place of.
       const Sum<Scalar> d = reads_window(n) ? d_ext[static_cast<std::size_t>(j)] : Sum<Scalar>{};
-      store(d_initial_, place(slot, channel, j), d);
+      d_initial_.store(place(slot, channel, j), d);
     }
   }
 
@@ -202,7 +173,7 @@ class Backward {
   std::int64_t channels_, width_;
   WindowStrides strides_;
   std::int64_t token_stride_, channel_stride_;
-  Gradient d_input_, d_weight_, d_bias_, d_initial_;
+  Gradient<Scalar> d_input_, d_weight_, d_bias_, d_initial_;
 };
 
 template <typename Scalar>

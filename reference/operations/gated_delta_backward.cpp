@@ -35,6 +35,7 @@
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
 #include "reference/gated_delta.h"
+#include "reference/gradients.h"
 #include "reference/operation.h"
 #include "reference/parallel.h"
 #include "reference/recurrence.h"
@@ -44,15 +45,6 @@ namespace {
 
 template <typename Scalar>
 using Vector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1>;
-
-// A sum of products, and the sum of their squares.
-template <typename Scalar>
-struct Sum {
-  Scalar value = 0;
-  Scalar squares = 0;
-  Scalar terms() const { return std::sqrt(value * value + squares); }
-  Sum scaled(Scalar factor) const { return {value * factor, squares * factor * factor}; }
-};
 
 // d log_decay / d decay_logit = -exp(A_log) sigmoid(x) as one exponential: neither factor's overflow
 // or underflow makes infinity times zero.

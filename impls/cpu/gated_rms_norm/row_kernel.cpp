@@ -1,7 +1,8 @@
 #include "cpu/gated_rms_norm/row_kernel.h"
 
 #include <Eigen/Core>
-#include <cmath>
+
+#include "cpu/gated_rms_norm/row_scale.h"
 
 namespace gdn::cpu::GDN_ISA {
 
@@ -10,7 +11,7 @@ void norm_row(const float* x, const float* z, const float* weight, std::int64_t 
   using Row = Eigen::Map<const Eigen::ArrayXf>;
   const Row xs(x, width), zs(z, width), weights(weight, width);
   Eigen::Map<Eigen::ArrayXf> ys(y, width);
-  const float scale = 1 / std::sqrt(xs.square().sum() / static_cast<float>(width) + eps);
+  const float scale = row_scale(xs, eps);
   // sigmoid(z) of exp(-|z|), which is at most 1: infinity over infinity is never formed.
   ys = (-zs.abs()).exp();
   ys = (zs < 0).select(ys, 1.0f) / (1.0f + ys);
