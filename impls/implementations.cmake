@@ -60,6 +60,7 @@ gdn_implementation(cuda/gated_delta_ring/chunkwise.cu
 gdn_implementation(cuda/causal_conv1d/direct.cpp)
 gdn_implementation(cuda/causal_conv1d_backward/direct.cu)
 gdn_implementation(cuda/gated_rms_norm/rows.cu)
+gdn_implementation(cuda/gated_rms_norm_backward/rows.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent_staged.cpp)

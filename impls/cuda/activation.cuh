@@ -28,10 +28,13 @@ __device__ __forceinline__ float silu_for(float x) {
   return x * sigmoid_for<Rounded>(x);
 }
 
-/// The slope of x sigmoid(x): s (1 + x (1 - s)) with s = sigmoid(x). With e = exp(-|x|) one of s and 1 - s is
-/// 1 / (1 + e) and the other e / (1 + e): neither loses its digits, and nothing overflows.
+/// s = sigmoid(x) and s (1 - s), its slope. With e = exp(-|x|) one of s and 1 - s is 1 / (1 + e)
+/// and the other e / (1 + e): neither loses its digits, and nothing overflows.
+struct Sigmoid {
+  float value, slope;
+};
 template <typename Rounded>
-__device__ __forceinline__ float silu_slope_for(float x) {
+__device__ __forceinline__ Sigmoid sigmoid_and_slope_for(float x) {
   float e, large;
   if constexpr (sizeof(Rounded) == sizeof(float)) {
     e = expf(-fabsf(x));
@@ -42,7 +45,16 @@ __device__ __forceinline__ float silu_slope_for(float x) {
     large = reciprocal_approximately(1.0f + e);
   }
   const float small = e * large;
-  return fmaf(x, large * small, x >= 0.0f ? large : small);
+  return {x >= 0.0f ? large : small, large * small};
+}
+
+/// The slope of x sigmoid(x): s (1 + x (1 - s)).
+__device__ __forceinline__ float silu_slope(float x, const Sigmoid& s) {
+  return fmaf(x, s.slope, s.value);
+}
+template <typename Rounded>
+__device__ __forceinline__ float silu_slope_for(float x) {
+  return silu_slope(x, sigmoid_and_slope_for<Rounded>(x));
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET

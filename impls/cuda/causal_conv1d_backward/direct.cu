@@ -29,6 +29,7 @@
 #include "cuda/grid_blocks.h"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
+#include "cuda/sum_of_parts.cuh"
 #include "cuda/target.h"
 #include "interface/operations/causal_conv1d_backward.h"
 #include "interface/operations/convolution_operands.h"
@@ -40,8 +41,6 @@ constexpr int kMaxWidth = 15;
 constexpr int kThreads = 128;
 constexpr int kVector = 4;  // channels of a thread: 8 or 16 bytes
 constexpr std::int64_t kManyBlocks = 1024;
-constexpr int kSumColumns = 32;
-constexpr int kSumRows = 8;
 
 /// An array by tokens and channels, in either layout.
 struct TokenArray {
@@ -282,25 +281,12 @@ __global__ void __launch_bounds__(kThreads)
   for (int c = 0; c < Count; ++c) sums[p.width * p.channels + channel + c] = d_bias[c];
 }
 
-/// A block for kSumColumns of (lag or bias, channel): the sums of all groups, in the same order always.
-__global__ void __launch_bounds__(kSumColumns* kSumRows)
-    conv_gradient_sums_kernel(const GradientParams p) {
-  __shared__ double shared[kSumRows][kSumColumns];
-  const int thread = static_cast<int>(threadIdx.x);
-  const int column_of_block = thread % kSumColumns, row = thread / kSumColumns;
+/// A block for kSumColumns of (lag or bias, channel).
+__global__ void __launch_bounds__(kSumThreads) conv_gradient_sums_kernel(const GradientParams p) {
   const std::int64_t columns = (p.width + 1) * p.channels;
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + column_of_block;
-  double sum = 0;
-  if (column < columns) {
-    for (std::int64_t group = row; group < p.groups; group += kSumRows) {
-      sum += static_cast<double>(p.partial_sums[group * columns + column]);
-    }
-  }
-  shared[row][column_of_block] = sum;
-  __syncthreads();
-  if (row > 0 || column >= columns) return;
-#pragma unroll
-  for (int i = 1; i < kSumRows; ++i) sum += shared[i][column_of_block];
+  double sum;
+  std::int64_t column;
+  if (!sum_of_parts(p.partial_sums, p.groups, columns, column, sum)) return;
   const std::int64_t lag = column / p.channels, channel = column % p.channels;
   if (lag < p.width) {
     p.d_weight[channel * p.width + p.width - 1 - lag] = static_cast<float>(sum);
@@ -341,7 +327,7 @@ void enqueue_gradients(const GradientParams& p, cudaStream_t stream) {
   const std::int64_t columns = (p.width + 1) * p.channels;
   launch_kernel(conv_gradient_sums_kernel,
                 grid_blocks((columns + kSumColumns - 1) / kSumColumns, "sums over a batch"),
-                kSumColumns * kSumRows, 0, stream, p);
+                kSumThreads, 0, stream, p);
 }
 
 GradientParams make_params(const Problem& problem, const CausalConv1dBackwardArguments& arguments,

@@ -19,6 +19,7 @@
 
 #include "cuda/activation.cuh"
 #include "cuda/element.cuh"
+#include "cuda/gated_rms_norm/norm_rows.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"
@@ -27,23 +28,10 @@
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
-constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr int kWarp = 32;
 constexpr int kThreads = 256;
 
-struct NormParams {
-  const void* x = nullptr;
-  const void* z = nullptr;
-  const void* weight = nullptr;
-  IndexArray sequence_offsets;
+struct NormParams : NormRows {
   void* y = nullptr;
-  std::int64_t num_sequences = 0;
-  std::int64_t x_token_stride = 0;  ///< elements
-  std::int64_t z_token_stride = 0;
-  std::int32_t num_value_heads = 1;
-  std::int32_t width = 1;  ///< Dv
-  float eps = 0;
-  NormGate gate = NormGate::silu;
   DType output_dtype = DType::float32;
 };
 
@@ -54,38 +42,10 @@ __device__ __forceinline__ float gate_of(NormGate gate, float z) {
   return gate == NormGate::sigmoid ? s : 2.0f * s;
 }
 
-/// Of the row whose squares add up to `squares`: what its elements are multiplied by.
-__device__ __forceinline__ float row_scale(const NormParams& p, float squares) {
-  return 1.0f / sqrtf(squares / static_cast<float>(p.width) + p.eps);
-}
-
-/// Over groups of `Lanes` lanes; every lane of the warp takes part.
+/// The row of this group of `Lanes` lanes.
 template <int Lanes>
-__device__ __forceinline__ float sum_over(float x) {
-#pragma unroll
-  for (int offset = Lanes / 2; offset > 0; offset /= 2) {
-    x += __shfl_xor_sync(kAllLanes, x, offset);
-  }
-  return x;
-}
-
-/// The row of this group of `Lanes` lanes, and whether there is one.
-struct Row {
-  std::int64_t first;  ///< its first element of y, which is dense
-  std::int64_t x, z;   ///< and of x and z
-  bool exists;
-};
-template <int Lanes>
-__device__ __forceinline__ Row row_of(const NormParams& p) {
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / Lanes;
-  const std::int64_t tokens = p.sequence_offsets[p.num_sequences];
-  // A division in 64 bits takes as long as half the rest of a row of 128.
-  const std::int64_t token = row >> 32 == 0 ? static_cast<std::uint32_t>(row) /
-                                                  static_cast<std::uint32_t>(p.num_value_heads)
-                                            : row / p.num_value_heads;
-  const std::int64_t in_token = (row - token * p.num_value_heads) * p.width;
-  return {row * p.width, token * p.x_token_stride + in_token, token * p.z_token_stride + in_token,
-          row < tokens * p.num_value_heads};
+__device__ __forceinline__ std::int64_t row_index() {
+  return (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / Lanes;
 }
 
 /// Stores 16 bytes' worth of tokens; as float32 twice that.
@@ -105,10 +65,10 @@ __device__ __forceinline__ void store_vector(Output* to, const float (&values)[C
 template <typename Token, typename Output, int Lanes, int Vectors>
 __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams p) {
   using Vector = Vector16<Token>;
-  const Row row = row_of<Lanes>(p);
+  const NormRow row = norm_row(p, row_index<Lanes>());
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
-  const auto* const x = static_cast<const Token*>(p.x) + row.x;
-  const auto* const z = static_cast<const Token*>(p.z) + row.z;
+  const auto* const x = static_cast<const Token*>(p.x) + row.at(p.x_token_stride);
+  const auto* const z = static_cast<const Token*>(p.z) + row.at(p.z_token_stride);
   const auto* const weight = static_cast<const Token*>(p.weight);
   auto* const y = static_cast<Output*>(p.y) + row.first;
 
@@ -151,11 +111,11 @@ __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams
 /// Any row: a warp, element by element.
 template <typename Token>
 __global__ void __launch_bounds__(kThreads) norm_elements_kernel(const NormParams p) {
-  const Row row = row_of<kWarp>(p);
+  const NormRow row = norm_row(p, row_index<kWarp>());
   if (!row.exists) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto* const x = static_cast<const Token*>(p.x) + row.x;
-  const auto* const z = static_cast<const Token*>(p.z) + row.z;
+  const auto* const x = static_cast<const Token*>(p.x) + row.at(p.x_token_stride);
+  const auto* const z = static_cast<const Token*>(p.z) + row.at(p.z_token_stride);
   const auto* const weight = static_cast<const Token*>(p.weight);
   float squares = 0;
   for (int at = lane; at < p.width; at += kWarp) {
@@ -233,19 +193,8 @@ class Rows final : public Implementation {
                              Device& device) const override {
     require_runnable(*this, problem, device);
     const GatedRmsNormArguments given = gated_rms_norm_arguments(problem, arguments);
-    NormParams params;
-    params.x = given.x;
-    params.z = given.z;
-    params.x_token_stride = given.x_token_stride;
-    params.z_token_stride = given.z_token_stride;
-    params.weight = given.weight;
-    params.sequence_offsets = given.sequence_offsets;
+    NormParams params{norm_rows(problem, given)};
     params.y = given.y;
-    params.num_sequences = problem.num_sequences();
-    params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
-    params.width = static_cast<std::int32_t>(problem.value_head_dim);
-    params.eps = static_cast<float>(problem.norm_eps);
-    params.gate = problem.norm_gate;
     params.output_dtype = problem.effective_output_dtype();
     const Launch launch = with_element_type(
         problem.token_dtype, [&](auto token) { return choose<decltype(token)>(problem, given); });
