@@ -14,6 +14,8 @@ const std::vector<Budget>& kernel_budgets() {
       {"conv_gradients_15_", 128, 0, 2},
       {"conv_gradient_sums", 32, 2048, 8},
       {"norm_", 64, 0, 4},
+      {"norm_gradients_packets_f32", 68, 0, 3},
+      {"norm_gradients_sum", 32, 2048, 8},
       {"naive_", 48, 0, 5},
       {"recurrent_", 64, 0, 4},
       {"recurrent_columns_", 192, 0, 1, 40},

@@ -34,6 +34,7 @@ std::vector<std::string> problems(bool quick) {
   }
   list.push_back("causal_conv1d:heads=2/4,dim=128,seq=0+257+1+64,dtype=f16");
   list.push_back("gated_rms_norm:heads=2/4,dim=128,seq=0+257+1+64,dtype=f16");
+  list.push_back("gated_rms_norm_backward:heads=2/4,dim=128,seq=0+257+1+64,dtype=f16");
   list.push_back("gated_delta_layer:heads=2/4,dim=128,seq=257+3,gate=logits,beta=logit,dtype=f16");
   if (quick) return list;
   for (const std::string dtype : {"f16", "f32", "bf16"})

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "hip/dtype.h"
-#include "hip/gated_rms_norm/params.h"
+#include "hip/gated_rms_norm/plan_params.h"
 #include "hip/kernel_launcher.h"
 #include "interface/operations/gated_rms_norm.h"
 
@@ -11,29 +11,6 @@ namespace {
 
 // More than fill the card; groups stride over the rows beyond.
 constexpr std::int64_t kMostBlocks = 1 << 16;
-
-NormGateKind gate_of(NormGate gate) {
-  switch (gate) {
-    case NormGate::silu:
-      return NormGateKind::silu;
-    case NormGate::sigmoid:
-      return NormGateKind::sigmoid;
-    case NormGate::sigmoid2:
-      break;
-  }
-  return NormGateKind::sigmoid2;
-}
-
-// Whether every row is whole packets, and aligned to them.
-bool takes_packets(const Problem& problem, const GatedRmsNormArguments& arguments) {
-  const std::uintptr_t bytes = kNormPacket * size_of(problem.token_dtype);
-  const auto aligned = [bytes](const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
-  };
-  return problem.value_head_dim % kNormPacket == 0 && arguments.x_token_stride % kNormPacket == 0 &&
-         arguments.z_token_stride % kNormPacket == 0 && aligned(arguments.x) &&
-         aligned(arguments.z) && aligned(arguments.weight);
-}
 
 class Rows final : public Implementation {
  public:
@@ -60,21 +37,10 @@ class Rows final : public Implementation {
     const GatedRmsNormArguments given = gated_rms_norm_arguments(problem, arguments);
     constexpr std::int64_t kRowsPerBlock = kNormThreads / kNormLanes;
     const std::int64_t rows = problem.total_tokens() * problem.num_value_heads;
-    NormParams params{};
-    params.x = given.x;
-    params.z = given.z;
-    params.x_token_stride = given.x_token_stride;
-    params.z_token_stride = given.z_token_stride;
-    params.weight = given.weight;
-    params.sequence_offsets = given.sequence_offsets;
+    NormParams params = norm_params(problem, given);
     params.y = given.y;
-    params.num_sequences = problem.num_sequences();
-    params.num_value_heads = static_cast<std::int32_t>(problem.num_value_heads);
-    params.width = static_cast<std::int32_t>(problem.value_head_dim);
     params.blocks = static_cast<std::int32_t>(
         std::clamp<std::int64_t>((rows + kRowsPerBlock - 1) / kRowsPerBlock, 1, kMostBlocks));
-    params.eps = static_cast<float>(problem.norm_eps);
-    params.gate = gate_of(problem.norm_gate);
     params.output_element = element_of(problem.effective_output_dtype());
     const bool packets = takes_packets(problem, given);
     const std::string kernel =

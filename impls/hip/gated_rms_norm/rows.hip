@@ -8,6 +8,7 @@
 // Bound by: memory traffic, x and z read and y written once.
 #include "hip/element_device.h"
 #include "hip/gated_rms_norm/params.h"
+#include "hip/gated_rms_norm/rows_device.h"
 
 namespace gdn::hip {
 namespace {
@@ -25,27 +26,22 @@ __device__ __forceinline__ void rows(const NormParams& p) {
   using Tokens = Packet<Token, Count>;
   const int lane = static_cast<int>(threadIdx.x) % kNormLanes;
   const int group = static_cast<int>(threadIdx.x) / kNormLanes;
-  const std::int64_t num_rows = p.sequence_offsets[p.num_sequences] * p.num_value_heads;
+  const std::int64_t num_rows = norm_row_count(p);
   const Token* const weight = static_cast<const Token*>(p.weight);
   // The halves of a wave stay together: shuffles are among all of its lanes.
   for (std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * kRows; base < num_rows;
        base += static_cast<std::int64_t>(p.blocks) * kRows) {
-    const bool exists = base + group < num_rows;
-    const std::int64_t row = base + group, first = row * p.width;
-    const std::int64_t token = row / p.num_value_heads;
-    const std::int64_t in_token = row % p.num_value_heads * p.width;
-    const Token* const x = static_cast<const Token*>(p.x) + token * p.x_token_stride + in_token;
-    const Token* const z = static_cast<const Token*>(p.z) + token * p.z_token_stride + in_token;
-    const int end = exists ? p.width : 0;
+    const NormRow row = norm_row(p, base + group, num_rows);
+    const Token* const x = static_cast<const Token*>(p.x) + row.at(p.x_token_stride);
+    const Token* const z = static_cast<const Token*>(p.z) + row.at(p.z_token_stride);
+    const int end = row.exists ? p.width : 0;
     float squares = 0.0f;
     for (int at = lane * Count; at < end; at += kStep) {
       const Tokens xs = *reinterpret_cast<const Tokens*>(x + at);
 #pragma unroll
       for (int i = 0; i < Count; ++i) squares = fmaf(to_float(xs.x[i]), to_float(xs.x[i]), squares);
     }
-#pragma unroll
-    for (int mask = kNormLanes / 2; mask > 0; mask /= 2) squares += shuffle_xor(squares, mask);
-    const float scale = 1.0f / sqrtf(squares / static_cast<float>(p.width) + p.eps);
+    const float scale = row_scale(p, sum_over_row(squares));
     for (int at = lane * Count; at < end; at += kStep) {
       const Tokens xs = *reinterpret_cast<const Tokens*>(x + at);
       const Tokens zs = *reinterpret_cast<const Tokens*>(z + at);
@@ -54,7 +50,7 @@ __device__ __forceinline__ void rows(const NormParams& p) {
       for (int i = 0; i < Count; ++i) {
         const float value =
             to_float(xs.x[i]) * scale * to_float(ws.x[i]) * gate_of(p.gate, to_float(zs.x[i]));
-        store_element(p.y, p.output_element, first + at + i, value);
+        store_element(p.y, p.output_element, row.first + at + i, value);
       }
     }
   }

@@ -31,6 +31,7 @@
 #include "interface/operations/gated_delta_ring.h"
 #include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/gated_rms_norm.h"
+#include "interface/operations/gated_rms_norm_backward.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -186,6 +187,15 @@ const std::vector<Option> kNorm = {
     {"one_element", "heads=1/5,dim=8x1,seq=9"},
 };
 
+const std::vector<Option> kNormGradients = {
+    {"packets", "heads=1/4,dim=8x128,seq=7+0+2"},
+    {"packets_of_part_of_a_row", "heads=3,dim=20,seq=5,norm_gate=sigmoid"},
+    {"several_packets_a_lane", "heads=1/4,dim=8x200,seq=3,norm_gate=sigmoid2,norm_eps=1e-5"},
+    {"more_than_registers_hold", "heads=1/4,dim=8x300,seq=3"},
+    {"elements", "heads=1/4,dim=8x33,seq=3+1"},
+    {"one_element", "heads=1/5,dim=8x1,seq=9"},
+};
+
 struct Cell {
   const Implementation* implementation;
   Option option;
@@ -313,6 +323,10 @@ INSTANTIATE_TEST_SUITE_P(CausalConv1dBackward, EmulationMatrix,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(GatedRmsNorm, EmulationMatrix,
                          testing::ValuesIn(cells(gated_rms_norm_operation(), kNorm)), name_of);
+INSTANTIATE_TEST_SUITE_P(GatedRmsNormBackward, EmulationMatrix,
+                         testing::ValuesIn(cells(gated_rms_norm_backward_operation(),
+                                                 kNormGradients)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Layer, EmulationMatrix,
                          testing::ValuesIn(cells(gated_delta_layer_operation(), kLayer)), name_of);
 

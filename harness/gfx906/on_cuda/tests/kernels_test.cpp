@@ -22,6 +22,7 @@
 #include "hip/gated_delta_ring/params.h"
 #include "hip/gated_delta_verify/params.h"
 #include "hip/gated_rms_norm/params.h"
+#include "hip/gated_rms_norm_backward/params.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 #include "interface/operations/causal_conv1d.h"
@@ -32,6 +33,7 @@
 #include "interface/operations/gated_delta_ring.h"
 #include "interface/operations/gated_delta_verify.h"
 #include "interface/operations/gated_rms_norm.h"
+#include "interface/operations/gated_rms_norm_backward.h"
 #include "reference/errors.h"
 #include "reference/reference.h"
 
@@ -72,6 +74,9 @@ class OnHostDevice final : public DeviceAsHip {
     } else if (name.starts_with("conv_")) {
       ASSERT_EQ(argument_bytes, sizeof(ConvParams));
       run_kernel<ConvParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("norm_gradients_")) {
+      ASSERT_EQ(argument_bytes, sizeof(NormGradientParams));
+      run_kernel<NormGradientParams>(kernel, grid, block, arguments, lds);
     } else if (name.starts_with("norm_")) {
       ASSERT_EQ(argument_bytes, sizeof(NormParams));
       run_kernel<NormParams>(kernel, grid, block, arguments, lds);
@@ -144,6 +149,11 @@ TEST(KernelsOnCuda, GradientsOfTheConvolutionAgreeWithTheReference) {
 TEST(KernelsOnCuda, TheNormAgreesWithTheReference) {
   expect_agree(gated_rms_norm_operation(),
                {"heads=1/4,dim=8x64,seq=5+0+2,dtype=f16", "heads=1/3,dim=33,seq=3,dtype=f32"});
+}
+
+TEST(KernelsOnCuda, TheNormsGradientsAgreeWithTheReference) {
+  expect_agree(gated_rms_norm_backward_operation(),
+               {"heads=1/4,dim=8x64,seq=5+0+2,dtype=f16", "heads=1/3,dim=33,seq=9,dtype=f32"});
 }
 
 TEST(KernelsOnCuda, DraftsAgreeWithTheReference) {
