@@ -63,12 +63,12 @@ const SuiteText& suite_text_of(const std::string& name) {
 }
 
 /// The output of a caller's array, by either of its names.
-const Operand& output_of(const Problem& problem, const std::string& name) {
+const Operand& output_of(const Problem& problem, const char* name) {
   const Operand* found = problem.operation->find_output(name);
   const Operand& operand = found != nullptr ? *found : problem.operation->at(name);
   if (!operand.is_output() || operand.hand_over.between_steps || !is_present(operand, problem) ||
       !is_written(operand, problem)) {
-    throw_bad_input(name + ": " + problem.to_string() + " does not write it");
+    throw_bad_input(std::string(name) + ": " + problem.to_string() + " does not write it");
   }
   return operand;
 }

@@ -101,7 +101,8 @@ std::unique_ptr<Device> open_device(const std::string& name) {
   if (name == "best") return best_backend().open(0);
   const auto colon = name.find(':');
   const int index = colon == std::string::npos ? 0 : parse_index(name, colon);
-  const Backend& backend = find_backend(name.substr(0, colon));
+  const std::string of_backend = name.substr(0, colon);
+  const Backend& backend = find_backend(of_backend);
   const BackendStatus status = backend.status();
   if (!status.available) {
     throw Error(ErrorKind::device_unavailable, "device '" + name + "': " + status.detail);
