@@ -12,7 +12,9 @@ void norm_row_gradients(const float* x, const float* z, const float* weight, con
   const Eigen::Map<const Eigen::ArrayXf> xs(x, width), zs(z, width);
   Eigen::Map<Eigen::ArrayXf> d_xs(d_x, width), d_zs(d_z, width);
   const float scale = row_scale(xs, eps);
-  d_zs = (-zs.abs()).exp();  // at most 1: infinity over infinity is never formed
+  // exp(-|z|), which is at most 1: infinity over infinity is never formed. As a square, since Eigen's
+  // exponential by itself ends at 2^-126, where slopes far out go on to subnormal numbers and to zero.
+  d_zs = (-0.5f * zs.abs()).exp().square();
   for (std::int64_t j = 0; j < width; ++j) {
     // One of sigmoid(z) and 1 - sigmoid(z) is 1 / (1 + e), the other e / (1 + e): neither loses its
     // digits.
