@@ -9,7 +9,7 @@ libraries that are judged; a GPU with --device cuda.
     scripts/peers/judge_peers.py --tables                   # the page alone, from the stored file
 
 Every function has its share of the cases wherever the run ends. A case is one that the function's arguments can express;
-the others are not counted. Each result is in the file as its case ends; a case runs in a process of its own kind, so that
+the others are not counted. Each result is in the file as its case ends. Cases run in processes apart, so that
 one that dies or does not end in --case-seconds takes no other with it.
 
 Outcomes: passed; wrong, an output is further off than its limit; not finite, where the reference is; ended badly, the
@@ -95,8 +95,8 @@ def _function(place, device):
 
 
 def judge_one(item, device, arrays_of=None):
-    """(name, outcome, reason, seconds) of a case, whatever it does. A case that the arguments cannot express after all
-    is None."""
+    """(name, outcome, reason, seconds) of a case, whatever it does. Beside OUTCOMES it may be "not expressible", where the
+    arguments cannot say the case after all, and "no function", where the library is not installed."""
     place, problem = item
     began = time.monotonic()
     outcome, reason = _outcome(place, problem, device, arrays_of)
