@@ -52,9 +52,15 @@ __device__ __forceinline__ Sigmoid sigmoid_and_slope_for(float x) {
 __device__ __forceinline__ float silu_slope(float x, const Sigmoid& s) {
   return fmaf(x, s.slope, s.value);
 }
+/// In 16 bits 1 - s may lose digits: it is small beside 1 only where the slope is 1 within |x| 2^-24.
 template <typename Rounded>
 __device__ __forceinline__ float silu_slope_for(float x) {
-  return silu_slope(x, sigmoid_and_slope_for<Rounded>(x));
+  if constexpr (sizeof(Rounded) == sizeof(float)) {
+    return silu_slope(x, sigmoid_and_slope_for<Rounded>(x));
+  } else {
+    const float s = sigmoid_for<Rounded>(x);
+    return fmaf(s, fmaf(-x, s, x), s);
+  }
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "cuda/activation.cuh"
 #include "cuda/element.cuh"
@@ -35,6 +37,35 @@ __device__ __forceinline__ Channels<Token, Count> channels_at(const Token* from)
     return result;
   }
 }
+
+/// Channels of a token that is under way, a vector of them where there are several: in words, which are taken apart
+/// only as they are read.
+template <typename Token, int Count>
+struct LoadedChannels {
+  static constexpr int kBytes = Count * static_cast<int>(sizeof(Token));
+  using Word = std::conditional_t<kBytes % sizeof(std::uint32_t) == 0, std::uint32_t, Token>;
+  static constexpr int kWords = kBytes / static_cast<int>(sizeof(Word));
+  Channels<Word, kWords> words;
+
+  __device__ __forceinline__ void load(const Token* from) {
+    words = *reinterpret_cast<const Channels<Word, kWords>*>(from);
+  }
+  __device__ __forceinline__ void to_floats(float (&to)[Count]) const {
+    if constexpr (std::is_same_v<Token, __nv_bfloat16> &&
+                  sizeof(Word) == 4) {  // an instruction each
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        to[2 * i] = __uint_as_float(words.values[i] << 16);
+        to[2 * i + 1] = __uint_as_float(words.values[i] & 0xffff0000u);
+      }
+    } else {
+      Channels<Token, Count> channels;
+      std::memcpy(&channels, &words, kBytes);
+#pragma unroll
+      for (int i = 0; i < Count; ++i) to[i] = to_float(channels.values[i]);
+    }
+  }
+};
 
 template <typename Token, int Count, bool kVector = true>
 __device__ __forceinline__ void load_channels(const Token* from, float (&to)[Count]) {

@@ -14,12 +14,18 @@
 // Sums over tokens stay in registers over all tiles of a block and are written once, [blocks, width + 1,
 // channels]; a second kernel adds those of the blocks in a fixed order, in float64. No atomics.
 //
-// It would be bound by device memory: one read of inputs and of d_y, one write of d_x, and (width - 1) / tile of
-// the reads again. Reached on an H100, 32768 tokens of 8192 channels in bfloat16, width 4, SiLU: 1.54 ms, 1.05 TB/s,
-// where the forward reaches 2.78; whether of one sequence or of 16.
+// Tokens inside a tile, whose sums lie in it too, take a path without a question about ends, and what is under way is
+// kept in words of two channels: with a question for each token, and channels taken apart as they came, it was bound
+// by instructions, 1.54 ms on an H100 for what is below.
+//
+// Bound by device memory, one read of inputs and of d_y, one write of d_x, (width - 1) / tile of the reads again, and
+// still by instructions as much: 28 for each element. Tried on an H200 with those tokens, when it had 37 and took 0.63
+// ms: two channels a thread 0.62; eight tokens under way 0.87 (the threads that their registers would have held);
+// tiles of 64, 128, 256 and 512 tokens 0.69, 0.64, 0.63 and 0.62.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "cuda/activation.cuh"
@@ -39,8 +45,10 @@ namespace {
 
 constexpr int kMaxWidth = 15;
 constexpr int kThreads = 128;
-constexpr int kVector = 4;  // channels of a thread: 8 or 16 bytes
-constexpr std::int64_t kManyBlocks = 1024;
+constexpr int kVector = 4;                           // channels of a thread: 8 or 16 bytes
+constexpr int kLongestRun = 512, kShortestRun = 32;  // tokens of a tile
+constexpr std::int64_t kManyBlocks = 396;            // three for each SM of a Hopper card
+constexpr std::int64_t kMostGroups = 1024;  // sums that the second launch adds for a weight
 
 /// An array by tokens and channels, in either layout.
 struct TokenArray {
@@ -81,7 +89,7 @@ struct GradientParams {
 
 /// What is known of a problem alone: how its tokens are cut.
 struct Shape {
-  std::int32_t run = 128;
+  std::int32_t run = kLongestRun;
   std::int32_t tiles_per_group = 1;
   std::int32_t groups = 1;
 
@@ -90,9 +98,10 @@ struct Shape {
     const std::int64_t per_block = std::int64_t{kThreads} * kVector;
     const std::int64_t channel_blocks = (p.conv_channels() + per_block - 1) / per_block;
     // Longer tiles read less of their neighbours, shorter ones fill a card.
-    while (run > 32 && most_tiles(tokens, sequences, run) * channel_blocks < kManyBlocks) run /= 2;
+    while (run > kShortestRun && most_tiles(tokens, sequences, run) * channel_blocks < kManyBlocks)
+      run /= 2;
     const std::int64_t tiles = most_tiles(tokens, sequences, run);
-    tiles_per_group = static_cast<std::int32_t>((tiles + kManyBlocks - 1) / kManyBlocks);
+    tiles_per_group = static_cast<std::int32_t>((tiles + kMostGroups - 1) / kMostGroups);
     groups = static_cast<std::int32_t>((tiles + tiles_per_group - 1) / tiles_per_group);
   }
   std::int64_t workspace_floats(const Problem& p) const {
@@ -113,7 +122,7 @@ __device__ __forceinline__ Channels<Token, Count> token_at(const TokenArray& arr
 /// Lags: taps that registers are for, of which the problem has `width`. Ahead: tokens under way while as many
 /// are computed.
 template <typename Token, int Lags, int Count, int Ahead>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, sizeof(Token) == 2 ? 4 : 3)
     conv_gradients_kernel(const GradientParams p, const int channel_blocks) {
   constexpr bool kVectors = Count > 1;
   const std::int64_t channel =
@@ -144,9 +153,8 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t index = static_cast<std::int64_t>(group) * p.tiles_per_group + k;
     if (!find_tile(p, index, p.run, tile) || !has_channels) continue;
     const std::int64_t first = tile.sequence_first;
-    const auto store = [&](int t, const float(&d)[Count]) {
-      auto* const to =
-          static_cast<Token*>(const_cast<void*>(p.d_input.data)) + p.d_input.at(first + t, channel);
+    const auto store = [&](std::int64_t at, const float(&d)[Count]) {
+      auto* const to = static_cast<Token*>(const_cast<void*>(p.d_input.data)) + at;
       Channels<Token, Count> values;
 #pragma unroll
       for (int c = 0; c < Count; ++c) values.values[c] = from_float<Token>(d[c]);
@@ -154,7 +162,7 @@ __global__ void __launch_bounds__(kThreads)
     };
     if (tile.row < 0) {  // padding: zeros, and in no sum
       const float zeros[Count] = {};
-      for (int t = tile.begin; t < tile.end; ++t) store(t, zeros);
+      for (int t = tile.begin; t < tile.end; ++t) store(p.d_input.at(first + t, channel), zeros);
       continue;
     }
     const bool reads = p.window != nullptr && (!p.has_window || p.has_window[tile.sequence] != 0);
@@ -185,85 +193,112 @@ __global__ void __launch_bounds__(kThreads)
     const int g_end = min(tile.length, tile.end + window);
     const int stop = tile.end + Lags - 1;
     const int first_written = tile.begin == 0 ? -window : tile.begin;
-    Channels<Token, Count> next_x[Ahead], next_d[Ahead];
+    LoadedChannels<Token, Count> next_x[Ahead], next_d[Ahead];
+    const auto* from_x =
+        static_cast<const Token*>(p.input.data) + p.input.at(first + tile.begin, channel);
+    const auto* from_d =
+        static_cast<const Token*>(p.d_output.data) + p.d_output.at(first + tile.begin, channel);
     const auto load = [&](int t) {
 #pragma unroll
       for (int s = 0; s < Ahead; ++s) {
-        if (t + s >= g_end) continue;
-        next_x[s] = token_at<kVectors, Token, Count>(p.input, first + t + s, channel);
-        next_d[s] = token_at<kVectors, Token, Count>(p.d_output, first + t + s, channel);
+        if (t + s < g_end) {
+          next_x[s].load(from_x);
+          next_d[s].load(from_d);
+        }
+        from_x += p.input.token_stride;
+        from_d += p.d_output.token_stride;
       }
     };
+    std::int64_t to =
+        p.d_input.at(first + tile.begin - Lags, channel);  // of the token whose sum is complete
+    // One token. `inner`: it is of the tile, and so is the one whose sum it completes; that one is in no window.
+    const auto step = [&](auto inner, int t, const LoadedChannels<Token, Count>& now_x,
+                          const LoadedChannels<Token, Count>& now_d) {
+      constexpr bool kInner = decltype(inner)::value;
+      to += p.d_input.token_stride;
+#pragma unroll
+      for (int i = Lags - 1; i > 0; --i) {
+#pragma unroll
+        for (int c = 0; c < Count; ++c) {
+          x[i][c] = x[i - 1][c];
+          g[i][c] = g[i - 1][c];
+        }
+      }
+      const bool has_g = kInner || t < g_end, in_sums = kInner || t < tile.end;
+      now_x.to_floats(x[0]);
+      now_d.to_floats(g[0]);
+#pragma unroll
+      for (int c = 0; c < Count && !kInner; ++c) {
+        x[0][c] = has_g ? x[0][c] : 0.0f;
+        g[0][c] = has_g ? g[0][c] : 0.0f;
+      }
+      if (p.silu && has_g) {
+#pragma unroll
+        for (int c = 0; c < Count; ++c) {
+          float z = bias[c];
+#pragma unroll
+          for (int i = Lags - 1; i >= 0; --i) z = fmaf(a[i][c], x[i][c], z);
+          g[0][c] *= silu_slope_for<Token>(z);
+        }
+      }
+      if (in_sums) {
+#pragma unroll
+        for (int c = 0; c < Count; ++c) {
+          d_bias[c] += g[0][c];
+#pragma unroll
+          for (int i = 0; i < Lags; ++i) d_a[i][c] = fmaf(g[0][c], x[i][c], d_a[i][c]);
+        }
+      }
+
+      const int u = t - (Lags - 1);  // whose sum is complete
+      if (!kInner && (u < first_written || u >= tile.end)) return;
+      float d[Count];
+#pragma unroll
+      for (int c = 0; c < Count; ++c) {
+        d[c] = 0;
+#pragma unroll
+        for (int i = 0; i < Lags; ++i) d[c] = fmaf(a[i][c], g[Lags - 1 - i][c], d[c]);
+      }
+      const int in_new_window = u + window - tile.length;
+      if (!kInner && p.d_final != nullptr && in_new_window >= 0) {
+#pragma unroll
+        for (int c = 0; c < Count; ++c) {
+          d[c] += load_element(p.d_final, place(c, in_new_window), p.window_dtype);
+        }
+      }
+      if (kInner || u >= 0) {
+        if (p.residual) {
+          const auto d_y = token_at<kVectors, Token, Count>(p.d_output, first + u, channel);
+#pragma unroll
+          for (int c = 0; c < Count; ++c) d[c] += to_float(d_y.values[c]);
+        }
+        store(to, d);
+      } else if (p.d_initial != nullptr) {
+#pragma unroll
+        for (int c = 0; c < Count; ++c) {
+          store_element(p.d_initial, place(c, u + window), p.window_dtype, reads ? d[c] : 0.0f);
+        }
+      }
+    };
+
     load(tile.begin);
     for (int begin = tile.begin; begin < stop; begin += Ahead) {
-      Channels<Token, Count> now_x[Ahead], now_d[Ahead];
+      LoadedChannels<Token, Count> now_x[Ahead], now_d[Ahead];
 #pragma unroll
       for (int s = 0; s < Ahead; ++s) {
         now_x[s] = next_x[s];
         now_d[s] = next_d[s];
       }
       load(begin + Ahead);
+      // Windows have fewer than Lags inputs: what is added to them is behind the tile's end.
+      if (begin - tile.begin >= Lags - 1 && begin + Ahead <= tile.end) {
+#pragma unroll
+        for (int s = 0; s < Ahead; ++s) step(std::true_type{}, begin + s, now_x[s], now_d[s]);
+        continue;
+      }
 #pragma unroll
       for (int s = 0; s < Ahead; ++s) {
-        const int t = begin + s;
-        if (t >= stop) continue;
-#pragma unroll
-        for (int i = Lags - 1; i > 0; --i) {
-#pragma unroll
-          for (int c = 0; c < Count; ++c) {
-            x[i][c] = x[i - 1][c];
-            g[i][c] = g[i - 1][c];
-          }
-        }
-        const bool in_sums = t < tile.end;
-#pragma unroll
-        for (int c = 0; c < Count; ++c) {
-          x[0][c] = 0;
-          g[0][c] = 0;
-          if (t >= g_end) continue;
-          x[0][c] = to_float(now_x[s].values[c]);
-          g[0][c] = to_float(now_d[s].values[c]);
-          if (p.silu) {
-            float z = bias[c];
-#pragma unroll
-            for (int i = Lags - 1; i >= 0; --i) z = fmaf(a[i][c], x[i][c], z);
-            g[0][c] *= silu_slope_for<Token>(z);
-          }
-          if (!in_sums) continue;
-          d_bias[c] += g[0][c];
-#pragma unroll
-          for (int i = 0; i < Lags; ++i) d_a[i][c] = fmaf(g[0][c], x[i][c], d_a[i][c]);
-        }
-
-        const int u = t - (Lags - 1);  // whose sum is complete
-        if (u < first_written || u >= tile.end) continue;
-        float d[Count];
-#pragma unroll
-        for (int c = 0; c < Count; ++c) {
-          d[c] = 0;
-#pragma unroll
-          for (int i = 0; i < Lags; ++i) d[c] = fmaf(a[i][c], g[Lags - 1 - i][c], d[c]);
-        }
-        const int in_new_window = u + window - tile.length;
-        if (p.d_final != nullptr && in_new_window >= 0) {
-#pragma unroll
-          for (int c = 0; c < Count; ++c) {
-            d[c] += load_element(p.d_final, place(c, in_new_window), p.window_dtype);
-          }
-        }
-        if (u >= 0) {
-          if (p.residual) {
-            const auto d_y = token_at<kVectors, Token, Count>(p.d_output, first + u, channel);
-#pragma unroll
-            for (int c = 0; c < Count; ++c) d[c] += to_float(d_y.values[c]);
-          }
-          store(u, d);
-        } else if (p.d_initial != nullptr) {
-#pragma unroll
-          for (int c = 0; c < Count; ++c) {
-            store_element(p.d_initial, place(c, u + window), p.window_dtype, reads ? d[c] : 0.0f);
-          }
-        }
+        if (begin + s < stop) step(std::false_type{}, begin + s, now_x[s], now_d[s]);
       }
     }
   }
