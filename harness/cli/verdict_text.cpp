@@ -104,7 +104,7 @@ std::string unit_error_json(const OutputErrors& output, const UnitError& unit,
 }
 
 std::string result_json(const std::string& problem, const std::string& implementation,
-                        const VerifyResult& result) {
+                        const VerifyResult& result, const std::vector<std::string>* not_told) {
   std::string checks;
   for (const Check& check : result.checks) {
     checks += (checks.empty() ? "" : ", ") + json_string(check.name) + ": " +
@@ -116,14 +116,22 @@ std::string result_json(const std::string& problem, const std::string& implement
     errors.emplace_back(output.name(),
                         unit_error_json(output, worst_unit(output, report.limits), report.limits));
   }
-  return json_object({{"problem", json_string(problem)},
-                      {"implementation", json_string(implementation)},
-                      {"verdict", json_string(name_of(result.verdict))},
-                      {"reason", json_string(result.reason)},
-                      {"errors", json_object(errors)},
-                      {"checked_pairs", std::to_string(report.checked_pairs)},
-                      {"total_pairs", std::to_string(report.total_pairs)},
-                      {"checks", "{" + checks + "}"}});
+  std::vector<std::pair<std::string, std::string>> members = {
+      {"problem", json_string(problem)},
+      {"implementation", json_string(implementation)},
+      {"verdict", json_string(name_of(result.verdict))},
+      {"reason", json_string(result.reason)},
+      {"errors", json_object(errors)},
+      {"checked_pairs", std::to_string(report.checked_pairs)},
+      {"total_pairs", std::to_string(report.total_pairs)},
+      {"checks", "{" + checks + "}"}};
+  if (not_told != nullptr) {
+    std::string list;
+    for (const std::string& text : *not_told)
+      list += (list.empty() ? "" : ", ") + json_string(text);
+    members.emplace_back("not_told", "[" + list + "]");
+  }
+  return json_object(members);
 }
 
 }  // namespace gdn::cli

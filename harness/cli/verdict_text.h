@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/files/json.h"
 #include "harness/verify/verify.h"
@@ -22,7 +23,9 @@ std::string verification_detail(Operation operation, const VerifyResult& result)
 
 std::string unit_error_json(const reference::OutputErrors& output, const reference::UnitError& unit,
                             const reference::ErrorLimits& limits);
+/// `not_told`: a member of that name, where it is given.
 std::string result_json(const std::string& problem, const std::string& implementation,
-                        const VerifyResult& result);
+                        const VerifyResult& result,
+                        const std::vector<std::string>* not_told = nullptr);
 
 }  // namespace gdn::cli

@@ -2,16 +2,20 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "harness/cli/axes.h"
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
 #include "harness/cli/plugin_options.h"
+#include "harness/cli/suite_folder.h"
 #include "harness/cli/usage.h"
 #include "harness/cli/verdict_text.h"
+#include "harness/explain/untold_forms.h"
 #include "harness/files/outputs_file.h"
 #include "harness/operations/make_case.h"
 #include "harness/run/guarded_device.h"
@@ -32,6 +36,7 @@ class Verify : public Command {
            "  gdnbench verify --suite stress --device cpu --shard 3/12\n"
            "  gdnbench verify --heads 2/4 --seq 1x257,3x100 --dtype f32,bf16 --gates mid\n"
            "  gdnbench verify --case case.h5 --outputs mine.h5\n"
+           "  gdnbench verify --suite quick --op gated_delta --outputs mine\n"
            "  gdnbench verify --plugin libmine.so --suite quick";
   }
   void add_options(CLI::App& app) override {
@@ -48,7 +53,9 @@ class Verify : public Command {
         ->group(how);
     app.add_option("--device", device_, device_names())->capture_default_str()->group(how);
     plugins_.add_to(app, how);
-    app.add_option("--outputs", outputs_, "judge this file's outputs instead of running anything")
+    app.add_option("--outputs", outputs_,
+                   "judge this file's outputs instead of running anything; with --suite those of a "
+                   "folder, of the files' names that gen --suite gives")
         ->group(how);
     app.add_flag("--errors-only", errors_only_, "compare with the reference, and nothing else")
         ->group(how);
@@ -86,7 +93,9 @@ class Verify : public Command {
     use_exact_buffers(exact_buffers_);
     if (!outputs_.empty()) require_flags_of_judging();
     try {
-      const int code = outputs_.empty() ? verify_implementations() : judge_outputs();
+      const int code = outputs_.empty() ? verify_implementations()
+                       : suite_.empty() ? judge_outputs()
+                                        : judge_folder();
       if (json_) fmt::print("{}", first_ ? "[]\n" : "\n]\n");
       return code;
     } catch (...) {
@@ -159,9 +168,13 @@ class Verify : public Command {
     const std::vector<std::string> of_running = {"--impl",         "--device",  "--shard",
                                                  "--jobs",         "--largest", "--exact-buffers",
                                                  "--plugin-limit", "--plugin"};
-    std::vector<std::string> used = {"--case",        "--problem",   "--op",      "--outputs",
-                                     "--errors-only", "--whole",     "--verbose", "--quiet",
-                                     "--json",        "--json-lines"};
+    std::vector<std::string> used = {"--op",      "--outputs", "--errors-only", "--whole",
+                                     "--verbose", "--quiet",   "--json",        "--json-lines"};
+    if (suite_.empty()) {
+      used.insert(used.end(), {"--case", "--problem"});
+    } else {
+      used.push_back("--suite");
+    }
     const std::vector<std::string> of_judging = used;
     used.insert(used.end(), of_running.begin(), of_running.end());
     require_only(*app_, used, "not with --outputs; the case says what was computed");
@@ -180,13 +193,72 @@ class Verify : public Command {
     const Problem problem = spec.cases.size() == 1 && !spec.operation_given
                                 ? resolve_case(spec.cases[0])
                                 : expand(spec).front();
+    judge_file(problem, outputs_);
+    return finish(false);
+  }
+
+  // The outputs of a suite's cases, of those that have a file.
+  int judge_folder() {
+    if (!std::filesystem::is_directory(outputs_)) {
+      throw_bad_input("--outputs " + outputs_ + ": with --suite a folder is expected");
+    }
+    const GridSpec spec = axes_.spec();
+    for (const SuiteProblem& entry :
+         suite_problems(suite_, spec.operation_given ? to_string(spec.operation) : "")) {
+      const std::string file =
+          (std::filesystem::path(outputs_) / suite_file_name(entry.problem)).string();
+      VerifyResult none;
+      if (first_file_.empty()) first_file_ = suite_file_name(entry.problem);
+      if (!std::filesystem::exists(file)) {
+        none.verdict = Verdict::unsupported;
+        none.reason = "there is no file " + file;
+        report(entry.problem, outputs_, "", none);
+        continue;
+      }
+      try {
+        judge_file(entry.problem, file);
+      } catch (const Error& error) {
+        none.verdict =
+            error.kind() == ErrorKind::out_of_memory ? Verdict::too_large : Verdict::failed;
+        none.reason = error.what();
+        report(entry.problem, outputs_, "", none);
+      }
+    }
+    const int code = finish(false);
+    if (!json_ && !json_lines_ && !quiet_) {
+      for (const auto& [form, why] : untold_) {
+        fmt::print("none of these cases tells: {} ({})\n", to_string(form), why);
+      }
+    }
+    return code;
+  }
+
+  void judge_file(const Problem& problem, const std::string& file) {
     const Case inputs = make_case(problem);
-    const StoredOutputs stored = read_outputs(inputs, outputs_);
+    const StoredOutputs stored = read_outputs(inputs, file);
     const CheckedReference reference(inputs, options());
     const std::string maker =
-        stored.origin.implementation.empty() ? outputs_ : stored.origin.implementation;
-    report(problem, maker, reference.coverage(), verify_outputs(reference, stored.narrowed()));
-    return finish(false);
+        stored.origin.implementation.empty() ? file : stored.origin.implementation;
+    const VerifyResult result = verify_outputs(reference, stored.narrowed());
+    if (result.verdict == Verdict::passed) note_untold(reference, result);
+    report(problem, maker, reference.coverage(), result);
+  }
+
+  // What the cases judged so far cannot tell. Of one, also what its errors leave open.
+  void note_untold(const CheckedReference& reference, const VerifyResult& result) {
+    if (!has_hypotheses(reference.inputs().problem)) return;
+    untold_texts_.clear();
+    untold_.clear();
+    for (const UntoldForm& form : untold_forms(reference, told_)) {
+      untold_[form.form] = form.why;
+      untold_texts_.push_back(to_string(form.form) + " (" + form.why + ")");
+    }
+    for (const Hypothesis form : all_hypotheses()) {
+      if (untold_.count(form) == 0) told_.insert(form);
+    }
+    if (!suite_.empty()) return;
+    const std::string rounded = rounded_state_untold(reference.inputs().problem, result.report);
+    if (!rounded.empty()) untold_texts_.push_back(rounded);
   }
 
   static Problem resolve_case(const std::string& path) {
@@ -200,9 +272,9 @@ class Verify : public Command {
     if (result.verdict == Verdict::too_large && why_too_large_.empty()) {
       why_too_large_ = result.reason;
     }
-    if (json_lines_) return print_line(result_json(problem, implementation, result));
+    if (json_lines_) return print_line(as_json(problem, implementation, result));
     if (json_) {
-      fmt::print("{}{}", first_ ? "[\n" : ",\n", result_json(problem, implementation, result));
+      fmt::print("{}{}", first_ ? "[\n" : ",\n", as_json(problem, implementation, result));
       first_ = false;
       return;
     }
@@ -215,18 +287,36 @@ class Verify : public Command {
     if (!result.reason.empty()) fmt::print("       {}\n", result.reason);
     // What ended its process would end that of explain too.
     const bool has_errors = !result.report.outputs.empty();
-    if (result.verdict == Verdict::failed && (has_errors || !plugins_.any())) {
+    const bool was_run = outputs_.empty() && !plugins_.any();
+    if (result.verdict == Verdict::failed && (has_errors || was_run)) {
       print_where_to_look(problem, implementation);
     }
     if (!result.report.outputs.empty()) {
       fmt::print("       {}; {}\n", errors_text(result.report), coverage);
     }
+    if (suite_.empty() && result.verdict == Verdict::passed) {
+      for (const std::string& text : untold_texts_) fmt::print("       not told by it: {}\n", text);
+    }
     if (verbose_) fmt::print("{}", verification_detail(of.operation, result));
+  }
+
+  // Of outputs made elsewhere also what is not told, in a suite by none of the cases so far.
+  std::string as_json(const std::string& problem, const std::string& implementation,
+                      const VerifyResult& result) const {
+    return result_json(
+        problem, implementation, result,
+        outputs_.empty() || result.verdict != Verdict::passed ? nullptr : &untold_texts_);
   }
 
   void print_where_to_look(const std::string& problem, const std::string& implementation) const {
     const std::string made_by =
-        outputs_.empty() ? "--impl " + implementation : "--outputs " + outputs_;
+        outputs_.empty() ? "--impl " + implementation
+        : suite_.empty()
+            ? "--outputs " + outputs_
+            : "--outputs '" +
+                  (std::filesystem::path(outputs_) / suite_file_name(Problem::parse(problem)))
+                      .string() +
+                  "'";
     const std::string device = device_ == "best" || !outputs_.empty() ? "" : " --device " + device_;
     fmt::print("       where: gdnbench explain --problem '{}' {}{}{}\n", problem, made_by, device,
                plugins_.as_arguments());
@@ -246,8 +336,8 @@ class Verify : public Command {
     const std::int64_t too_large = count_of(Verdict::too_large);
     const bool nothing_verified = passed + failed + limited == 0;
     if (!json_ && !json_lines_ && !quiet_) {
-      fmt::print("{} passed, {} failed, {} known limits, {} not supported, {} too large{}{}\n",
-                 passed, failed, limited, unsupported, too_large,
+      fmt::print("{} passed, {} failed, {} known limits, {} {}, {} too large{}{}\n", passed, failed,
+                 limited, unsupported, of_folder() ? "without a file" : "not supported", too_large,
                  nothing_verified && others_may ? ": this shard holds nothing that fits" : "",
                  unsupported + too_large > 0 && !verbose_ ? " (-v says why)" : "");
     }
@@ -257,8 +347,13 @@ class Verify : public Command {
     return failed + limits_gone_ > 0 ? 1 : 0;
   }
 
+  bool of_folder() const { return !outputs_.empty() && !suite_.empty(); }
+
   std::string why_nothing() const {
     const std::int64_t too_large = count_of(Verdict::too_large);
+    if (too_large == 0 && of_folder()) {
+      return outputs_ + " has no file of the suite's names, as " + first_file_;
+    }
     if (too_large == 0) return "no implementation here does these problems";
     const std::int64_t unsupported = count_of(Verdict::unsupported);
     const std::string others =
@@ -281,9 +376,13 @@ class Verify : public Command {
   bool json_ = false;
   bool json_lines_ = false;
   bool first_ = true;
+  std::set<Hypothesis> told_;                 // by a case that passed
+  std::map<Hypothesis, std::string> untold_;  // by none, and why the last one does not
+  std::vector<std::string> untold_texts_;
   std::map<Verdict, std::int64_t> counts_;
   std::int64_t limits_gone_ = 0;
   std::string why_too_large_;  // of the first such result
+  std::string first_file_;     // that is looked for in a folder
   std::string shard_;
   double largest_ = 0;  // 0: as VerificationSpec says
   int jobs_ = 0;        // likewise

@@ -292,7 +292,7 @@ TEST_F(CommandLine, JudgingOutputsTakesNoFlagsOfRunning) {
   ASSERT_EQ(run("run --case " + path + " --impl cpu/naive --out " + out).code, 0);
   const std::string judge = " --case " + path + " --outputs " + out;
   for (const char* flag : {"--heads 1/2", "--dtype bf16", "--state bf16", "--chunk 16",
-                           "--output-dtype f32", "--suite quick", "--preset qwen3-next"}) {
+                           "--output-dtype f32", "--preset qwen3-next"}) {
     const std::string name = std::string(flag).substr(0, std::string(flag).find(' '));
     expect_error("verify" + judge + " " + flag, 2,
                  {name + ": not with --outputs; the case says what was computed"});
@@ -301,10 +301,24 @@ TEST_F(CommandLine, JudgingOutputsTakesNoFlagsOfRunning) {
     const std::string name = std::string(flag).substr(0, std::string(flag).find(' '));
     expect_error("verify" + judge + " " + flag, 2, {name + ": not with --outputs; nothing is run"});
   }
+  expect_error("verify" + judge + " --suite quick", 2, {"--case: not with --outputs"});
+  expect_error("verify --suite quick --outputs " + out, 2,
+               {"--outputs " + out, "a folder is expected"});
   expect_error("verify" + judge + " --problem gated_delta:dim=8", 2, {"one case or problem", "2"});
   expect_error("explain" + judge + " --device cpu", 2, {"--device: not with --outputs"});
   EXPECT_EQ(run("verify" + judge + " --whole -v --json").code, 0);
   EXPECT_EQ(run("verify --problem gated_delta:case=" + path + " --outputs " + out).code, 0);
+}
+
+TEST_F(CommandLine, GenNeedsAProblemOrASuite) {
+  const std::string out = folder_.file("cases");
+  expect_error("gen --out " + out, 2, {"--problem or --suite is needed"});
+  expect_error("gen --suite quick --problem gated_delta:dim=8 --out " + out, 2,
+               {"--problem excludes --suite"});
+  expect_error("gen --op gated_delta --out " + out, 2, {"--op requires --suite"});
+  expect_error("gen --suite quik --out " + out, 2, {"quik", "did you mean 'quick'?"});
+  expect_error("gen --suite quick --out " + small_case(), 2, {"--out", "expected a folder"});
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST_F(CommandLine, ConvertBadUsage) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "harness/explain/untold_forms.h"
 #include "harness/files/hdf5_group.h"
 #include "harness/operations/generate_case.h"
 #include "harness/tests/planted_faults/faulty_implementation.h"
@@ -467,6 +468,97 @@ TEST(WrongSets, PrintRunsAndStopAfterFour) {
   EXPECT_EQ((WrongSet{5, {}}.to_string()), "none (0 of 5)");
   EXPECT_EQ((WrongSet{9, {1, 2, 3, 7}}.to_string()), "1 .. 3, 7 (4 of 9)");
   EXPECT_EQ((WrongSet{20, {0, 2, 4, 6, 8}}.to_string()), "0, 2, 4, 6, ... (5 of 20)");
+}
+
+// ---- what a pass does not exclude
+
+std::vector<std::string> untold_of(const std::string& problem) {
+  const Case inputs = generate_case(Problem::parse(problem));
+  const CheckedReference reference(inputs);
+  std::vector<std::string> names;
+  for (const UntoldForm& form : untold_forms(reference)) {
+    EXPECT_FALSE(form.why.empty()) << to_string(form.form);
+    names.push_back(to_string(form.form));
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(UntoldForms, ARichCaseLeavesOnlyWhatItDoesNotAskFor) {
+  // Lengths of keys other than 1, so that a norm would show.
+  EXPECT_EQ(untold_of(std::string(kWithState) + ",keys=unnormalised"),
+            Names{"queries and keys that are not normalised"});
+  EXPECT_EQ(untold_of(std::string(kWithState) + ",keys=unnormalised,norm=1"),
+            Names{"queries and keys that are normalised unasked"});
+}
+
+TEST(UntoldForms, EachIsLeftByACaseThatCannotTell) {
+  const struct {
+    const char* problem;
+    const char* form;
+  } cases[] = {
+      {"gated_delta:heads=2/4,dim=16,seq=1x40,gates=none", "the decay after the update"},
+      {"gated_delta:heads=2/4,dim=16,seq=1x40,gates=none", "gates that are not read"},
+      {"gated_delta:heads=2/4,dim=16,seq=1x40,betas=one", "betas that are not read"},
+      {"gated_delta:heads=2/4,dim=16,seq=3x1", "an update without the delta term"},
+      {"gated_delta:heads=4/4,dim=16,seq=1x40", "key head h % Hk for value head h"},
+      {"gated_delta:heads=2/4,dim=16,seq=1x40,scale=1", "queries that are not scaled"},
+      {"gated_delta:heads=2/4,dim=16,seq=1x40,h0=absent",
+       "the initial state read in the other memory order"},
+      {"gated_delta:heads=2/4,dim=16,seq=1x40,h0=normal,ht=0",
+       "the final state written in the other memory order"},
+  };
+  for (const auto& [problem, form] : cases) {
+    const Names untold = untold_of(problem);
+    EXPECT_NE(std::find(untold.begin(), untold.end(), form), untold.end())
+        << problem << ": " << form;
+  }
+}
+
+// The planted faults are the same wrong forms, in another program: told where it is.
+TEST(UntoldForms, WhatIsToldFailsAndWhatIsNotPasses) {
+  const auto device = open_device("cpu");
+  const struct {
+    Fault fault;
+    Hypothesis form;
+  } planted[] = {{Fault::tiled_head_map, Hypothesis::tiled_heads},
+                 {Fault::no_delta_term, Hypothesis::no_correction},
+                 {Fault::state_written_transposed, Hypothesis::final_state_transposed}};
+  for (const char* problem :
+       {kWithState, "gated_delta:heads=1/2,dim=24x24,seq=3x1,ht=0,gates=mid"}) {
+    const Case inputs = generate_case(Problem::parse(problem));
+    const CheckedReference reference(inputs);
+    std::set<Hypothesis> untold;
+    for (const UntoldForm& form : untold_forms(reference)) untold.insert(form.form);
+    for (const auto& [fault, form] : planted) {
+      const Explanation wrong = explain(reference, *make_faulty(fault), *device);
+      EXPECT_EQ(wrong.passed(), untold.count(form) > 0) << problem << ": " << to_string(form);
+    }
+  }
+}
+
+TEST(UntoldForms, AStateOf16BitErrorIsSaidSo) {
+  const Case inputs =
+      generate_case(Problem::parse("gated_delta:heads=1/2,dim=16,seq=1x40,dtype=bf16,h0=normal"));
+  const CheckedReference reference(inputs);
+  const auto note = [&](double scale) {
+    Outputs outputs;
+    for (const auto& [name, values] : reference.wide()) {
+      outputs[name].assign(values.begin(), values.end());
+    }
+    for (float& value : outputs["final_state"]) value *= static_cast<float>(1 + scale);
+    return rounded_state_untold(inputs.problem, reference.compare(outputs));
+  };
+  EXPECT_NE(note(0x1p-10).find("rounded to 16 bits"), std::string::npos);
+  EXPECT_NE(note(0x1.01p-13).find("rounded to 16 bits"), std::string::npos);
+  EXPECT_EQ(note(0x1.fp-14), "");
+  EXPECT_EQ(note(0), "");
+}
+
+TEST(UntoldForms, NobodyKnowsThoseOfOtherOperationsAndVariants) {
+  EXPECT_EQ(untold_of("gated_delta:heads=2/4,dim=16,seq=1x9,update=additive"), Names{});
+  EXPECT_EQ(untold_of("causal_conv1d:channels=12,seq=1x9"), Names{});
 }
 
 }  // namespace
