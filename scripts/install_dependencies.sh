@@ -7,6 +7,7 @@
 #   scripts/install_dependencies.sh --hip      the gfx906 compiler and device libraries besides
 #   scripts/install_dependencies.sh --browser  chromium besides, where the distribution packages it (Debian; 80 MB);
 #                                              without it the tests of the report page in a browser are skipped
+# Where another apt or dpkg is at work it waits until that has ended, for GDN_APT_WAIT_S seconds at most (1800).
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git pkg-config libeigen3-dev libfmt-dev libcli11-dev libhdf5-dev
@@ -35,10 +36,26 @@ missing_of() {
 }
 
 as_root=()
+# apt-get, once whatever other apt or dpkg is at work has ended: it gives up at once where another one holds its lock.
+apt_wait_s=${GDN_APT_WAIT_S:-1800}
+apt_get() {
+  local said status waited=0
+  said=$(mktemp)
+  while status=0; ! DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get "$@" >/dev/null 2>"$said"; do
+    status=1
+    grep -q "Could not get lock\|Unable to acquire the dpkg frontend lock\|Unable to lock" "$said" || break
+    if [ "$waited" -eq 0 ]; then echo "Waiting for another apt or dpkg: $(sed -n 's/^E: //p' "$said" | head -n 1)"; fi
+    if [ "$waited" -ge "$apt_wait_s" ]; then break; fi
+    sleep 1
+    waited=$((waited + 1))
+  done
+  cat "$said" >&2
+  rm -f "$said"
+  return "$status"
+}
 install_packages() {
   echo "Installing: $*"
-  "${as_root[@]}" apt-get update -qq &&
-    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  apt_get update -qq && apt_get install -y -qq --no-install-recommends "$@"
 }
 
 mapfile -t missing < <(missing_of "${packages[@]}")

@@ -8,7 +8,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 rows=${1:-results/quickstart.h5}
 
-scripts/install_dependencies.sh
+# /dev/kfd is there where an AMD GPU's driver is.
+if [ -e /dev/kfd ]; then
+  scripts/install_dependencies.sh --hip
+else
+  scripts/install_dependencies.sh
+  if ! find /opt/rocm /usr/lib -name ocml.bc 2>/dev/null | grep -q .; then
+    echo "No AMD GPU here: the gfx906 kernels are left out (scripts/install_dependencies.sh --hip brings their compiler)."
+  fi
+fi
 # Tests and the device that they run CUDA kernels on are scripts/test.sh's: it adds them to this build.
 options=(-DGDN_TESTS=OFF -DGDN_CUDA_EMULATED=OFF)
 # Kernels that no device here could run, more than half of what there is to compile, are left to test.sh too;

@@ -374,6 +374,8 @@ TEST(BenchCommand, FiltersRepetitionsAndJsonAreGoogleBenchmarks) {
     EXPECT_NE(finished.text.find(said), std::string::npos) << said << " missing in\n"
                                                            << finished.text;
   }
+  EXPECT_EQ(finished.text.find("built as DEBUG"), std::string::npos)
+      << "a warning about a loop that times nothing here: " << finished.text;
 }
 
 }  // namespace
