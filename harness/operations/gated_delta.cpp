@@ -7,6 +7,7 @@
 #include "harness/operations/problem_texts.h"
 #include "harness/operations/recurrence_flops.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_delta_training.h"
 
 namespace gdn {
 namespace {
@@ -260,7 +261,8 @@ const OperationHarness& gated_delta_harness() {
       .baseline = baseline,
       .default_sweep = default_sweep,
       .takes_any_magnitude = recurrence_takes_any_magnitude,
-      .inner_steps = {{gated_delta_layer_operation(), layer_to_delta, layer_to_delta}}};
+      .inner_steps = {{gated_delta_layer_operation(), layer_to_delta, layer_to_delta},
+                      {gated_delta_training_operation(), forward_of, forward_of}}};
   return harness;
 }
 

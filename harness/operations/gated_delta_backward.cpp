@@ -10,6 +10,7 @@
 #include "harness/operations/operation_harness.h"
 #include "harness/operations/problem_texts.h"
 #include "interface/batch_part.h"
+#include "interface/operations/gated_delta_training.h"
 #include "interface/operations/recurrence_operands.h"
 
 namespace gdn {
@@ -225,6 +226,7 @@ const OperationHarness& gated_delta_backward_harness() {
       .baseline = baseline,
       .default_sweep = default_sweep,
       .takes_any_magnitude = recurrence_takes_any_magnitude,
+      .inner_steps = {{gated_delta_training_operation(), backward_of, backward_of}},
       .checks = {{"norm", along_the_norm}, {"first_gate", first_gate_disagrees}}};
   return harness;
 }

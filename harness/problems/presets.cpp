@@ -101,6 +101,18 @@ std::vector<Preset> make_presets() {
         {"dtype", {"bf16"}},
         {"h0", {"normal"}},
         {"gates", {"none", "weak", "strong"}}}});
+  all.push_back(
+      {"training",
+       "a training step (--op gated_delta_training) at 32K tokens, from the 16 sequences of the "
+       "paper's Figure 3 to one, all heads of a model and those of one of 8 ranks",
+       {{"heads", {"16/32", "2/4"}},
+        {"dim", {"128x128"}},
+        {"seq", {"16x2048", "8x4096", "4x8192", "2x16384", "1x32768"}},
+        {"dtype", {"bf16"}},
+        {"h0", {"absent"}},
+        {"ht", {"0"}},
+        {"norm", {"1"}},
+        {"gates", {"weak"}}}});
   all.push_back({"uneven-grid",
                  "what divides badly among 132 multiprocessors: 34 to 45, 45 to 65 and 67 to 91 "
                  "sequence-heads, and one long sequence among short ones",

@@ -459,7 +459,13 @@ std::vector<float> over_calls(const Operand& operand, const std::vector<float>& 
   return sum;
 }
 
-// Rows of the call that wrote them last; those that neither wrote as they were before.
+// Whether a pool holds what the sequence's end left, and the call on that end was the first of the two.
+bool is_of_first_call(const Operand& operand, const Problem& p) {
+  return p.operation->carries_backward && carried_to(operand, p) == nullptr;
+}
+
+// Rows of the call that wrote them last, or has the sequence's end; those that neither wrote as they were
+// before.
 std::vector<float> joined_pool(const Case& whole, const CutAt& cut, const Operand& operand,
                                const std::vector<float>& first, const std::vector<float>& second) {
   const Problem& p = whole.problem;
@@ -467,12 +473,14 @@ std::vector<float> joined_pool(const Case& whole, const CutAt& cut, const Operan
       operand.role == Role::in_place
           ? whole[operand.name]
           : std::vector<float>(second.size(), std::numeric_limits<float>::quiet_NaN());
-  const Parts later = parts_of_call(whole, cut, 1);
+  const Parts ends = parts_of_call(whole, cut, 0), later = parts_of_call(whole, cut, 1);
   for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
     if (!writes_row(operand, whole, n)) continue;
-    const bool in_second = operand.role == Role::in_place ||
-                           operand.pool.written_by_empty_sequences ||
-                           later[static_cast<std::size_t>(n)].count > 0;
+    const auto at = static_cast<std::size_t>(n);
+    const bool in_second = is_of_first_call(operand, p)
+                               ? ends[at].count == 0
+                               : operand.role == Role::in_place ||
+                                     operand.pool.written_by_empty_sequences || later[at].count > 0;
     copy_row(operand, p, in_second ? second : first, pool, whole.output_slot(n));
   }
   return pool;

@@ -288,6 +288,8 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta:logits=bf16,gate=logits", "logits"},
       {"gated_delta:logits=token,beta=beta", "logits=token needs logits"},
       {"gated_delta_backward:logits=token,gate=logits", "does not look at logits"},
+      {"gated_delta_training:update=additive", "does not look at update"},
+      {"gated_delta_training:out=f32", "does not look at out"},
       {"gated_delta:seed=-1", "seed"},
   };
   for (const auto& [text, expected] : bad) {
