@@ -51,6 +51,9 @@ gdn_implementation(cuda/gated_delta_backward/recurrent.cu)
 gdn_implementation(cuda/gated_delta_backward/chunkwise.cpp
   cuda/gated_delta_backward/chunk/chunkwise_16.cu cuda/gated_delta_backward/chunk/chunkwise_32.cu
   cuda/gated_delta_backward/chunk/chunkwise_64.cu)
+gdn_implementation(cuda/gated_delta_training/chunkwise_sm90.cpp)
+gdn_implementation(cuda/gated_delta_training/recurrent.cpp)
+gdn_implementation(cuda/gated_delta_training/chunkwise.cpp)
 gdn_implementation(cuda/gated_delta_verify/records.cu)
 gdn_implementation(cuda/gated_delta_verify/chunkwise.cu
   cuda/gated_delta_verify/chunkwise_f32.cu cuda/gated_delta_verify/chunkwise_bf16.cu
@@ -76,6 +79,7 @@ gdn_implementation(hip/gated_delta/recurrent_shuffle.cpp)
 gdn_implementation(hip/gated_delta/chunkwise.cpp)
 gdn_implementation(hip/gated_delta/fused.cpp)
 gdn_implementation(hip/gated_delta_backward/recurrent.cpp)
+gdn_implementation(hip/gated_delta_training/recurrent.cpp)
 gdn_implementation(hip/gated_delta_verify/records.cpp)
 gdn_implementation(hip/gated_delta_ring/recurrent.cpp)
 gdn_implementation(hip/causal_conv1d/direct.cpp)

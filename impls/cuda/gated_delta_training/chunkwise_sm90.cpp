@@ -1,0 +1,21 @@
+// cuda/chunkwise_sm90 of gated_delta_training: cuda/fused_sm90 of gated_delta, then cuda/chunkwise_sm90 of
+// gated_delta_backward.
+#include "composed/training_implementation.h"
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET {
+
+const Implementation& gated_delta_fused_sm90_planned();
+const Implementation& gated_delta_backward_chunkwise_sm90();
+
+const Implementation& gated_delta_training_chunkwise_sm90() {
+  static const TrainingImplementation implementation(
+      {.forward = gated_delta_fused_sm90_planned(),
+       .backward = gated_delta_backward_chunkwise_sm90(),
+       .examples = {"gated_delta_training:heads=1/2,dim=128,seq=20+3,dtype=bf16,h0=normal",
+                    "gated_delta_training:heads=1/"
+                    "2,dim=128,seq=70+3+0+130,dtype=bf16,slots=padding,norm=1"}});
+  return implementation;
+}
+
+}  // namespace gdn::GDN_CUDA_TARGET
