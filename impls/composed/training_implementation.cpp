@@ -79,7 +79,7 @@ class TrainingPlan final : public Plan {
                                       given.shared_with(gated_delta_backward_operation()), device);
     const PlanInfo& first = forward_->info();
     const PlanInfo& second = backward_->info();
-    info_.chunk = second.chunk;
+    info_.chunk = second.chunk;  // most of the work is the gradients'
     info_.workspace_bytes = first.workspace_bytes + second.workspace_bytes;
     info_.launches = static_cast<int>(copies_.size()) + first.launches + second.launches;
     info_.choice = members.forward.description().name + ": " + first.choice + "; " +

@@ -13,9 +13,9 @@ const Implementation& gated_delta_training_chunkwise() {
       {.forward = gated_delta_chunkwise(),
        .backward = gated_delta_backward_chunkwise(),
        .examples = {
-           "gated_delta_training:heads=1/2,dim=64,seq=70+3,dtype=f32,h0=normal",
+           "gated_delta_training:heads=1/2,dim=64x24,seq=17+3,dtype=f32,h0=normal,chunk=16",
            "gated_delta_training:heads=1/"
-           "2,dim=128x72,seq=40+0+2,dtype=bf16,gate=logits,beta=logit,norm=1,slots=padding"}});
+           "2,dim=64x24,seq=9+0+2,dtype=bf16,gate=logits,beta=logit,norm=1,slots=padding"}});
   return implementation;
 }
 
