@@ -8,8 +8,8 @@ libraries that are judged; a GPU with --device cuda.
     scripts/peers/judge_peers.py --store results.jsonl      # into data/peers/suites.tsv and docs/peers_under_suites.md
     scripts/peers/judge_peers.py --tables                   # the page alone, from the stored file
 
-Every function has its share of the cases wherever the run ends. A case is one that the function's arguments can express;
-the others are not counted. Each result is in the file as its case ends. Cases run in processes apart, so that
+Every function has its share of the cases wherever the run ends. A case is one that the function's arguments can express, and whose reference the host evaluates well within
+--case-seconds; the others are not counted. Each result is in the file as its case ends. Cases run in processes apart, so that
 one that dies or does not end in --case-seconds takes no other with it.
 
 Outcomes: passed; wrong, an output is further off than its limit; not finite, where the reference is; ended badly, the
@@ -18,8 +18,10 @@ was run, and why.
 """
 import argparse
 import collections
+import contextlib
 import dataclasses
 import functools
+import importlib
 import importlib.metadata
 import math
 import os
@@ -40,6 +42,7 @@ from judged_peers import PEERS  # noqa: E402
 STORED = HERE.parents[1] / "data/peers/suites.tsv"
 PAGE = HERE.parents[1] / "docs/peers_under_suites.md"
 BEGIN, END = "<!-- Written by scripts/peers/judge_peers.py. -->", "<!-- End of what the script writes. -->"
+MOST_ELEMENTS = 2**28  # of queries, keys and values, or of a convolution's inputs
 OUTCOMES = ("passed", "wrong", "not finite", "ended badly", "refused")
 
 
@@ -53,6 +56,17 @@ def chosen_problems(peer, suites):
         if problem is not None:
             found[problem] = None
     return list(found)
+
+
+def elements_of(fields):
+    """Of all tokens; "1x70+3x1" is a batch's lengths."""
+    tokens = sum(int(count or 1) * int(length) for count, _, length in
+                 (part.rpartition("x") for part in fields["seq"].split("+")))
+    key_heads, value_heads = map(int, fields["heads"].split("/"))
+    key_dim, _, value_dim = fields["dim"].partition("x")
+    channels = fields.get("channels", "")  # a word where heads and dims say how many
+    return tokens * (int(channels) if channels.isdigit() else
+                     2 * key_heads * int(key_dim) + value_heads * int(value_dim or key_dim))
 
 
 def expressible(peer, problem):
@@ -69,7 +83,7 @@ def expressible(peer, problem):
         return None
     fields = library().fields(problem)
     known = all(fields[need.partition("=")[0]] == need.partition("=")[2] for need in peer.needs)
-    return problem if known else None
+    return problem if known and elements_of(fields) <= MOST_ELEMENTS else None
 
 
 def name_of(place, problem):
@@ -284,7 +298,10 @@ def head_of(asked, chosen):
         try:
             versions[peer.library] = importlib.metadata.version(peer.distribution)
         except importlib.metadata.PackageNotFoundError:
-            continue
+            # Sources that lie in the path say it themselves.
+            with contextlib.suppress(Exception):
+                module = importlib.import_module(peer.function.partition(".")[0].partition(":")[0])
+                versions[peer.library] = module.__version__
     device = "CPU"
     if asked.device != "cpu":
         import torch

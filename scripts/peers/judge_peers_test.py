@@ -75,6 +75,15 @@ class JudgePeers(unittest.TestCase):
             outcomes.setdefault(outcome, []).append(reason)
         return outcomes
 
+    def test_cases_that_the_host_cannot_judge_in_time_are_left_out(self):
+        peer = PEERS[FUNCTION]
+        large = "gated_delta:heads=16/64,dim=128,seq=1x180000,dtype=bf16"
+        self.assertIsNone(judge_peers.expressible(peer, large))
+        self.assertIsNotNone(judge_peers.expressible(peer, large.replace("180000", "18000")))
+        self.assertEqual(judge_peers.elements_of({"seq": "1x70+3x1+1x2", "heads": "1/2", "dim": "64x32", "channels": "5"}), 375)
+        self.assertEqual(judge_peers.elements_of({"seq": "2x7", "heads": "1/2", "dim": "64x32"}), 14 * 192)
+        self.assertEqual(judge_peers.elements_of({"seq": "2x7", "heads": "1/2", "dim": "8"}), 14 * 32)
+
     def test_a_right_function_passes_and_a_wrong_one_does_not(self):
         self.assertEqual(list(self.results("right")), ["passed"])
         wrong = self.results("wrong")
