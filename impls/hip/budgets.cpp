@@ -29,6 +29,10 @@ const std::vector<Budget>& kernel_budgets() {
       // of 256 rows.
       {"backward_walk_", 256, 18624, 1, 136},
       {"backward_sum_", 32, 4096, 8},
+      {"backward_prepare_", 224, 40960, 1, 112},
+      {"backward_chains_", 168, 32768, 1},
+      {"backward_chains_16_256", 248, 24576, 1},
+      {"backward_gradients_", 128, 32768, 2},
       {"ring_dpp_", 48, 0, 5, 8},
       {"ring_columns_", 196, 0, 1, 56},
       {"chunkwise_prepare_", 208, 22528, 1, 128},

@@ -208,9 +208,11 @@ __device__ __forceinline__ float decay_between(const ChunkGates<C>& gates, int j
   if (gates.resets[i] != gates.resets[j]) return 0.0f;
   return expf(static_cast<float>(gates.cumulative[i] - gates.cumulative[j]));
 }
-/// `with_lower`, L - I from K K^T; `with_scores`, the scores from Q K^T. A thread computes the
-/// pairs of rows ti, ti + 16, ... and tj, tj + 16, ...; blocks above the diagonal are left out.
-template <bool with_lower, bool with_scores, typename Tile, int D, int C>
+/// `with_lower`, L - I from K K^T, or without_betas what beta is a factor of in it; `with_scores`, the
+/// scores from Q K^T. A thread computes the pairs of rows ti, ti + 16, ... and tj, tj + 16, ...;
+/// blocks above the diagonal are left out.
+template <bool with_lower, bool with_scores, bool without_betas = false, typename Tile, int D,
+          int C>
 __device__ __forceinline__ void multiply_rows(const TokenRows<Tile, D, C>& queries,
                                               const TokenRows<Tile, D, C>& keys,
                                               const ChunkGates<C>& gates,
@@ -245,7 +247,8 @@ __device__ __forceinline__ void multiply_rows(const TokenRows<Tile, D, C>& queri
       if (j > i) continue;
       const float factor = keys.factor[j] * decay_between(gates, j, i);
       if (with_lower && j < i) {
-        triangles.x[i][j] = gates.beta[i] * keys.factor[i] * factor * key_sums[a][b];
+        const float beta = without_betas ? 1.0f : gates.beta[i];
+        triangles.x[i][j] = beta * keys.factor[i] * factor * key_sums[a][b];
       }
       if (with_scores) triangles.x[j][i] = queries.factor[i] * factor * query_sums[a][b];
     }

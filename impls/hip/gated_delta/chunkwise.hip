@@ -18,29 +18,6 @@
 namespace gdn::hip {
 namespace {
 
-/// Where a slot's chunk lies; count = 0 for a slot without one.
-struct SlotChunk {
-  int sequence;
-  int count;           ///< tokens
-  std::int64_t token;  ///< first
-};
-template <int C>
-__device__ __forceinline__ SlotChunk chunk_of_slot(const GatedDeltaParams& p, std::int64_t slot) {
-  int low = 0, high = p.num_sequences - 1;  // the last sequence whose first slot is not beyond
-  while (low < high) {
-    const int middle = (low + high + 1) >> 1;
-    if (first_slot<C>(p, middle) <= slot) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  const std::int64_t start = (slot - first_slot<C>(p, low)) * C;
-  const std::int64_t first = p.sequence_offsets[low];
-  const std::int64_t left = p.sequence_offsets[low + 1] - first - start;
-  return {low, left <= 0 ? 0 : left < C ? static_cast<int>(left) : C, first + start};
-}
-
 template <typename Tile, int D, int C>
 struct PrepareLds {
   TokenRows<Tile, D, C> keys;
@@ -64,8 +41,8 @@ __device__ __forceinline__ void prepare(const ChunkwiseParams& params) {
   __syncthreads();
 
   const int Dk = p.key_head_dim, Dv = p.value_head_dim;
-  float* const carried = params.carried + slot_head<C>(p, slot, head) * C * Dk;
-  float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv;
+  float* const carried = params.carried + slot_head(p, slot, head) * C * Dk;
+  float* const update = params.update + slot_head(p, slot, head) * C * Dv;
   if (thread < Dk) {
     float x[C];
 #pragma unroll
@@ -118,7 +95,7 @@ __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
   load_gates(p, chunk.token, chunk.count, head, lds.gates);
   load_keys(p, chunk.token, key_head, chunk.count, lds.keys);
   load_queries(p, chunk.token, key_head, chunk.count, lds.queries);
-  const float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
+  const float* const update = params.update + slot_head(p, slot, head) * C * Dv + first_column;
 #pragma unroll 4
   for (int step = 0; step < C * kTileColumns / kChunkThreads; ++step) {
     const int i =
@@ -128,7 +105,7 @@ __device__ __forceinline__ void outputs(const ChunkwiseParams& params) {
   }
   ChunkState<D> state;
   state.load_registers(params.state +
-                       (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.z) *
+                       (slot_head(p, slot, head) * params.column_tiles + blockIdx.z) *
                            ChunkState<D>::kElements);
   __syncthreads();
   multiply_rows<false, true>(lds.queries, lds.keys, lds.gates, lds.triangles);

@@ -7,20 +7,10 @@
 #pragma once
 
 #include "hip/gated_delta/checkpoints.h"
+#include "hip/gated_delta/chunk_slots.h"
 #include "hip/gated_delta/chunk_tiles.h"
 
 namespace gdn::hip {
-
-template <int C>
-__device__ __forceinline__ std::int64_t first_slot(const GatedDeltaParams& p, int sequence) {
-  constexpr int kShift = C == 16 ? 4 : 5;
-  return (p.sequence_offsets[sequence] >> kShift) + sequence;
-}
-template <int C>
-__device__ __forceinline__ std::int64_t slot_head(const GatedDeltaParams& p, std::int64_t slot,
-                                                  int head) {
-  return slot * p.num_value_heads + head;
-}
 
 template <typename Tile, int D, int C>
 struct WalkLds {
@@ -65,11 +55,11 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params,
     for (; start < part.end; start += C, ++slot) {
       const std::int64_t token = span.first + start;
       const int count = part.end - start < C ? static_cast<int>(part.end - start) : C;
-      const float* const carried = params.carried + slot_head<C>(p, slot, head) * C * Dk;
-      float* const update = params.update + slot_head<C>(p, slot, head) * C * Dv + first_column;
+      const float* const carried = params.carried + slot_head(p, slot, head) * C * Dk;
+      float* const update = params.update + slot_head(p, slot, head) * C * Dv + first_column;
       float* const states =
-          params.state + (slot_head<C>(p, slot, head) * params.column_tiles + blockIdx.x) *
-                             ChunkState<D>::kElements;
+          params.state +
+          (slot_head(p, slot, head) * params.column_tiles + blockIdx.x) * ChunkState<D>::kElements;
       load_gates(p, token, count, head, lds.gates);
       load_keys(p, token, key_head_of(p, head), count, lds.keys);
 #pragma unroll

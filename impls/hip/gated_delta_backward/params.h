@@ -44,6 +44,28 @@ struct BackwardParams {
 };
 static_assert(sizeof(BackwardParams) == sizeof(GatedDeltaParams) + 18 * 8 + 8 * 4);
 
+/// Of the chunkwise form. Chunks of C tokens of all sequences lie in slots, as ChunkwiseParams has
+/// them; a slot has its keys and queries for every key head, all else for every value head. Rows
+/// are D wide, the kernel's Dk, or value_width, Dv up to a multiple of 4: zeros beyond Dk and Dv.
+/// Rows of tokens that a chunk does not have are zeros as well.
+struct BackwardChunkParams {
+  BackwardParams backward;
+  float* query;       ///< [C, D]: of unit length if asked for, and scaled
+  float* key;         ///< [C, D]: of unit length if asked for
+  float* d_output;    ///< [C, value_width]
+  float* of_state;    ///< [C, D]: L^-1 diag(beta gamma) K
+  float* of_d_state;  ///< [C, D]: L^-T diag(gamma_C / gamma) K
+  float* written;     ///< [C, value_width]: L^-1 diag(beta) V, behind the chains V'
+  float* d_written;   ///< [C, value_width]: L^-T P^T dO, behind the chains Y
+  float* pairs;       ///< [C, C + 4]: TwoTriangles, below the diagonal without beta
+  float* gates;       ///< ChunkGates
+  float* state;       ///< [value_width, D]: S before the chunk
+  float* d_state;     ///< [value_width, D]: D behind it
+  std::int32_t value_width;
+  std::int32_t column_tiles;  ///< of 128
+};
+static_assert(sizeof(BackwardChunkParams) == sizeof(BackwardParams) + 12 * 8);
+
 constexpr int kBackwardSumThreads = 256;  ///< of a workgroup of sums.hip
 
 }  // namespace gdn::hip

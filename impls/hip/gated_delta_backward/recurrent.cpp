@@ -3,9 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "hip/gated_delta/arguments.h"
 #include "hip/gated_delta/recurrent_plan.h"
-#include "hip/gated_delta_backward/params.h"
+#include "hip/gated_delta_backward/arguments.h"
 #include "interface/error.h"
 #include "interface/operations/gated_delta_backward.h"
 
@@ -13,8 +12,7 @@ namespace gdn::hip {
 namespace {
 
 constexpr std::int64_t kMostBlocks = 240;  ///< a wave for each SIMD of an MI50's 60 CUs
-constexpr std::int64_t kMostSumBlocks = 1 << 16;
-constexpr std::int64_t kColumns = 32;  ///< of a tile
+constexpr std::int64_t kColumns = 32;      ///< of a tile
 constexpr std::int64_t kLanes = 64;
 constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
 
@@ -29,11 +27,12 @@ struct Sizes {
   std::int64_t blocks;  ///< 0 without sequences
   int segment_log2;
   std::int64_t segment;
-  std::int64_t key_width;
-  std::int64_t checkpoint_bytes, kept_bytes, state_bytes, key_bytes, gate_bytes, A_log_bytes;
+  std::int64_t checkpoint_bytes, kept_bytes, state_bytes;
+  SummandBytes summands;
 
   std::int64_t bytes() const {
-    return checkpoint_bytes + kept_bytes + 2 * state_bytes + key_bytes + gate_bytes + A_log_bytes;
+    return checkpoint_bytes + kept_bytes + 2 * state_bytes + summands.keys + summands.gates +
+           summands.A_log;
   }
 };
 
@@ -48,50 +47,11 @@ Sizes sizes_of(const Problem& p) {
                            static_cast<double>(std::max<std::int64_t>(s.blocks, 1));
   s.segment_log2 = per_block > 1 ? static_cast<int>(std::lround(std::log2(per_block) / 2)) : 0;
   s.segment = std::int64_t{1} << s.segment_log2;
-  s.key_width = (p.key_head_dim + 3) / 4 * 4;
   s.checkpoint_bytes = tokens / s.segment * p.num_value_heads * s.tiles * tile_bytes;
   s.kept_bytes = s.blocks * (s.segment + 1) * (tile_bytes + 4 * kLanes * kFloat);
   s.state_bytes = s.items * tile_bytes;
-  const std::int64_t summands = s.tiles * tokens * p.num_value_heads * 2;
-  s.key_bytes = summands * s.key_width * kFloat;
-  s.gate_bytes = summands * kFloat;
-  const bool of_logits =
-      p.gate_encoding == GateEncoding::logits || p.gate_encoding == GateEncoding::bounded;
-  s.A_log_bytes = of_logits ? tokens * p.num_value_heads * kFloat : 0;
+  s.summands = summand_bytes(p, s.tiles);
   return s;
-}
-
-BackwardParams make_backward_params(const Problem& problem, const Arguments& arguments,
-                                    const Sizes& sizes) {
-  const GatedDeltaBackwardArguments given = gated_delta_backward_arguments(problem, arguments);
-  GatedDeltaArguments forward = given.forward;
-  forward.output = given.d_value;
-  BackwardParams b{};
-  b.delta = make_params(problem, forward);
-  b.d_output = given.d_output;
-  b.d_output_token_stride = given.d_output_token_stride;
-  b.d_final_state = given.d_final_state;
-  b.read_final_gradient = problem.final_state ? 1 : 0;
-  b.d_initial_state = given.d_initial_state;
-  b.d_query = given.d_query;
-  b.d_key = given.d_key;
-  b.d_gate = given.d_gate;
-  b.d_beta = given.d_beta;
-  b.d_A_log = given.d_A_log;
-  b.d_dt_bias = given.d_dt_bias;
-  b.tokens = problem.total_tokens();
-  b.num_key_heads = static_cast<std::int32_t>(problem.num_key_heads);
-  b.value_heads_per_key_head = static_cast<std::int32_t>(problem.value_heads_per_key_head());
-  b.key_width = static_cast<std::int32_t>(sizes.key_width);
-  b.tiles = static_cast<std::int32_t>(sizes.tiles);
-  b.segment_log2 = sizes.segment_log2;
-  b.items = static_cast<std::uint32_t>(sizes.items);
-  for (const void* array :
-       {given.d_output, given.d_final_state, static_cast<const void*>(given.d_initial_state)}) {
-    if (reinterpret_cast<std::uintptr_t>(array) % 16 != 0) b.delta.packets = 0;
-  }
-  if (given.d_output_token_stride % 8 != 0) b.delta.packets = 0;
-  return b;
 }
 
 class BackwardRecurrent final : public Implementation {
@@ -131,7 +91,10 @@ class BackwardRecurrent final : public Implementation {
       throw Error(ErrorKind::unsupported,
                   std::to_string(sizes.items) + " tiles of columns are more than a launch takes");
     }
-    BackwardParams params = make_backward_params(problem, arguments, sizes);
+    BackwardParams params = make_backward_params(problem, arguments);
+    params.tiles = static_cast<std::int32_t>(sizes.tiles);
+    params.segment_log2 = sizes.segment_log2;
+    params.items = static_cast<std::uint32_t>(sizes.items);
     std::vector<DeviceBuffer> workspaces;
     const auto workspace = [&](std::int64_t bytes) {
       workspaces.push_back(device.allocate(bytes));
@@ -141,55 +104,31 @@ class BackwardRecurrent final : public Implementation {
     params.kept = workspace(sizes.kept_bytes);
     params.initial = workspace(sizes.state_bytes);
     params.gradient = workspace(sizes.state_bytes);
-    params.key_parts = workspace(sizes.key_bytes);
-    params.gate_parts = workspace(sizes.gate_bytes);
-    if (params.d_A_log != nullptr) params.A_log_terms = workspace(sizes.A_log_bytes);
+    params.key_parts = workspace(sizes.summands.keys);
+    params.gate_parts = workspace(sizes.summands.gates);
+    if (params.d_A_log != nullptr) params.A_log_terms = workspace(sizes.summands.A_log);
 
-    struct Step {
-      std::string kernel;
-      Extent grid;
-      std::uint32_t threads;
-    };
-    const auto row_of_blocks = [](std::int64_t blocks) {
-      return Extent{static_cast<std::uint32_t>(blocks), 1, 1};
-    };
-    const std::int64_t tokens = problem.total_tokens();
-    const auto sum_blocks = [tokens](std::int64_t of_a_block) {
-      const std::int64_t blocks = (tokens + of_a_block - 1) / of_a_block;
-      return static_cast<std::uint32_t>(std::min(blocks, kMostSumBlocks));
-    };
     const std::string rows = std::to_string(rows_of(problem));
     const Extent pools = {static_cast<std::uint32_t>(sizes.tiles),
                           static_cast<std::uint32_t>(problem.num_value_heads),
                           static_cast<std::uint32_t>(problem.num_sequences())};
-    std::vector<Step> steps = {
+    std::vector<BackwardStep> steps = {
         {"backward_load_" + rows, pools, kLanes},
         {"backward_walk_" + rows + "_" + kernel_suffix(problem.token_dtype),
-         row_of_blocks(sizes.blocks), kLanes},
-        {"backward_store_" + rows, pools, kLanes},
-        {"backward_sum_keys",
-         {sum_blocks(kBackwardSumThreads / kLanes),
-          static_cast<std::uint32_t>(problem.num_key_heads), 2},
-         kBackwardSumThreads},
-        {"backward_sum_gates", {sum_blocks(kBackwardSumThreads), pools.y, 1}, kBackwardSumThreads},
-        {"backward_sum_batch",
-         row_of_blocks(params.d_A_log != nullptr ? problem.num_value_heads : 0),
-         kBackwardSumThreads}};
-    std::erase_if(steps, [](const Step& step) { return step.grid.x * step.grid.z == 0; });
+         {static_cast<std::uint32_t>(sizes.blocks), 1, 1},
+         kLanes},
+        {"backward_store_" + rows, pools, kLanes}};
+    if (sizes.blocks == 0) steps.clear();
+    const std::vector<BackwardStep> sums = gradient_sums(problem);
+    steps.insert(steps.end(), sums.begin(), sums.end());
     PlanInfo info;
     info.launches = static_cast<int>(steps.size());
     info.choice = "tiles=" + std::to_string(sizes.tiles) +
                   " blocks=" + std::to_string(sizes.blocks) +
                   " segment=" + std::to_string(sizes.segment);
     return std::make_unique<LaunchPlan>(
-        device, info, std::move(workspaces), [params, steps](KernelLauncher& launcher) {
-          BackwardParams of_launch = params;
-          for (const Step& step : steps) {
-            of_launch.blocks = step.grid.x;
-            launcher.launch(step.kernel, step.grid, {step.threads, 1, 1}, &of_launch,
-                            sizeof(of_launch));
-          }
-        });
+        device, info, std::move(workspaces),
+        [params, steps](KernelLauncher& launcher) { enqueue(steps, params, launcher); });
   }
 };
 

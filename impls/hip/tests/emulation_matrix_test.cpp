@@ -128,6 +128,7 @@ const std::vector<Option> kGradients = {
     {"padding_slots",
      "heads=1/2,dim=24x16,seq=2+0+8+7,gates=reset,h0=normal,slots=padding,"
      "pool_pad=5"},
+    {"chunks_of_16", "heads=1,dim=24x16,seq=37,gates=reset,gate=decay,h0=normal,chunk=16"},
 };
 
 const std::vector<Option> kConvolution = {

@@ -89,6 +89,10 @@ class OnHostDevice final : public DeviceAsHip {
     } else if (name.starts_with("ring_")) {
       ASSERT_EQ(argument_bytes, sizeof(RingParams));
       run_kernel<RingParams>(kernel, grid, block, arguments, lds);
+    } else if (name.starts_with("backward_prepare_") || name.starts_with("backward_chains_") ||
+               name.starts_with("backward_gradients_")) {
+      ASSERT_EQ(argument_bytes, sizeof(BackwardChunkParams));
+      run_kernel<BackwardChunkParams>(kernel, grid, block, arguments, lds);
     } else if (name.starts_with("backward_")) {
       ASSERT_EQ(argument_bytes, sizeof(BackwardParams));
       run_kernel<BackwardParams>(kernel, grid, block, arguments, lds);
@@ -172,7 +176,8 @@ TEST(KernelsOnCuda, RingsAgreeWithTheReference) {
 TEST(KernelsOnCuda, GradientsAgreeWithTheReference) {
   expect_agree(gated_delta_backward_operation(),
                {"heads=1/2,dim=40x24,seq=9+0+3,h0=normal,dtype=f32,gate=logits,norm=1",
-                "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,slots=padding"});
+                "heads=1/2,dim=20x9,seq=4+2,h0=normal,dtype=f32,slots=padding",
+                "heads=1/1,dim=20x9,seq=37,h0=normal,dtype=f32,gate=decay,gates=reset,chunk=16"});
 }
 
 TEST(KernelsOnCuda, StatesInsideACallAgreeWithTheReference) {
