@@ -25,10 +25,11 @@ class Estimate : public Command {
  public:
   std::string name() const override { return "estimate"; }
   std::string help() const override {
-    return "a model's forward throughput from its mixer and dense products, each measured alone";
+    return "a model's throughput from its mixer and dense products, each measured alone";
   }
   std::string example() const override {
     return "gdnbench estimate --model paper-1.3b --device cuda --dtype bf16\n"
+           "  gdnbench estimate --training --device cuda\n"
            "  gdnbench estimate --device cpu --seq 1x128 --impl cpu/chunkwise --json\n"
            "\n"
            "An estimate, and labelled so: what lies between the parts is left out. Exit code 1: a "
@@ -40,6 +41,8 @@ class Estimate : public Command {
     for (const ModelShape& model : model_shapes())
       names += (names.empty() ? "" : " | ") + model.name;
     app.add_option("--model", model_, names)->capture_default_str();
+    app.add_flag("--training", training_,
+                 "of a training step, forward and backward, in the place of the forward pass");
     app.add_option("--seq", sequences_,
                    "batches, comma list; default: 32K tokens on a GPU, 256 on a CPU");
     app.add_option("--dtype", dtype_,
@@ -63,37 +66,54 @@ class Estimate : public Command {
                               "matrix library for them here",
                               long_name(dtype), device->info().backend));
     }
+    EstimateParts parts;
+    parts.pass = training_ ? Pass::training : Pass::forward;
     std::vector<Problem> problems;
+    std::vector<SequenceLengths> shapes;
     for (const std::string& text : split_values(
              "--seq", sequences_.empty() ? default_sequences(device->info()) : sequences_)) {
-      problems.push_back(mixer_problem(model, SequenceLengths::parse(text), dtype));
+      shapes.push_back(SequenceLengths::parse(text));
+      problems.push_back(training_ ? training_problem(model, shapes.back(), dtype)
+                                   : mixer_problem(model, shapes.back(), dtype));
     }
     bool failed = false;
-    const std::vector<Row> mixers = measured_mixers(problems, *device, failed);
-    std::map<std::int64_t, std::vector<TimedProduct>> products;
-    for (const Row& row : mixers) {
-      if (products.count(row.integer("total_tokens")) > 0) continue;
-      products[row.integer("total_tokens")] =
-          time_products(model, row.integer("total_tokens"), dtype, *device, measure_.options());
+    parts.mixers =
+        measured(problems, choose_implementations(measure_.implementations(), device->info()),
+                 *device, failed);
+    for (const SequenceLengths& shape : shapes) {
+      if (!training_) break;
+      std::vector<Row>& beside = parts.beside[shape.to_string()];
+      for (const Problem& problem : problems_beside_training(model, shape, dtype)) {
+        const std::vector<Row> rows =
+            measured({problem}, {select(problem, device->info()).implementation}, *device, failed);
+        beside.push_back(rows.front());
+      }
     }
-    print_tables(estimate_tables(model, mixers, products), format, json_);
+    for (const Row& row : parts.mixers) {
+      const std::int64_t tokens = row.integer("total_tokens");
+      if (parts.products.count(tokens) > 0) continue;
+      parts.products[tokens] =
+          time_products(model, tokens, dtype, *device, measure_.options(), parts.pass);
+    }
+    print_tables(estimate_tables(model, parts), format, json_);
     return failed ? 1 : 0;
   }
 
  private:
   // Rows that are ok: those an estimate can be made of.
-  std::vector<Row> measured_mixers(const std::vector<Problem>& problems, Device& device,
-                                   bool& failed) {
-    auto implementations = choose_implementations(measure_.implementations(), device.info());
+  std::vector<Row> measured(const std::vector<Problem>& problems,
+                            const std::vector<const Implementation*>& implementations,
+                            Device& device, bool& failed) {
     SweepOptions options;
     options.measure = measure_.options();
     options.command = command_line();
     RowMemorySink sink;
     const SweepTotals totals =
         sweep_with_progress(problems, implementations, device, options, sink, quiet_ || json_, 30);
-    failed = totals.failed > 0;
+    failed = failed || totals.failed > 0;
     std::vector<Row> rows;
-    std::string why_not = "no implementation of gated_delta_layer";
+    const std::string what = to_string(problems.front().operation);
+    std::string why_not = "no implementation of " + what;
     for (const Row& row : sink.stored().rows) {
       if (row.ok()) {
         rows.push_back(row);
@@ -101,11 +121,13 @@ class Estimate : public Command {
         why_not = row.implementation + ": " + row.reason;
       }
     }
-    if (rows.empty()) throw Error(ErrorKind::unsupported, "estimate: no mixer ran: " + why_not);
+    if (rows.empty())
+      throw Error(ErrorKind::unsupported, "estimate: no " + what + " ran: " + why_not);
     return rows;
   }
 
   std::string model_ = "paper-1.3b";
+  bool training_ = false;
   std::string sequences_;
   std::string dtype_;
   std::string format_ = "markdown";

@@ -4,7 +4,12 @@
 
 #include "harness/tables/pivot.h"
 #include "interface/error.h"
+#include "interface/operations/causal_conv1d.h"
+#include "interface/operations/causal_conv1d_backward.h"
 #include "interface/operations/gated_delta_layer.h"
+#include "interface/operations/gated_delta_training.h"
+#include "interface/operations/gated_rms_norm.h"
+#include "interface/operations/gated_rms_norm_backward.h"
 
 namespace gdn {
 namespace {
@@ -15,10 +20,47 @@ constexpr const char* kPublished =
     "at 16x2K, 8x4K, 4x8K and 2x16K; neither the paper nor its code states the values as numbers, "
     "so none are repeated here. In words it says that Gated DeltaNet and DeltaNet are equally fast "
     "and Mamba2 slightly faster";
-constexpr const char* kEstimate =
+constexpr const char* kForwardEstimate =
     "ESTIMATE: measured mixer and measured dense products, each timed alone, added up over the "
     "layers; forward pass only. Left out: norms, residual sums, output gate, activations, "
     "embedding, everything between kernels, backward pass and optimiser";
+constexpr const char* kTrainingEstimate =
+    "ESTIMATE: recurrence, convolution and gated norm of a layer, forward and backward, and every "
+    "dense product with its two gradients, each timed alone, added up over the layers. Left out: "
+    "norms of the residual stream, residual sums, activations of the feed-forward part, embedding, "
+    "loss, optimiser, everything between kernels";
+
+Problem part_of_mixer(Operation operation, const ModelShape& model,
+                      const SequenceLengths& sequences, DType dtype) {
+  Problem problem;
+  problem.operation = operation;
+  problem.num_key_heads = problem.num_value_heads = model.num_heads;
+  problem.key_head_dim = model.key_head_dim;
+  problem.value_head_dim = model.value_head_dim;
+  problem.sequences = sequences;
+  problem.token_dtype = dtype;
+  return problem;
+}
+
+// With the norm of queries and keys, and gates and betas from logits, inside.
+Problem recurrence_of_mixer(Operation operation, const ModelShape& model,
+                            const SequenceLengths& sequences, DType dtype) {
+  Problem problem = part_of_mixer(operation, model, sequences, dtype);
+  problem.normalize_qk = true;
+  problem.gate_encoding = GateEncoding::logits;
+  problem.beta_encoding = BetaEncoding::logit;
+  return problem;
+}
+
+void require_time(const Row& row) {
+  if (!row.ok() || !(row.time_ms > 0)) {
+    throw_bad_input("estimate: '" + row.key() + "' has no time (" + row.status + ")");
+  }
+}
+
+std::string sequences_of(const Row& row) {
+  return Problem::parse(row.problem).sequences.to_string();
+}
 
 }  // namespace
 
@@ -60,64 +102,94 @@ std::int64_t product_parameters(const ModelShape& model) {
   return parameters;
 }
 
+std::vector<ModelProduct> training_products_of(const ModelShape& model, std::int64_t tokens) {
+  std::vector<ModelProduct> products;
+  for (const ModelProduct& y : products_of(model)) {
+    products.push_back(y);
+    products.push_back({y.name + ", d_input", y.count, y.inner, y.columns});
+    products.push_back({y.name + ", d_weight", y.count, y.columns, tokens, y.inner});
+  }
+  return products;
+}
+
 Problem mixer_problem(const ModelShape& model, const SequenceLengths& sequences, DType dtype) {
-  Problem problem;
-  problem.operation = gated_delta_layer_operation();
-  problem.num_key_heads = problem.num_value_heads = model.num_heads;
-  problem.key_head_dim = model.key_head_dim;
-  problem.value_head_dim = model.value_head_dim;
-  problem.sequences = sequences;
-  problem.token_dtype = dtype;
-  problem.normalize_qk = true;
-  problem.gate_encoding = GateEncoding::logits;
-  problem.beta_encoding = BetaEncoding::logit;
+  Problem problem = recurrence_of_mixer(gated_delta_layer_operation(), model, sequences, dtype);
   problem.validate();
   return problem;
 }
 
+Problem training_problem(const ModelShape& model, const SequenceLengths& sequences, DType dtype) {
+  Problem problem = recurrence_of_mixer(gated_delta_training_operation(), model, sequences, dtype);
+  problem.final_state = false;
+  problem.validate();
+  return problem;
+}
+
+std::vector<Problem> problems_beside_training(const ModelShape& model,
+                                              const SequenceLengths& sequences, DType dtype) {
+  std::vector<Problem> problems;
+  const Operation operations[] = {causal_conv1d_operation(), causal_conv1d_backward_operation(),
+                                  gated_rms_norm_operation(), gated_rms_norm_backward_operation()};
+  for (const Operation operation : operations) {
+    problems.push_back(part_of_mixer(operation, model, sequences, dtype));
+    // Nothing stands before a training batch.
+    if (problems.back().operation->has_field("window")) {
+      problems.back().conv_window = ConvWindow::none;
+    }
+    problems.back().validate();
+  }
+  return problems;
+}
+
 std::vector<TimedProduct> time_products(const ModelShape& model, std::int64_t tokens, DType dtype,
-                                        Device& device, const MeasureOptions& options) {
+                                        Device& device, const MeasureOptions& options, Pass pass) {
   std::vector<TimedProduct> timed;
-  for (const ModelProduct& product : products_of(model)) {
+  for (const ModelProduct& product :
+       pass == Pass::forward ? products_of(model) : training_products_of(model, tokens)) {
+    const std::int64_t rows = product.rows > 0 ? product.rows : tokens;
     timed.push_back(
-        {product, time_product({tokens, product.columns, product.inner, dtype}, device, options)});
+        {product, time_product({rows, product.columns, product.inner, dtype}, device, options)});
   }
   return timed;
 }
 
 ModelEstimate estimate(const ModelShape& model, const Row& mixer,
-                       const std::vector<TimedProduct>& products) {
-  if (!mixer.ok() || !(mixer.time_ms > 0)) {
-    throw_bad_input("estimate: '" + mixer.key() + "' has no time (" + mixer.status + ")");
-  }
+                       const std::vector<TimedProduct>& products, const std::vector<Row>& beside) {
+  require_time(mixer);
   ModelEstimate result;
   result.tokens = mixer.integer("total_tokens");
-  result.mixer_ms = static_cast<double>(model.layers) * mixer.time_ms;
+  double layer_ms = mixer.time_ms;
+  for (const Row& part : beside) {
+    require_time(part);
+    layer_ms += part.time_ms;
+  }
+  result.mixer_ms = static_cast<double>(model.layers) * layer_ms;
   for (const TimedProduct& timed : products) {
     result.products_ms += static_cast<double>(timed.product.count) * timed.time.time_ms.median;
   }
   return result;
 }
 
-std::vector<Table> estimate_tables(
-    const ModelShape& model, const std::vector<Row>& mixers,
-    const std::map<std::int64_t, std::vector<TimedProduct>>& products) {
+std::vector<Table> estimate_tables(const ModelShape& model, const EstimateParts& parts) {
+  const bool training = parts.pass == Pass::training;
   const auto of = [&](const Row& row) {
-    return estimate(model, row, products.at(row.integer("total_tokens")));
+    return estimate(model, row, parts.products.at(row.integer("total_tokens")),
+                    training ? parts.beside.at(sequences_of(row)) : std::vector<Row>{});
   };
   const PivotOptions layout = {"", {"implementation"}, {"shape"}, ""};
   const auto table = [&](const std::string& what, const Quantity& quantity) {
     PivotOptions options = layout;
     options.title =
         fmt::format("Estimate for {}: {}, by batch x sequence length", model.name, what);
-    return pivot(mixers, options, quantity);
+    return pivot(parts.mixers, options, quantity);
   };
   std::vector<Table> tables =
-      table("forward Kt/s of the whole model", {"kilo_tokens_per_s", "Kt/s", [&](const Row& row) {
-                                                  return significant(of(row).kilo_tokens_per_s());
-                                                }});
+      table(training ? "training Kt/s of the whole model" : "forward Kt/s of the whole model",
+            {"kilo_tokens_per_s", "Kt/s",
+             [&](const Row& row) { return significant(of(row).kilo_tokens_per_s()); }});
   for (Table& one : tables) {
-    one.notes.insert(one.notes.begin(), {kEstimate, kPublished});
+    one.notes.insert(one.notes.begin(),
+                     {training ? kTrainingEstimate : kForwardEstimate, kPublished});
     one.notes.push_back(fmt::format(
         "Model: {}; {} layers of width {}, {} heads of {}x{}, feed-forward {}, vocabulary {}",
         model.source, model.layers, model.width, model.num_heads, model.key_head_dim,
@@ -130,19 +202,31 @@ std::vector<Table> estimate_tables(
                              }});
   tables.insert(tables.end(), shares.begin(), shares.end());
 
-  for (const auto& [tokens, timed] : products) {
-    Table parts;
-    parts.title = fmt::format("Measured dense products of {} at {} tokens", model.name, tokens);
-    parts.header = {"product", "in the model", "inner x columns",
+  for (const auto& [sequences, rows] : parts.beside) {
+    Table beside;
+    beside.title =
+        fmt::format("Measured beside the recurrence of a layer of {}, {}", model.name, sequences);
+    beside.header = {"part", "implementation", "ms each"};
+    for (const Row& row : rows) {
+      beside.rows.push_back({row.operation, row.implementation, significant(row.time_ms)});
+    }
+    tables.push_back(std::move(beside));
+  }
+  for (const auto& [tokens, timed] : parts.products) {
+    Table dense;
+    dense.title = fmt::format("Measured dense products of {} at {} tokens", model.name, tokens);
+    dense.header = {"product", "in the model", "rows x inner x columns",
                     "ms each", "TFLOP/s",      "ms in all"};
     for (const TimedProduct& one : timed) {
       const double each_ms = one.time.time_ms.median;
-      parts.rows.push_back({one.product.name, std::to_string(one.product.count),
-                            fmt::format("{}x{}", one.product.inner, one.product.columns),
-                            significant(each_ms), significant(one.time.tflops, 3),
-                            significant(static_cast<double>(one.product.count) * each_ms)});
+      dense.rows.push_back(
+          {one.product.name, std::to_string(one.product.count),
+           fmt::format("{}x{}x{}", one.product.rows > 0 ? one.product.rows : tokens,
+                       one.product.inner, one.product.columns),
+           significant(each_ms), significant(one.time.tflops, 3),
+           significant(static_cast<double>(one.product.count) * each_ms)});
     }
-    tables.push_back(std::move(parts));
+    tables.push_back(std::move(dense));
   }
   return tables;
 }

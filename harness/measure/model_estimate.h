@@ -1,10 +1,14 @@
-// An estimate of a whole model's forward throughput from measured parts: its token mixer (one of
-// our implementations of gated_delta_layer) and its dense products, each timed alone at the model's
-// shapes, added up over the layers.
+// An estimate of a whole model's throughput from measured parts: its token mixer and its dense
+// products, each timed alone at the model's shapes, added up over the layers. Of the forward pass the
+// mixer is one of our implementations of gated_delta_layer. Of a training step it is the five calls of
+// a layer's mixer and their gradients: gated_delta_training, and the convolution and the gated norm,
+// forward and backward, each by the quickest implementation that there is; and every dense product
+// stands there three times, for its result, the gradient of its inputs and that of its weights.
 //
-// It is an estimate, and a lower bound of the time: norms, residual sums, the output gate, the
-// embedding, the activation of the feed-forward part and everything between kernels are left out;
-// so are the backward pass and the optimiser, which a training throughput contains.
+// It is an estimate, and a lower bound of the time: norms of the residual stream, residual sums, the
+// embedding, the activation of the feed-forward part and everything between kernels are left out; of
+// the forward pass the output gate too; of a training step the loss and the optimiser. What a training
+// step keeps for its backward pass is not written and read once more.
 #pragma once
 
 #include <map>
@@ -34,16 +38,23 @@ const std::vector<ModelShape>& model_shapes();
 /// Throws Error(bad_input) with the nearest name.
 const ModelShape& find_model_shape(const std::string& name);
 
+enum class Pass { forward, training };
+
 /// One kind of dense product of the model: what a token's [inner] vector becomes.
 struct ModelProduct {
   std::string name;        ///< "query and key projections"
   std::int64_t count = 0;  ///< in the whole model
   std::int64_t columns = 0;
   std::int64_t inner = 0;
+  std::int64_t rows = 0;  ///< 0: one for each token
 };
 /// Mixer projections (query, key; value, output gate; decay and beta; output), the three products
 /// of the feed-forward part, logits.
 std::vector<ModelProduct> products_of(const ModelShape& model);
+
+/// With y = x W of each: y, d_x = d_y W^T and d_W = x^T d_y, on batches of so many tokens. That their
+/// operands lie transposed is left out: a library's product of the same sizes stands for them.
+std::vector<ModelProduct> training_products_of(const ModelShape& model, std::int64_t tokens);
 
 /// Parameters of those products alone (embeddings and norms left out).
 std::int64_t product_parameters(const ModelShape& model);
@@ -52,15 +63,23 @@ std::int64_t product_parameters(const ModelShape& model);
 /// gates from logits inside.
 Problem mixer_problem(const ModelShape& model, const SequenceLengths& sequences, DType dtype);
 
+/// Of a training step the recurrence of one layer, forward and backward, likewise: norms and gates
+/// inside, no states before or behind.
+Problem training_problem(const ModelShape& model, const SequenceLengths& sequences, DType dtype);
+/// What a layer's mixer has beside it: the convolution and the gated norm, forward and backward.
+std::vector<Problem> problems_beside_training(const ModelShape& model,
+                                              const SequenceLengths& sequences, DType dtype);
+
 struct TimedProduct {
   ModelProduct product;
   ProductTime time;  ///< of one
 };
-/// Each product of the model at `tokens` rows. Throws as time_product does.
+/// Each product of the pass at `tokens` rows. Throws as time_product does.
 std::vector<TimedProduct> time_products(const ModelShape& model, std::int64_t tokens, DType dtype,
-                                        Device& device, const MeasureOptions& options);
+                                        Device& device, const MeasureOptions& options,
+                                        Pass pass = Pass::forward);
 
-/// Time of the model's forward pass on one batch.
+/// Time of the model's pass on one batch.
 struct ModelEstimate {
   double mixer_ms = 0;     ///< of all layers: the implementation measured
   double products_ms = 0;  ///< of all layers, and the logits
@@ -68,15 +87,24 @@ struct ModelEstimate {
   double total_ms() const { return mixer_ms + products_ms; }
   double kilo_tokens_per_s() const { return static_cast<double>(tokens) / total_ms(); }
 };
-/// `mixer`: an ok, timed row of mixer_problem(). Throws Error(bad_input) if it is not.
+/// `mixer`: an ok, timed row of mixer_problem(), or of training_problem(), to which such rows of what
+/// stands `beside` it are added. Throws Error(bad_input) if one is not.
 ModelEstimate estimate(const ModelShape& model, const Row& mixer,
-                       const std::vector<TimedProduct>& products);
+                       const std::vector<TimedProduct>& products,
+                       const std::vector<Row>& beside = {});
 
-/// Throughput by implementation and shape, the share of the mixer in it, and the products: labelled
-/// as estimates, with what is known of the published figure. `products`: by total tokens of the
-/// rows, which must all be there.
-std::vector<Table> estimate_tables(
-    const ModelShape& model, const std::vector<Row>& mixers,
-    const std::map<std::int64_t, std::vector<TimedProduct>>& products);
+/// What an estimate is made of.
+struct EstimateParts {
+  Pass pass = Pass::forward;
+  std::vector<Row> mixers;
+  /// By total tokens of the mixers' rows, which must all be there.
+  std::map<std::int64_t, std::vector<TimedProduct>> products;
+  /// Of a training step by the mixers' sequences ("4x8192"), which must all be there.
+  std::map<std::string, std::vector<Row>> beside;
+};
+
+/// Throughput by implementation and shape, the share of the mixer in it, and the parts: labelled
+/// as estimates, with what is known of the published figure.
+std::vector<Table> estimate_tables(const ModelShape& model, const EstimateParts& parts);
 
 }  // namespace gdn

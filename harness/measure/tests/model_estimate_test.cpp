@@ -67,8 +67,10 @@ TEST(Estimate, RowsWithoutATimeAreRefused) {
 TEST(Estimate, TablesSayThatTheyAreEstimatesAndWhatIsPublished) {
   const ModelShape& model = find_model_shape("paper-1.3b");
   const auto tables =
-      estimate_tables(model, {mixer_row(model, "2x1024", 0.5), mixer_row(model, "1x2048", 1)},
-                      {{2048, equal_products(model)}});
+      estimate_tables(model, {Pass::forward,
+                              {mixer_row(model, "2x1024", 0.5), mixer_row(model, "1x2048", 1)},
+                              {{2048, equal_products(model)}},
+                              {}});
   ASSERT_EQ(tables.size(), 3u);
   EXPECT_EQ(tables[0].title.rfind("Estimate for paper-1.3b", 0), 0u) << tables[0].title;
   EXPECT_EQ(tables[0].header, (std::vector<std::string>{"implementation", "2x1K", "1x2K"}));
@@ -79,6 +81,87 @@ TEST(Estimate, TablesSayThatTheyAreEstimatesAndWhatIsPublished) {
   for (const char* said : {"ESTIMATE", "Figure 3 of arXiv 2412.06464", "forward pass only"}) {
     EXPECT_NE(text.find(said), std::string::npos) << said << " missing in\n" << text;
   }
+}
+
+// ---- of a training step
+
+Row training_row(const ModelShape& model, const std::string& sequences, double time_ms) {
+  Row row = mixer_row(model, sequences, time_ms);
+  describe_problem(training_problem(model, SequenceLengths::parse(sequences), DType::bfloat16),
+                   row);
+  return row;
+}
+
+std::vector<Row> beside(const ModelShape& model, const std::string& sequences) {
+  std::vector<Row> rows;
+  for (const Problem& problem :
+       problems_beside_training(model, SequenceLengths::parse(sequences), DType::bfloat16)) {
+    rows.push_back(mixer_row(model, sequences, 0.25));
+    describe_problem(problem, rows.back());
+  }
+  return rows;
+}
+
+TEST(TrainingEstimate, EveryProductStandsThereWithItsTwoGradients) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  constexpr std::int64_t kTokens = 2048;
+  const auto forward = products_of(model);
+  const auto training = training_products_of(model, kTokens);
+  ASSERT_EQ(training.size(), 3 * forward.size());
+  const auto operations = [&](const ModelProduct& p) {
+    return p.count * (p.rows > 0 ? p.rows : kTokens) * p.columns * p.inner;
+  };
+  for (std::size_t i = 0; i < forward.size(); ++i) {
+    const ModelProduct &y = training[3 * i], &d_x = training[3 * i + 1], &d_w = training[3 * i + 2];
+    EXPECT_EQ(y.name, forward[i].name);
+    for (const ModelProduct* one : {&y, &d_x, &d_w}) {
+      EXPECT_EQ(operations(*one), operations(forward[i])) << one->name;
+    }
+    // d_x = d_y W^T is as large as x, d_W = x^T d_y as W.
+    EXPECT_EQ(d_x.columns, y.inner) << y.name;
+    EXPECT_EQ(d_x.rows, 0) << y.name;
+    EXPECT_EQ(std::make_pair(d_w.rows, d_w.columns), std::make_pair(y.inner, y.columns)) << y.name;
+  }
+}
+
+TEST(TrainingEstimate, PartsAreThoseOfALayerOnTheSameTokens) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  const Problem step = training_problem(model, SequenceLengths::parse("2x16"), DType::float32);
+  std::vector<std::string> operations;
+  for (const Problem& problem : problems_beside_training(model, step.sequences, DType::float32)) {
+    operations.push_back(to_string(problem.operation));
+    EXPECT_EQ(problem.total_tokens(), step.total_tokens());
+    if (problem.operation->name.rfind("causal_conv1d", 0) == 0) {
+      EXPECT_EQ(problem.conv_channels(), 2 * 9 * 200 + 9 * 400) << problem.to_string();
+    }
+  }
+  EXPECT_EQ(operations, (std::vector<std::string>{"causal_conv1d", "causal_conv1d_backward",
+                                                  "gated_rms_norm", "gated_rms_norm_backward"}));
+}
+
+TEST(TrainingEstimate, AddsEveryPartOfEveryLayer) {
+  const ModelShape& model = find_model_shape("paper-1.3b");
+  EstimateParts parts{Pass::training, {training_row(model, "2x1024", 0.5)}, {}, {}};
+  parts.beside["2x1024"] = beside(model, "2x1024");
+  for (const ModelProduct& product : training_products_of(model, 2048)) {
+    parts.products[2048].push_back({product, {}});
+    parts.products[2048].back().time.time_ms.median = 1;
+  }
+  const ModelEstimate whole =
+      estimate(model, parts.mixers[0], parts.products[2048], parts.beside["2x1024"]);
+  EXPECT_DOUBLE_EQ(whole.mixer_ms, 16 * (0.5 + 4 * 0.25));
+  EXPECT_DOUBLE_EQ(whole.products_ms, 3 * (16 * (2 + 2 + 2 + 1 + 2 + 1) + 1));
+  const auto tables = estimate_tables(model, parts);
+  ASSERT_EQ(tables.size(), 4u);
+  EXPECT_NE(tables[0].title.find("training Kt/s"), std::string::npos) << tables[0].title;
+  EXPECT_EQ(tables[2].rows.size(), 4u);
+  EXPECT_EQ(tables[3].rows.size(), 3 * products_of(model).size());
+  const std::string text = render(tables[0], TableFormat::markdown);
+  for (const char* said : {"ESTIMATE", "optimiser", "forward and backward"}) {
+    EXPECT_NE(text.find(said), std::string::npos) << said << " missing in\n" << text;
+  }
+  parts.beside["2x1024"][2].time_ms = kNotMeasured;
+  EXPECT_THROW(estimate_tables(model, parts), Error);
 }
 
 MeasureOptions quick() {

@@ -23,8 +23,10 @@
 // The price is what lies between the kernels: two states and C (5 Dk + 3 Dv) floats for each chunk and
 // value head.
 //
-// Bound by VALU issue. By the emulator's cost model, 2/4 heads of 128, float32: 0.53 ms for 1x512 tokens and 0.45 for
-// 4x256, where hip/recurrent takes 4.0 and 2.1.
+// Bound by VALU issue; `chains`, at 128 state rows and chunks of 32, by the registers of one workgroup as well: two do
+// not fit beside each other on a CU. Modelled, not measured (gdnbench bench --op gated_delta_backward --device
+// gfx906-emulator --heads 16/32 --dim 128 --h0 normal), float32 and bfloat16: 256 tokens 0.77 and 0.82 ms, where
+// hip/recurrent takes 2.09 and 2.10; eight sequences of 16 tokens 0.55 and 0.60, there 1.24 and 1.23.
 //
 // Dk up to 256, any Dv; chunks of 32 tokens up to Dk = 128, and of 16.
 #include "hip/gated_delta/chunk_slots.h"
