@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the distribution packages the build needs and this machine lacks (tried on Debian 12, and without options on
-# Debian 13; Ubuntu 24.04 has packages of the same names).
+# Debian 13 and Ubuntu 24.04).
 # Nothing is done, and no privileges are needed, when everything is there. CUDA is never installed:
 # it is used when nvcc is found.
 #   scripts/install_dependencies.sh            what the build and the tests need

@@ -3,7 +3,7 @@
 # that this machine has, verifies every implementation on the real trace, times the default sweep on the best
 # device present, prints the tables and says where the rows are.
 #   scripts/quickstart.sh [ROWS.h5]      rows go to results/quickstart.h5 unless named
-# Run on Debian 12 and 13; docs/install.md says with what, and how long it took.
+# Run on Debian 12 and 13 and on Ubuntu 24.04; docs/install.md says with what, and how long it took.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rows=${1:-results/quickstart.h5}
