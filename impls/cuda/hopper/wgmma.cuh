@@ -15,6 +15,11 @@
 //     bytes apart along the other dimension. One k16 step is +128 (2048 bytes). Needs the transpose
 //     flag.
 //   k_major_32(tile): rows of 16 elements (32 bytes, 32-byte swizzle, 256-byte aligned).
+//   k_major_plain(tile, along_k, along_n): blocks of 8 rows of 16 bytes, not swizzled, so many bytes apart along the
+//     reduction dimension and along the other.
+//
+// Products of tf32: float32 of which hardware ignores the last 13 bits (tf32_of() rounds them away). A step has k 8; its
+// operand a has (row l/4, k l%4), (row +8, same k), (row, k +4), (row +8, k +4), one element a register.
 //
 // Use: registers_ready(); products...; commit(); wait<pending>(); then hold() every register array
 // that a product in flight read or wrote, so that the compiler moves no access across the wait.
@@ -40,6 +45,14 @@ __device__ __forceinline__ uint64_t mn_major_128(uint32_t tile, uint32_t panel) 
 __device__ __forceinline__ uint64_t k_major_32(uint32_t tile) {
   return static_cast<uint64_t>((tile & 0x3ffff) >> 4) | (1ull << 16) | (16ull << 32) | (3ull << 62);
 }
+__device__ __forceinline__ uint64_t k_major_plain(uint32_t tile, uint32_t along_k,
+                                                  uint32_t along_n) {
+  return static_cast<uint64_t>((tile & 0x3ffff) >> 4) |
+         (static_cast<uint64_t>(along_k >> 4) << 16) | (static_cast<uint64_t>(along_n >> 4) << 32);
+}
+
+/// A tf32 operand: x rounded to 11 bits, ties away from zero, behind which are bits that are ignored.
+__device__ __forceinline__ uint32_t tf32_of(float x) { return __float_as_uint(x) + 0x1000; }
 
 /// Orders this warpgroup's register accesses before the products that follow.
 __device__ __forceinline__ void registers_ready() {
@@ -159,6 +172,18 @@ __device__ __forceinline__ void multiply_rs_n64(float (&d)[32], const uint32_t* 
     GDN_WGMMA("bf16");
   }
 #undef GDN_WGMMA
+}
+
+/// N = 64, k 8, of tf32: a in registers, b K-major.
+__device__ __forceinline__ void multiply_rs_n64_tf32(float (&d)[32], const uint32_t* a, uint64_t b,
+                                                     bool accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" GDN_OPS32
+      "}, "
+      "{%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+      : GDN_ACC32(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
 }
 
 /// N = 128, a in registers, b MN-major (transposed); always accumulates.

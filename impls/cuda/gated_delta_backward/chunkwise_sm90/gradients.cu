@@ -13,8 +13,8 @@
 //
 //     dg_t = gamma_C <D, S> + sum_{i >= t} (a_i + z_i) + sum_{j < t} e_j + sum_{i >= t > j} M_ij
 //
-// Blocks are persistent. Roles: of three math warpgroups the first has dQ, the second what of dK needs D and dP, the third
-// what needs dV. The first warp of the fourth finds the items and loads, its others make <D, S> and the gradients of the
+// Blocks are persistent. Roles: of three math warpgroups the first has dQ, the second of dK what needs D, dP and N^T, the
+// third what needs S and N. The first warp of the fourth finds the items and loads, its others make <D, S> and the gradients of the
 // gates. What needs S and D comes last of a head, so that those of the next arrive meanwhile.
 //
 // Bound by: the latency of a warpgroup's steps, of which the crossing sums above are the longest, beside 12 other warps.
@@ -24,6 +24,7 @@
 #include <algorithm>
 
 #include "cuda/allow_shared_memory.h"
+#include "cuda/approximate.cuh"
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/chunk_sm90/tile_rows.cuh"
@@ -65,43 +66,66 @@ struct ChunkItem {
   }
 };
 
+/// What M is multiplied by for its sums along rows, in shared memory: E_jt = 1 where j < t, else 0, of which 8 rows j are
+/// those before them, eight columns t further on. So there is one such row of blocks, of 15, and the product's step over
+/// columns 8 k .. 8 k + 7 of M begins at block 7 - k. Within a step column 2 x is k x, and column 2 x + 1 is k 4 + x:
+/// where accumulators lie as operands of tf32.
+struct ColumnsBefore {
+  static constexpr uint32_t kHalfBytes = 8 * 16, kBlockBytes = 2 * kHalfBytes;
+  static constexpr uint32_t kBytes = 15 * kBlockBytes;
+
+  /// Threads t of `threads`.
+  static __device__ __forceinline__ void store(uint32_t to, int t, int threads) {
+    for (int i = t; i < static_cast<int>(kBytes / 4); i += threads) {
+      const int block = i / 64, half = i / 32 % 2, column = 8 * (block - 7) + i / 4 % 8,
+                row = 2 * (i % 4) + half;
+      store_shared(to + 4 * i, row < column ? 1.f : 0.f);
+    }
+  }
+  static __device__ __forceinline__ uint64_t operand(uint32_t blocks, int k) {
+    return wgmma::k_major_plain(blocks + (7 - k) * kBlockBytes, kHalfBytes, kBlockBytes);
+  }
+};
+
 /// Shared memory of a block, bytes.
 struct Layout {
   static constexpr int kStages = 2, kItemSlots = 2;
-  static constexpr uint32_t kState = 0, kDState = kState + kStateBytes;  // S and D
+  // S and D. Behind an item's last head they stay empty: there the parts of dK meet, and gradients are on their way to
+  // memory
+  static constexpr uint32_t kState = 0, kDState = kState + kStateBytes;
   static constexpr uint32_t kKey = kDState + kStateBytes, kQuery = kKey + kTileBytes;
-  // of a head, by stages. Behind an item's last head a stage stays empty: there the parts of dK meet, and gradients are
-  // on their way to memory
+  // of a head, by stages
   static constexpr uint32_t kHeads = kQuery + kTileBytes;
   static constexpr uint32_t kDOutput = 0, kUpdate = kTileBytes, kDValue = 2 * kTileBytes,
                             kFactorsAt = 3 * kTileBytes;
   static constexpr uint32_t kHeadBytes = (kFactorsAt + kFactorBytes + 1023) / 1024 * 1024;
-  static constexpr uint32_t kExchange = 0, kOfQueries = 2 * kTileBytes;
   // K K^T and Q K^T, each thread's own 32 of either, of 16 bits
   static constexpr uint32_t kKeyProducts = kHeads + kStages * kHeadBytes,
                             kQueryProducts = kKeyProducts + 64 * 128;
-  // what the gates' gradients of a head are made of, float32
+  // what the gates' gradients of a head are made of, float32; of two heads
   static constexpr uint32_t kParts = kQueryProducts + 64 * 128;
   static constexpr uint32_t kOfQuery = 0, kOfDecayed = 256, kOfUpdate = 512, kDBeta = 768,
                             kCrossing = 1024;  // [2 warpgroups][4 warps][64]
-  static constexpr uint32_t kPartBytes = kCrossing + 2 * 4 * 256;
-  static constexpr uint32_t kStateProducts = kParts + kPartBytes;  // [4]: of each warp, <D, S>
-  static constexpr uint32_t kItems = kStateProducts + 16;
+  static constexpr uint32_t kStateProducts = kCrossing + 2 * 4 * 256;  // [4]: of each warp, <D, S>
+  static constexpr uint32_t kPartBytes = kStateProducts + 16;
+  static constexpr uint32_t kColumnsBefore = kParts + kStages * kPartBytes;
+  static constexpr uint32_t kItems = kColumnsBefore + ColumnsBefore::kBytes;
   static constexpr uint32_t kBarriers = kItems + kItemSlots * ChunkItem::kBytes;
   static constexpr uint32_t kTilesFull = kBarriers, kTilesEmpty = kTilesFull + 8,
                             kStateFull = kTilesEmpty + 8, kStateEmpty = kStateFull + 8,
                             kDStateFull = kStateEmpty + 8, kDStateEmpty = kDStateFull + 8,
-                            kPartsFull = kDStateEmpty + 8, kPartsEmpty = kPartsFull + 8,
-                            kHeadFull = kPartsEmpty + 8, kHeadEmpty = kHeadFull + 16,
+                            kPartsFull = kDStateEmpty + 8, kPartsEmpty = kPartsFull + 16,
+                            kHeadFull = kPartsEmpty + 16, kHeadEmpty = kHeadFull + 16,
                             kItemFull = kHeadEmpty + 16, kItemEmpty = kItemFull + 16,
                             kRowsZeroed = kItemEmpty + 16, kExchangeFull = kRowsZeroed + 8;
   static constexpr uint32_t kBytes = kExchangeFull + 8;
   static_assert(kBytes <= 232448 && kBarriers % 8 == 0);
-  static_assert(kOfQueries + kTileBytes <= kFactorsAt && 64 * 128 * 4 <= kOfQueries);
+  static_assert(64 * 128 * 4 <= kStateBytes && kTileBytes <= kStateBytes);
 
   using Item = ChunkItem;
   using Items = Ring<kItemSlots, kItems, ChunkItem::kBytes, kItemFull, kItemEmpty>;
   using Heads = Ring<kStages, kHeads, kHeadBytes, kHeadFull, kHeadEmpty>;
+  using Parts = Ring<kStages, kParts, kPartBytes, kPartsFull, kPartsEmpty>;
 };
 constexpr int kMathThreads = 384, kThreads = kMathThreads + 128;
 constexpr int kAuxiliaryThreads = 96;
@@ -163,43 +187,54 @@ __device__ __forceinline__ void store_row_sums(uint32_t to, RowPair parts, int w
   }
 }
 
-/// Sums over i >= t > j of M_ij, of the warp's rows i, for every t: to the warp's to[64]. M is overwritten, its elements
-/// on and above the diagonal are not read.
-__device__ __forceinline__ void store_crossing_sums(uint32_t to, float (&M)[32], int w, int l) {
-  const int row = 16 * w + (l >> 2), lane_column = 2 * (l & 3);
-  RowPair before = {0.f, 0.f};  // of the columns up to this eight
+/// A lane and that 2 Half further: the sums of both of their numbers, of which the one keeps the first Half, the other the
+/// second, as its first.
+template <int Half>
+__device__ __forceinline__ void sum_halves(float (&x)[16], int l) {
+  const bool second = (l & 2 * Half) != 0;
+#pragma unroll
+  for (int i = 0; i < Half; i++) {
+    const float given = second ? x[i] : x[i + Half], kept = second ? x[i + Half] : x[i];
+    x[i] = kept + __shfl_xor_sync(~0u, given, 2 * Half);
+  }
+}
+/// Sums over i >= t > j of M_ij, of the warp's rows i, for every t: to the warp's to[64]. M is zero on and above the
+/// diagonal; as an operand it keeps 11 bits. `columns`: ColumnsBefore.
+__device__ __forceinline__ void store_crossing_sums(uint32_t to, const float (&M)[32],
+                                                    uint32_t columns, int w, int l) {
+  uint32_t m[32];
 #pragma unroll
   for (int j = 0; j < 8; j++) {
-#pragma unroll
-    for (int e = 0; e < 2; e++) {  // the thread's two rows
-      const int i = row + 8 * e;
-      const float m0 = i > 8 * j + lane_column ? M[4 * j + 2 * e] : 0.f,
-                  m1 = i > 8 * j + lane_column + 1 ? M[4 * j + 2 * e + 1] : 0.f;
-      const float pair = m0 + m1;
-      float up_to = pair;
-#pragma unroll
-      for (int o = 1; o < 4; o <<= 1) {
-        const float y = __shfl_up_sync(~0u, up_to, o, 4);
-        if ((l & 3) >= o) up_to += y;
-      }
-      float& sum = e == 0 ? before.x : before.y;
-      const float start = sum + (up_to - pair);
-      // exclusive, and only where the row is behind the column
-      M[4 * j + 2 * e] = i >= 8 * j + lane_column ? start : 0.f;
-      M[4 * j + 2 * e + 1] = i >= 8 * j + lane_column + 1 ? start + m0 : 0.f;
-      sum += __shfl_sync(~0u, up_to, 3, 4);
-    }
+    m[4 * j] = wgmma::tf32_of(M[4 * j]);
+    m[4 * j + 1] = wgmma::tf32_of(M[4 * j + 2]);
+    m[4 * j + 2] = wgmma::tf32_of(M[4 * j + 1]);
+    m[4 * j + 3] = wgmma::tf32_of(M[4 * j + 3]);
   }
+  float before[32];  // of row i and t: the sum over j < t
+  wgmma::hold(m);
+  wgmma::hold(before);
+  wgmma::registers_ready();
 #pragma unroll
-  for (int j = 0; j < 8; j++) {
-    float x = M[4 * j] + M[4 * j + 2], y = M[4 * j + 1] + M[4 * j + 3];
+  for (int k = 0; k < 8; k++)
+    wgmma::multiply_rs_n64_tf32(before, m + 4 * k, ColumnsBefore::operand(columns, k), k > 0);
+  wgmma::commit();
+  wgmma::wait<0>();
+  wgmma::hold(before);
+  wgmma::hold(m);
+  // over the rows: first the thread's two, where they are not before t
+  const int behind = 16 * w + (l >> 2) - 2 * (l & 3);
+  float sums[16];
 #pragma unroll
-    for (int o = 4; o < 32; o <<= 1) {
-      x += __shfl_xor_sync(~0u, x, o);
-      y += __shfl_xor_sync(~0u, y, o);
-    }
-    if (l < 4) store_shared(to + 4 * (8 * j + lane_column), make_float2(x, y));
-  }
+  for (int j = 0; j < 8; j++)
+#pragma unroll
+    for (int e = 0; e < 2; e++)
+      sums[2 * j + e] = (behind >= 8 * j + e ? before[4 * j + e] : 0.f) +
+                        (behind + 8 >= 8 * j + e ? before[4 * j + 2 + e] : 0.f);
+  // then the eight lanes' that have the same columns
+  sum_halves<8>(sums, l);
+  sum_halves<4>(sums, l);
+  sum_halves<2>(sums, l);
+  store_shared(to + 8 * l, make_float2(sums[0], sums[1]));  // of t 8 (l / 4) + 2 (l % 4)
 }
 
 /// Decays between the tokens of the thread's rows and of its columns 8 j + 2 (l % 4) + e. Each is asked for on one side
@@ -232,8 +267,9 @@ struct Math {
   const int wg, t, w, l;
   ChunkItem item{};
   RingCursor<Layout::Heads> head{};
-  /// Bit 0 is the parity of what there is once of a head: S, D, and the parts of the gates'
-  /// gradients; bit 1 that of K and Q, and of what is exchanged; bit 2 that of the zeroing of rows.
+  RingCursor<Layout::Parts> parts{};
+  /// Bit 0 is the parity of what there is once of a head: S and D; bit 1 that of K and Q, and of what is exchanged; bit 2
+  /// that of the zeroing of rows.
   uint32_t rounds = 0;
 
   __device__ __forceinline__ uint32_t parity() const { return rounds & 1; }
@@ -244,11 +280,7 @@ struct Math {
   __device__ __forceinline__ uint32_t factors() const { return at(Layout::kFactorsAt); }
   /// A place of the parts of the gates' gradients.
   __device__ __forceinline__ uint32_t part(uint32_t which) const {
-    return sm + Layout::kParts + which;
-  }
-  /// Until those of the head before have been read.
-  __device__ __forceinline__ void await_parts() const {
-    mbarrier_wait(sm + Layout::kPartsEmpty, parity() ^ 1);
+    return parts.buffer(sm) + which;
   }
   __device__ __forceinline__ float2 column_factors(Factor which, int j) const {
     return load_shared<float2>(factors() + which + 32 * j + 8 * (l & 3));
@@ -287,21 +319,28 @@ struct Math {
   __device__ __forceinline__ void release(uint32_t barrier) const { mbarrier_arrive(sm + barrier); }
   /// The warpgroup has done with the head, and its parts of the gates' gradients are stored.
   __device__ __forceinline__ void finish_head() {
-    mbarrier_arrive(sm + Layout::kPartsFull);
+    mbarrier_arrive(parts.full(sm));
+    parts.advance();
     head.release(sm);
     head.advance();
     rounds ^= 1;
   }
 
-  /// The products of the rows of K or Q with the keys, kept for all heads of the item.
+  /// The products of the rows of K or Q with the keys before them, zeros elsewhere, kept for all heads of the item.
   __device__ __forceinline__ void keep_products(uint32_t to, uint32_t rows) const {
     float d[32];
     multiply_rows(d, rows, sm + Layout::kKey);
     wgmma::wait<0>();
     wgmma::hold(d);
 #pragma unroll
-    for (int i = 0; i < 16; i++)
-      store_shared(to + 512 * i + 4 * t, pack<Token>(d[2 * i], d[2 * i + 1]));
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int i = row() + 8 * e;
+        store_shared(to + 1024 * j + 512 * e + 4 * t,
+                     pack<Token>(i > column(j) ? d[4 * j + 2 * e] : 0.f,
+                                 i > column(j) + 1 ? d[4 * j + 2 * e + 1] : 0.f));
+      }
   }
   /// Accumulators 4 j .. 4 j + 3 of d times those products and `rows`.
   __device__ __forceinline__ void times_products(float (&d)[32], int j, uint32_t products,
@@ -316,12 +355,12 @@ struct Math {
 
   /// sums += a K; and the crossing sums of M to the part `to` of the gates' gradients.
   __device__ __forceinline__ void add_with_crossing(float (&sums)[64], uint32_t (&a)[16],
-                                                    float (&M)[32], uint32_t to) const {
+                                                    const float (&M)[32], uint32_t to) const {
     add_product(sums, a, sm + Layout::kKey);
     wgmma::wait<0>();
     wgmma::hold(sums);
     wgmma::hold(a);
-    store_crossing_sums(part(to), M, w, l);
+    store_crossing_sums(part(to), M, sm + Layout::kColumnsBefore, w, l);
   }
 
   /// sums += scale (rows S), of a tile of rows and of S or D; and the products of these rows with those of K or Q, times
@@ -356,7 +395,7 @@ struct Math {
     for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
       await_head(h);
       if (h == 0) keep_products(sm + Layout::kQueryProducts, Q);
-      await_parts();
+      parts.await_empty(sm);
       float d[32];
       multiply_rows(d, at(Layout::kDOutput), at(Layout::kUpdate));
       wgmma::wait<0>();
@@ -387,34 +426,44 @@ struct Math {
     }
   }
 
-  /// sums = the part of dK that is made of D, and of Q.
+  /// sums = the part of dK that is made of D, of Q, and of N^T.
   __device__ __forceinline__ void sum_key_of_updates(float (&sums)[64], RowPair& inverse) {
     const uint32_t K = sm + Layout::kKey;
 #pragma unroll 1
     for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
       await_head(h);
-      float d[32];
+      float d[32], e[32];
       multiply_rows(d, at(Layout::kUpdate), at(Layout::kDOutput));
+      multiply_rows(e, at(Layout::kUpdate), at(Layout::kDValue));
       wgmma::wait<0>();
       wgmma::hold(d);
-      uint32_t operand[16];
+      wgmma::hold(e);
+      uint32_t of_queries[16], of_keys[16];
       const RowDecays decays(factors(), w, l);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
         const float4 g = decays.of_later_columns(j);
-        const float2 f = column_factors(Factor::query_scale, j);
-        const bool in0 = row() <= column(j), in1 = row() <= column(j) + 1,
-                   in2 = row() + 8 <= column(j), in3 = row() + 8 <= column(j) + 1;
-        operand[2 * j] =
-            pack<Token>(in0 ? g.x * f.x * d[4 * j] : 0.f, in1 ? g.y * f.y * d[4 * j + 1] : 0.f);
-        operand[2 * j + 1] =
-            pack<Token>(in2 ? g.z * f.x * d[4 * j + 2] : 0.f, in3 ? g.w * f.y * d[4 * j + 3] : 0.f);
+        const float2 q = column_factors(Factor::query_scale, j),
+                     k = column_factors(Factor::key_length, j);
+        of_queries[2 * j] = pack<Token>(row() <= column(j) ? g.x * q.x * d[4 * j] : 0.f,
+                                        row() <= column(j) + 1 ? g.y * q.y * d[4 * j + 1] : 0.f);
+        of_queries[2 * j + 1] =
+            pack<Token>(row() + 8 <= column(j) ? g.z * q.x * d[4 * j + 2] : 0.f,
+                        row() + 8 <= column(j) + 1 ? g.w * q.y * d[4 * j + 3] : 0.f);
+        of_keys[2 * j] = pack<Token>(row() < column(j) ? -g.x * k.x * e[4 * j] : 0.f,
+                                     row() < column(j) + 1 ? -g.y * k.y * e[4 * j + 1] : 0.f);
+        of_keys[2 * j + 1] =
+            pack<Token>(row() + 8 < column(j) ? -g.z * k.x * e[4 * j + 2] : 0.f,
+                        row() + 8 < column(j) + 1 ? -g.w * k.y * e[4 * j + 3] : 0.f);
       }
-      add_product(sums, operand, sm + Layout::kQuery);
+      wgmma::hold(of_keys);
+      add_product(sums, of_queries, sm + Layout::kQuery);
+      add_product(sums, of_keys, K);
       wgmma::wait<0>();
       wgmma::hold(sums);
-      wgmma::hold(operand);
-      await_parts();
+      wgmma::hold(of_queries);
+      wgmma::hold(of_keys);
+      parts.await_empty(sm);
       mbarrier_wait(sm + Layout::kDStateFull, parity());
       add_state_product(sums, at(Layout::kUpdate), sm + Layout::kDState, decays_to_end(), K,
                         load_rows(factors() + Factor::key_update, w, l), Layout::kOfUpdate);
@@ -424,7 +473,28 @@ struct Math {
     }
   }
 
-  /// sums = the part of dK that is made of dV.
+  /// d_beta, of the diagonal of dV V'^T. Each row's element is its one lane's: of block w, where only lanes differ.
+  __device__ __forceinline__ void store_beta_gradients(const float (&d)[32]) const {
+    float x[4] = {};  // of the thread's two columns in either row
+#pragma unroll
+    for (int block = 0; block < 4; block++) {
+      if (w != block) continue;
+      x[0] = d[8 * block];
+      x[1] = d[8 * block + 1];
+      x[2] = d[8 * block + 6];
+      x[3] = d[8 * block + 7];
+    }
+    const int within = l >> 2;  // of 8 rows, and of the 8 columns
+    const RowPair beta = load_rows(factors() + Factor::beta, w, l),
+                  inverse = {reciprocal_approximately(beta.x), reciprocal_approximately(beta.y)};
+    if (within / 2 == (l & 3)) {
+      const uint32_t to = part(Layout::kDBeta) + 4 * row();
+      store_shared(to, (within & 1 ? x[1] : x[0]) * inverse.x * inverse.x);
+      store_shared(to + 32, (within & 1 ? x[3] : x[2]) * inverse.y * inverse.y);
+    }
+  }
+
+  /// sums = the part of dK that is made of dV and S, and of N.
   __device__ __forceinline__ void sum_key_of_values(float (&sums)[64]) {
     const uint32_t K = sm + Layout::kKey;
 #pragma unroll 1
@@ -432,35 +502,13 @@ struct Math {
       await_head(h);
       if (h == 0) keep_products(sm + Layout::kKeyProducts, K);
       float d[32];
-      uint32_t operand[16];  // N + N^T times the columns' 1 / |k|
+      uint32_t operand[16];  // N times the columns' 1 / |k|
       const RowDecays decays(factors(), w, l);
-      multiply_rows(d, at(Layout::kUpdate), at(Layout::kDValue));
-      wgmma::wait<0>();
-      wgmma::hold(d);
-#pragma unroll
-      for (int j = 0; j < 8; j++) {
-        const float4 g = decays.of_later_columns(j);
-        const float2 f = column_factors(Factor::key_length, j);
-        operand[2 * j] = pack<Token>(row() < column(j) ? -g.x * f.x * d[4 * j] : 0.f,
-                                     row() < column(j) + 1 ? -g.y * f.y * d[4 * j + 1] : 0.f);
-        operand[2 * j + 1] =
-            pack<Token>(row() + 8 < column(j) ? -g.z * f.x * d[4 * j + 2] : 0.f,
-                        row() + 8 < column(j) + 1 ? -g.w * f.y * d[4 * j + 3] : 0.f);
-      }
       multiply_rows(d, at(Layout::kDValue), at(Layout::kUpdate));
       wgmma::wait<0>();
       wgmma::hold(d);
-      await_parts();
-      const RowPair beta = load_rows(factors() + Factor::beta, w, l);
-#pragma unroll
-      for (int j = 0; j < 8; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {  // d_beta, of the diagonal
-          const int i = row() + 8 * (e >> 1);
-          if (i != column(j) + (e & 1)) continue;
-          const float b = (e & 2) ? beta.y : beta.x;
-          store_shared(part(Layout::kDBeta + 4 * i), d[4 * j + e] / b / b);
-        }
+      parts.await_empty(sm);
+      store_beta_gradients(d);
       const RowPair key = load_rows(factors() + Factor::key_length, w, l);
 #pragma unroll
       for (int j = 0; j < 8; j++) {
@@ -470,9 +518,8 @@ struct Math {
         d[4 * j + 1] = row() > column(j) + 1 ? -g.y * f.y * d[4 * j + 1] : 0.f;
         d[4 * j + 2] = row() + 8 > column(j) ? -g.z * f.x * d[4 * j + 2] : 0.f;
         d[4 * j + 3] = row() + 8 > column(j) + 1 ? -g.w * f.y * d[4 * j + 3] : 0.f;
-        // the other triangle's are zeros here
-        operand[2 * j] |= pack<Token>(d[4 * j], d[4 * j + 1]);
-        operand[2 * j + 1] |= pack<Token>(d[4 * j + 2], d[4 * j + 3]);
+        operand[2 * j] = pack<Token>(d[4 * j], d[4 * j + 1]);
+        operand[2 * j + 1] = pack<Token>(d[4 * j + 2], d[4 * j + 3]);
         times_products(d, j, sm + Layout::kKeyProducts, key);
       }
       add_with_crossing(sums, operand, d, Layout::kCrossing + 1024 + 256 * w);
@@ -486,39 +533,42 @@ struct Math {
     }
   }
 
+  /// What store_gradient() wants of a tile, where the call normalises: of the thread's rows, pairs of columns, as sums have
+  /// them.
+  __device__ __forceinline__ void load_rows_of(uint32_t (&x)[32], uint32_t tile) const {
+    if (!a.backward.forward.normalize_qk) return;
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+      x[i] =
+          load_shared<uint32_t>(tile + i / 16 * kPanelBytes +
+                                swizzle_128(row() + 8 * (i & 1), 16 * (i / 2 % 8) + 4 * (l & 3)));
+  }
   /// From the gradient of rows of length one to that of the rows x as they are, where the call normalises; and to
   /// memory. `staged`: the warpgroup's own buffer of kTileBytes.
-  __device__ __forceinline__ void store_gradient(float (&sums)[64], float scale, uint32_t tile,
-                                                 RowPair inverse, uint32_t staged, void* to) {
+  __device__ __forceinline__ void store_gradient(float (&sums)[64], float scale,
+                                                 const uint32_t (&rows)[32], RowPair inverse,
+                                                 uint32_t staged, void* to) {
     if (a.backward.forward.normalize_qk) {
       RowPair along = {0.f, 0.f};
 #pragma unroll
-      for (int panel = 0; panel < 2; panel++)
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-          const float2 x = load_pair(tile + panel * kPanelBytes, row(), j, l),
-                       y = load_pair(tile + panel * kPanelBytes, row() + 8, j, l);
-          const int i = 32 * panel + 4 * j;
-          along.x = fmaf(x.x, sums[i], fmaf(x.y, sums[i + 1], along.x));
-          along.y = fmaf(y.x, sums[i + 2], fmaf(y.y, sums[i + 3], along.y));
-        }
+      for (int i = 0; i < 16; i++) {
+        const float2 x = unpack<Token>(rows[2 * i]), y = unpack<Token>(rows[2 * i + 1]);
+        along.x = fmaf(x.x, sums[4 * i], fmaf(x.y, sums[4 * i + 1], along.x));
+        along.y = fmaf(y.x, sums[4 * i + 2], fmaf(y.y, sums[4 * i + 3], along.y));
+      }
       along = {quad_sum(along.x), quad_sum(along.y)};
       const RowPair back = along * inverse * inverse;
       constexpr float kOfZeros =
           1000;  // 1 / sqrt(kNormEpsilon): a row of zeros has no length of its own
       inverse = {inverse.x > 0.f ? inverse.x : kOfZeros, inverse.y > 0.f ? inverse.y : kOfZeros};
 #pragma unroll
-      for (int panel = 0; panel < 2; panel++)
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-          const float2 x = load_pair(tile + panel * kPanelBytes, row(), j, l),
-                       y = load_pair(tile + panel * kPanelBytes, row() + 8, j, l);
-          const int i = 32 * panel + 4 * j;
-          sums[i] = inverse.x * fmaf(-back.x, x.x, sums[i]);
-          sums[i + 1] = inverse.x * fmaf(-back.x, x.y, sums[i + 1]);
-          sums[i + 2] = inverse.y * fmaf(-back.y, y.x, sums[i + 2]);
-          sums[i + 3] = inverse.y * fmaf(-back.y, y.y, sums[i + 3]);
-        }
+      for (int i = 0; i < 16; i++) {
+        const float2 x = unpack<Token>(rows[2 * i]), y = unpack<Token>(rows[2 * i + 1]);
+        sums[4 * i] = inverse.x * fmaf(-back.x, x.x, sums[4 * i]);
+        sums[4 * i + 1] = inverse.x * fmaf(-back.x, x.y, sums[4 * i + 1]);
+        sums[4 * i + 2] = inverse.y * fmaf(-back.y, y.x, sums[4 * i + 2]);
+        sums[4 * i + 3] = inverse.y * fmaf(-back.y, y.y, sums[4 * i + 3]);
+      }
     }
     const int matrix = l >> 3, matrix_row = 16 * w + (matrix & 1) * 8 + (l & 7);
 #pragma unroll
@@ -533,12 +583,12 @@ struct Math {
     }
     __syncwarp();
     const int64_t stride = int64_t{a.backward.forward.num_key_heads} * kKeyDim;
-    Token* const rows = static_cast<Token*>(to) + item.token0 * stride + item.key_head * kKeyDim;
+    Token* const memory = static_cast<Token*>(to) + item.token0 * stride + item.key_head * kKeyDim;
 #pragma unroll 1
     for (int i = l; i < 16 * 16; i += 32) {  // the warp's own rows
       const int r = 16 * w + i / 16, unit = i % 16;
       if (r >= item.valid) break;
-      *reinterpret_cast<uint4*>(rows + r * stride + 8 * unit) =
+      *reinterpret_cast<uint4*>(memory + r * stride + 8 * unit) =
           load_shared<uint4>(staged + unit / 8 * kPanelBytes + swizzle_128(r, unit % 8 * 16));
     }
   }
@@ -597,9 +647,12 @@ struct Loader {
       head.advance();
       parity ^= 1;
     }
-    head.await_empty(sm);  // the stage that stays empty
-    mbarrier_arrive(head.full(sm));
-    head.advance();
+    // S and D, which stay empty
+    mbarrier_wait(sm + Layout::kStateEmpty, parity);
+    mbarrier_arrive(sm + Layout::kStateFull);
+    mbarrier_wait(sm + Layout::kDStateEmpty, parity);
+    mbarrier_arrive(sm + Layout::kDStateFull);
+    parity ^= 1;
     tiles_parity ^= 1;
   }
   __device__ __forceinline__ void run(int items) {
@@ -625,67 +678,98 @@ struct Loader {
   }
 };
 
+/// A warp's share of <D, S>, to its first lane: every third block [16 rows x 16] of both is multiplied, of which the diagonal
+/// counts.
+__device__ __forceinline__ float state_product(uint32_t sm, int warp, int lane) {
+  const int matrix = lane >> 3, matrix_row = (matrix & 1) * 8 + (lane & 7);
+  float upper[4] = {}, lower[4] = {};
+#pragma unroll 2
+  for (int i = warp; i < 8 * 8; i += kAuxiliaryThreads / 32) {
+    const int row = 16 * (i >> 3) + matrix_row, step = i & 7;
+    const uint32_t at =
+        (step >> 2) * kStatePanelBytes + swizzle_128(row, 32 * (step & 3) + 16 * (matrix >> 1));
+    uint32_t s[4], d[4];
+    load_matrix_x4(sm + Layout::kState + at, s[0], s[1], s[2], s[3]);
+    load_matrix_x4(sm + Layout::kDState + at, d[0], d[1], d[2], d[3]);
+    mma_m16n8k16<Token>(upper, d, s[0], s[2]);
+    mma_m16n8k16<Token>(lower, d, s[1], s[3]);
+  }
+  const int row = lane >> 2;  // of the upper eight, and of the lower
+  float sum = row / 2 != (lane & 3) ? 0.f : row & 1 ? upper[1] + lower[3] : upper[0] + lower[2];
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+  return sum;
+}
+
+/// The gradient of the log decay of token 32 half + lane, for a warp, but for gamma_C <D, S>.
+__device__ __forceinline__ float sum_over_tokens(uint32_t parts, int half, int lane) {
+  const auto load = [&](uint32_t which, int h) {
+    return load_shared<float>(parts + which + 4 * (32 * h + lane));
+  };
+  float behind = load(Layout::kOfQuery, half) + load(Layout::kOfDecayed, half);  // itself too
+  const float update = load(Layout::kOfUpdate, half);
+  float before = update;
+  // of the other half's tokens all are behind, or all before
+  float other = half == 0 ? load(Layout::kOfQuery, 1) + load(Layout::kOfDecayed, 1)
+                          : load(Layout::kOfUpdate, 0);
+#pragma unroll
+  for (int o = 1; o < 32; o <<= 1) {
+    const float x = __shfl_sync(~0u, behind, (lane + o) & 31), y = __shfl_up_sync(~0u, before, o);
+    behind += lane + o < 32 ? x : 0.f;
+    before += lane >= o ? y : 0.f;
+    other += __shfl_xor_sync(~0u, other, o);
+  }
+  before = __shfl_up_sync(~0u, before, 1);
+  float sum = behind + (lane > 0 ? before : 0.f) + other;
+#pragma unroll
+  for (uint32_t i = 0; i < 8; i++)
+    sum += load_shared<float>(parts + Layout::kCrossing + 256 * i + 4 * (32 * half + lane));
+  return sum;
+}
+
 /// 96 threads: of every head <D, S>, and the gradients of its gates and betas.
 __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem& item, uint32_t sm,
                                           int t, RingCursor<Layout::Heads>& head,
-                                          uint32_t& parity) {
+                                          RingCursor<Layout::Parts>& part, uint32_t& parity) {
   const GatedDeltaParams& p = a.backward.forward;
   const int warp = t / 32, lane = t % 32;
 #pragma unroll 1
   for (int h = 0; h < p.value_heads_per_key_head; h++) {
     const int value_head = item.key_head * p.value_heads_per_key_head + h;
-    const uint32_t parts = sm + Layout::kParts, factors = head.buffer(sm) + Layout::kFactorsAt,
-                   products = sm + Layout::kStateProducts;
-    mbarrier_wait(sm + Layout::kStateFull, parity);
-    mbarrier_wait(sm + Layout::kDStateFull, parity);
-    float sum = 0.f;
-#pragma unroll 2
-    for (uint32_t i = t; i < kStateBytes / 16; i += kAuxiliaryThreads) {
-      const uint4 x = load_shared<uint4>(sm + Layout::kState + 16 * i),
-                  y = load_shared<uint4>(sm + Layout::kDState + 16 * i);
-      const auto add = [&](uint32_t s, uint32_t d) {
-        const float2 u = unpack<Token>(s), v = unpack<Token>(d);
-        sum = fmaf(u.x, v.x, fmaf(u.y, v.y, sum));
-      };
-      add(x.x, y.x);
-      add(x.y, y.y);
-      add(x.z, y.z);
-      add(x.w, y.w);
-    }
-#pragma unroll
-    for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-    mbarrier_arrive(sm + Layout::kStateEmpty);
-    mbarrier_arrive(sm + Layout::kDStateEmpty);
-    if (lane == 0) store_shared(products + 4 * warp, sum);
-    mbarrier_wait(sm + Layout::kPartsFull, parity);
+    const uint32_t parts = part.buffer(sm), products = parts + Layout::kStateProducts;
     head.await_full(sm);
-    named_barrier_sync(auxiliary, kAuxiliaryThreads);  // every warp's part of <D, S>
-    if (t < item.valid) {
-      float d_gate = load_shared<float>(factors + Factor::gamma + kLastToken) *
-                     (load_shared<float>(products) + load_shared<float>(products + 4) +
-                      load_shared<float>(products + 8));
-#pragma unroll 4
-      for (int i = 0; i < kChunk; i++) {
-        const uint32_t at = parts + 4 * i;
-        d_gate += i >= t ? load_shared<float>(at + Layout::kOfQuery) +
-                               load_shared<float>(at + Layout::kOfDecayed)
-                         : load_shared<float>(at + Layout::kOfUpdate);
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < 8; i++)
-        d_gate += load_shared<float>(parts + Layout::kCrossing + 256 * i + 4 * t);
-      float* const to = a.work.d_gates + 2 * ((item.token0 + t) * p.num_value_heads + value_head);
-      *reinterpret_cast<float2*>(to) =
-          make_float2(d_gate, load_shared<float>(parts + Layout::kDBeta + 4 * t));
-    }
-    named_barrier_sync(auxiliary, kAuxiliaryThreads);  // <D, S> has been read
-    mbarrier_arrive(sm + Layout::kPartsEmpty);
+    const float decay =
+        load_shared<float>(head.buffer(sm) + Layout::kFactorsAt + Factor::gamma + kLastToken);
     head.release(sm);
     head.advance();
+    mbarrier_wait(sm + Layout::kStateFull, parity);
+    mbarrier_wait(sm + Layout::kDStateFull, parity);
+    const float product = state_product(sm, warp, lane);
+    mbarrier_arrive(sm + Layout::kStateEmpty);
+    mbarrier_arrive(sm + Layout::kDStateEmpty);
+    if (lane == 0) store_shared(products + 4 * warp, product);
+    part.await_full(sm);
+    named_barrier_sync(auxiliary, kAuxiliaryThreads);  // every warp's part of <D, S>
+    if (warp < 2) {
+      const float sum = sum_over_tokens(parts, warp, lane);
+      const float d_gate = fmaf(decay,
+                                load_shared<float>(products) + load_shared<float>(products + 4) +
+                                    load_shared<float>(products + 8),
+                                sum);
+      float* const to = a.work.d_gates + 2 * ((item.token0 + t) * p.num_value_heads + value_head);
+      if (t < item.valid)
+        *reinterpret_cast<float2*>(to) =
+            make_float2(d_gate, load_shared<float>(parts + Layout::kDBeta + 4 * t));
+    }
+    part.release(sm);
+    part.advance();
     parity ^= 1;
   }
-  head.release(sm);  // the stage that stays empty
-  head.advance();
+  mbarrier_wait(sm + Layout::kStateFull, parity);  // what stays empty
+  mbarrier_arrive(sm + Layout::kStateEmpty);
+  mbarrier_wait(sm + Layout::kDStateFull, parity);
+  mbarrier_arrive(sm + Layout::kDStateEmpty);
+  parity ^= 1;
 }
 
 /// 96 threads: zeros, of a padding sequence.
@@ -710,6 +794,7 @@ __device__ __forceinline__ void store_zero_gradients(const KernelParams& a, cons
 
 __device__ __forceinline__ void auxiliary_role(const KernelParams& a, uint32_t sm, int t) {
   RingCursor<Layout::Heads> head{};
+  RingCursor<Layout::Parts> part{};
   uint32_t parity = 0;
 #pragma unroll 1
   for (int number = 0;; number++) {
@@ -718,7 +803,7 @@ __device__ __forceinline__ void auxiliary_role(const KernelParams& a, uint32_t s
     if (item.valid < 0) {
       store_zero_gradients(a, item, t);
     } else {
-      sum_gates(a, item, sm, t, head, parity);
+      sum_gates(a, item, sm, t, head, part, parity);
     }
     __syncwarp();
   }
@@ -743,26 +828,31 @@ __device__ __forceinline__ void math_role(const KernelParams& a, uint32_t sm, in
     } else {
       math.sum_key_of_values(sums);
     }
-    math.head.await_full(sm);  // the stage that stays empty
-    const uint32_t exchange = math.at(Layout::kExchange);
+    // K and Q are asked for again as soon as every warpgroup has what it wants of them
+    uint32_t rows[32] = {};
+    if (wg < 2) math.load_rows_of(rows, sm + (wg == 0 ? Layout::kQuery : Layout::kKey));
+    math.release(Layout::kTilesEmpty);
     if (wg == 0) {
-      math.store_gradient(sums, p.scale, sm + Layout::kQuery, inverse, math.at(Layout::kOfQueries),
-                          a.backward.d_query);
+      mbarrier_wait(sm + Layout::kStateFull, math.parity());
+      math.store_gradient(sums, p.scale, rows, inverse, sm + Layout::kState, a.backward.d_query);
+      math.release(Layout::kStateEmpty);
     } else if (wg == 2) {
+      mbarrier_wait(sm + Layout::kStateFull, math.parity());
+      math.release(Layout::kStateEmpty);
+      mbarrier_wait(sm + Layout::kDStateFull, math.parity());
 #pragma unroll
-      for (int i = 0; i < 64; i++) store_shared(exchange + 512 * i + 4 * t, sums[i]);
+      for (int i = 0; i < 64; i++) store_shared(sm + Layout::kDState + 512 * i + 4 * t, sums[i]);
       mbarrier_arrive(sm + Layout::kExchangeFull);
     } else {
       mbarrier_wait(sm + Layout::kExchangeFull, math.tiles_parity());
 #pragma unroll
-      for (int i = 0; i < 64; i++) sums[i] += load_shared<float>(exchange + 512 * i + 4 * t);
+      for (int i = 0; i < 64; i++)
+        sums[i] += load_shared<float>(sm + Layout::kDState + 512 * i + 4 * t);
       named_barrier_sync(second_math, 128);
-      math.store_gradient(sums, 1.f, sm + Layout::kKey, inverse, exchange, a.backward.d_key);
+      math.store_gradient(sums, 1.f, rows, inverse, sm + Layout::kDState, a.backward.d_key);
+      math.release(Layout::kDStateEmpty);
     }
-    math.release(Layout::kTilesEmpty);
-    math.head.release(sm);
-    math.head.advance();
-    math.rounds ^= 2;
+    math.rounds ^= 3;
   }
 }
 
@@ -782,13 +872,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     mbarrier_init(sm + Layout::kStateEmpty, 128 + 128 + kAuxiliaryThreads);
     mbarrier_init(sm + Layout::kDStateFull, 1);
     mbarrier_init(sm + Layout::kDStateEmpty, 128 + kAuxiliaryThreads);
-    mbarrier_init(sm + Layout::kPartsFull, kMathThreads);
-    mbarrier_init(sm + Layout::kPartsEmpty, kAuxiliaryThreads);
     mbarrier_init(sm + Layout::kRowsZeroed, kMathThreads);
     mbarrier_init(sm + Layout::kExchangeFull, 128);
     for (int i = 0; i < Layout::kStages; i++) {
       mbarrier_init(sm + Layout::kHeadFull + 8 * i, 1);
       mbarrier_init(sm + Layout::kHeadEmpty + 8 * i, kMathThreads + kAuxiliaryThreads);
+      mbarrier_init(sm + Layout::kPartsFull + 8 * i, kMathThreads);
+      mbarrier_init(sm + Layout::kPartsEmpty + 8 * i, kAuxiliaryThreads);
     }
     for (int i = 0; i < Layout::kItemSlots; i++) {
       mbarrier_init(sm + Layout::kItemFull + 8 * i, 1);
@@ -796,6 +886,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     fence_mbarrier_init();
   }
+  ColumnsBefore::store(sm + Layout::kColumnsBefore, threadIdx.x, kThreads);
+  fence_async_proxy();
   __syncthreads();
   if (wg == 3) {
     registers_decrease<32>();

@@ -29,16 +29,15 @@ using Token = __nv_bfloat16;
 constexpr int kThreads = 128;
 
 /// Shared memory of a block, bytes. Two tiles of T and two of P take the place of K and Q once their products are done.
+/// Diagonal blocks of L lie where T is made of them. Where L is in two parts, the second lies where the next head's T and
+/// P will.
 struct Layout {
   static constexpr uint32_t kKey = 0, kQuery = kTileBytes;
   static constexpr uint32_t kBuffers = 0,
                             kBufferBytes = kTileBytes;  // T and P, of every second head
   static constexpr uint32_t kFactors = 2 * kTileBytes;  // two of
   static constexpr uint32_t kLower = kFactors + 2 * kFactorBytes;
-  static constexpr uint32_t kOther = kLower + LowerTile::kBytes;
-  static constexpr uint32_t kDiagonal =
-      kOther + LowerTile::kBytes;  // per warp: 16x16 float32 by columns of 20
-  static constexpr uint32_t kInverseLength = kDiagonal + 4 * LowerTile::kDiagonalBytes;
+  static constexpr uint32_t kInverseLength = kLower + LowerTile::kBytes;
   static constexpr uint32_t kKeySquares = kInverseLength + 512;  // [4] float32
   static constexpr int kHeads = 4;  // whose gates are scanned at once, by a warp each
   static constexpr uint32_t kGates = kKeySquares + 16;  // GateLayout of each
@@ -46,20 +45,31 @@ struct Layout {
   static constexpr uint32_t kBarriers = kSmallBetas + 4 * kHeads;
   static constexpr uint32_t kBytes = kBarriers + 16;
   static_assert(2 * kTriangleTileBytes == kBufferBytes && kBarriers % 8 == 0);
+  static_assert(4 * LowerTile::kDiagonalBytes <= kTriangleTileBytes &&
+                LowerTile::kBytes <= kBufferBytes);
 };
 
 /// One warp: the gates of a value head, scanned, and whether any of its betas is small.
 __device__ __forceinline__ void scan_head(uint32_t gates, uint32_t small_betas,
                                           const GateParams& from, int64_t token0, int head,
                                           int valid, int l) {
+  const HeadGates of_head = head_gates(from, head, head);
+  uint32_t gate[2], beta[2];
+#pragma unroll
+  for (int e = 0; e < 2; e++) {  // every load before the first value is used: the longest wait
+    const bool there = 2 * l + e < valid;
+    const int64_t token = token0 + 2 * l + e;
+    gate[e] = there ? load_number_bits(from.gate, token, head) : 0;
+    beta[e] = there ? load_number_bits(from.beta, token, head) : 0;
+  }
   float x[2], b[2];
   bool small = false;
 #pragma unroll
   for (int e = 0; e < 2; e++) {
     const bool there = 2 * l + e < valid;
-    const int64_t token = token0 + 2 * l + e;
-    x[e] = there ? log2_decay(log_decay_of(from, token, head)) : 0.f;
-    b[e] = there ? beta_of(from, token, head) : 0.f;
+    const float decay = decode_log_decay(from, widen_bits(gate[e], from.gate.type), of_head);
+    x[e] = there ? log2_decay(decay) : 0.f;
+    b[e] = there ? decode_beta(from, widen_bits(beta[e], from.beta.type)) : 0.f;
     small |= there && !(fabsf(b[e]) >= kLeastBeta);
   }
   const bool any = __ballot_sync(~0u, small) != 0;
@@ -104,14 +114,15 @@ __device__ __forceinline__ void zero_upper_blocks(uint32_t tile, int w, int l) {
     store_shared(tile + swizzle_128(row, 32 * j + 16 * (l % 2)), make_uint4(0, 0, 0, 0));
 }
 
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 4)
     prepare_kernel(const __grid_constant__ CUtensorMap query_map,
                    const __grid_constant__ CUtensorMap key_map, const KernelParams a) {
   GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
   const GatedDeltaParams& p = a.backward.forward;
   const uint32_t sm = shared_address(shared), key_full = sm + Layout::kBarriers,
                  query_full = key_full + 8;
-  const int t = threadIdx.x, w = __shfl_sync(~0u, t >> 5, 0), l = t & 31;
+  const int t = threadIdx.x, w = __shfl_sync(~0u, t >> 5, 0);
+  int l = t & 31;
   const int key_head = static_cast<int>(blockIdx.x) % p.num_key_heads;
   const int64_t slot = static_cast<int>(blockIdx.x) / p.num_key_heads;
   const SlotPlace place = place_of_slot(p, slot, l, first_chunk_slot);
@@ -169,15 +180,12 @@ __global__ void __launch_bounds__(kThreads, 3)
       store_shared(sm + Layout::kKeySquares + 4 * w,
                    p.normalize_qk ? 1.f : __uint_as_float(largest));
   }
-  for (uint32_t tile = 0; tile < 4; tile++)
-    zero_upper_blocks(sm + Layout::kBuffers + tile * kTriangleTileBytes, w, l);
-
-  const uint32_t lower = sm + Layout::kLower, other = sm + Layout::kOther,
-                 diagonal = sm + Layout::kDiagonal + LowerTile::kDiagonalBytes * w;
+  const uint32_t lower = sm + Layout::kLower;
 #pragma unroll 1
   for (int h = 0; h < p.value_heads_per_key_head; h++) {
+    asm volatile("" : "+r"(l));  // lane addresses are made anew for each head: hoisted, they spill
     const uint32_t T = sm + Layout::kBuffers + (h & 1) * Layout::kBufferBytes,
-                   P = T + kTriangleTileBytes,
+                   P = T + kTriangleTileBytes, diagonal = T + LowerTile::kDiagonalBytes * w,
                    factors = sm + Layout::kFactors + (h & 1) * kFactorBytes;
     if (t == 0) bulk_wait_read<1>();  // the record before the last has left its buffers
     if (h % Layout::kHeads == 0 && h > 0) scan_heads(h);
@@ -201,14 +209,18 @@ __global__ void __launch_bounds__(kThreads, 3)
         });
     __syncwarp();
     invert_diagonal(lower + LowerTile::block(w, w), diagonal, l);
+    zero_upper_blocks(P, w, l);
     __syncthreads();
     const uint32_t t_at = block_lane(T, w, l, true) ^ (32 * w);
     const uint32_t blocks = tile_lane(lower, l) + LowerTile::block(w, w);
     constexpr uint32_t kWhole = ~0u;
     if (largest_step(gates, largest_key_square(sm + Layout::kKeySquares)) <= kFloat16Limit) {
+      zero_upper_blocks(T, w, l);
       merge_column<Token, kTileBlockBytes>(blocks, t_at, kWhole, w);
     } else {
-      __syncthreads();  // every warp has read L
+      const uint32_t other = sm + Layout::kBuffers + (~h & 1) * Layout::kBufferBytes;
+      if (t == 0) bulk_wait_read<0>();  // the record before has left its buffers
+      __syncthreads();
       for_lower_blocks(
           gates, w, l,
           [&](int jb, const float2(&f)[2]) {
@@ -218,6 +230,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       invert_diagonal_parts(lower + LowerTile::block(w, w), other + LowerTile::block(w, w),
                             diagonal, l);
       __syncthreads();
+      zero_upper_blocks(T, w, l);
       merge_column_parts<Token, kTileBlockBytes>(blocks, blocks - lower + other, t_at, kWhole, w);
     }
     fence_async_proxy();

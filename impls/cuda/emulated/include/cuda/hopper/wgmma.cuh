@@ -25,6 +25,17 @@ inline std::uint64_t k_major_32(std::uint32_t tile) {
   return static_cast<std::uint64_t>((tile & 0x3ffff) >> 4) | (1ull << 16) | (16ull << 32) |
          (3ull << 62);
 }
+inline std::uint64_t k_major_plain(std::uint32_t tile, std::uint32_t along_k,
+                                   std::uint32_t along_n) {
+  return static_cast<std::uint64_t>((tile & 0x3ffff) >> 4) |
+         (static_cast<std::uint64_t>(along_k >> 4) << 16) |
+         (static_cast<std::uint64_t>(along_n >> 4) << 32);
+}
+inline std::uint32_t tf32_of(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits + 0x1000;
+}
 
 inline void registers_ready() {}
 inline void commit() {}
@@ -128,6 +139,49 @@ void multiply(cuda_grid::WarpSlots& slots) {
   }
 }
 
+/// The number of a tf32 operand: its last 13 bits are ignored.
+inline double tf32_number(std::uint32_t bits) {
+  bits &= 0xffffe000u;
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return static_cast<double>(x);
+}
+/// The same of tf32 and k 8, b in blocks of 8 rows of 16 bytes, not swizzled.
+template <int N>
+void multiply_tf32(cuda_grid::WarpSlots& slots) {
+  double a[16][8], b[8][N], sums[16][N];
+  Given given;
+  for (int lane = 0; lane < 32; ++lane) {
+    std::memcpy(&given, slots.given[lane], sizeof given);
+    for (int e = 0; e < 4; ++e)
+      a[lane / 4 + 8 * (e % 2)][lane % 4 + 4 * (e / 2)] = tf32_number(given.a[e]);
+  }
+  const Tile tile(given.b_tile);
+  for (int n = 0; n < N; ++n) {
+    for (int k = 0; k < 8; ++k) {
+      std::uint32_t bits;
+      std::memcpy(&bits,
+                  tile.shared + tile.start + static_cast<std::uint32_t>(n / 8) * tile.stride +
+                      static_cast<std::uint32_t>(n % 8) * 16 +
+                      static_cast<std::uint32_t>(k / 4) * tile.leading +
+                      static_cast<std::uint32_t>(k % 4) * 4,
+                  sizeof bits);
+      b[k][n] = tf32_number(bits);
+    }
+  }
+  for (int m = 0; m < 16; ++m)
+    for (int n = 0; n < N; n += 8)
+      cuda_emulated::detail::multiply_row<8>(a[m], b[0] + n, N, sums[m] + n);
+  for (int lane = 0; lane < 32; ++lane) {
+    float own[N / 2];
+    for (int i = 0; i < N / 2; ++i) {
+      own[i] = static_cast<float>(
+          sums[lane / 4 + 8 * (i % 4 / 2)][8 * (i / 4) + 2 * (lane % 4) + i % 2]);
+    }
+    std::memcpy(slots.result[lane], own, sizeof own);
+  }
+}
+
 template <int N>
 void add_product(const char* name, float (&d)[N], const Given& given, bool accumulate,
                  void (*complete)(cuda_grid::WarpSlots&)) {
@@ -153,6 +207,11 @@ template <typename Element>
 void multiply_rs_n64(float (&d)[32], const std::uint32_t* a, std::uint64_t b, bool accumulate) {
   detail::add_product("wgmma.m64n64k16", d, {{a[0], a[1], a[2], a[3]}, 0, b}, accumulate,
                       detail::multiply<Element, 64, false, false>);
+}
+inline void multiply_rs_n64_tf32(float (&d)[32], const std::uint32_t* a, std::uint64_t b,
+                                 bool accumulate) {
+  detail::add_product("wgmma.m64n64k8.tf32", d, {{a[0], a[1], a[2], a[3]}, 0, b}, accumulate,
+                      detail::multiply_tf32<64>);
 }
 template <typename Element>
 void multiply_rs_n128_trans(float (&d)[64], const std::uint32_t* a, std::uint64_t b) {
