@@ -59,7 +59,7 @@ case "$seconds" in
 esac
 [ ${#steps[@]} -gt 0 ] || steps=(tests peers verify stress sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests backward_sm90_tests chunk_stages_tests held_tests)
-test_shards=2  # of each of them
+test_shards=8  # of each of them, which share the card: their references are the CPU's
 
 # What the results are of. Without a GPU the tests would run the kernels on the CPU, which is no GPU check.
 begin_gpu_steps() {

@@ -291,6 +291,57 @@ TEST(EmulatedHopper, WarpgroupProductsReadTheLayoutsOfTheirDescriptors) {
   expect_product<Form::rs_n128_trans>(128);
 }
 
+// d [64 x 64] = a [64 x 8] b [8 x 64] of tf32: b in blocks of 8 columns n by 4 lines k, the two of a column's 8 lines 128
+// bytes apart, those of the next columns 256.
+__global__ void tf32_product_kernel(const float* a, const float* b, float* d) {
+  GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
+  const std::uint32_t B = shared_address(shared);
+  const int t = static_cast<int>(threadIdx.x), w = t / 32, l = t % 32;
+  for (int i = t; i < 8 * 64; i += 128) {
+    const int k = i / 64, n = i % 64;
+    store_shared(
+        B + static_cast<std::uint32_t>(256 * (n / 8) + 128 * (k / 4) + 16 * (n % 8) + 4 * (k % 4)),
+        b[i]);
+  }
+  fence_async_proxy();
+  __syncthreads();
+  const auto operand = [&](int row, int k) { return wgmma::tf32_of(a[(16 * w + row) * 8 + k]); };
+  const std::uint32_t registers[4] = {operand(l / 4, l % 4), operand(l / 4 + 8, l % 4),
+                                      operand(l / 4, l % 4 + 4), operand(l / 4 + 8, l % 4 + 4)};
+  float sums[32];
+  for (float& sum : sums) sum = 1;
+  wgmma::registers_ready();
+  wgmma::multiply_rs_n64_tf32(sums, registers, wgmma::k_major_plain(B, 128, 256), true);
+  wgmma::commit();
+  wgmma::wait<0>();
+  for (int j = 0; j < 8; ++j)
+    for (int e = 0; e < 4; ++e)
+      d[(16 * w + l / 4 + 8 * (e / 2)) * 64 + 8 * j + 2 * (l % 4) + e % 2] = sums[4 * j + e];
+}
+
+TEST(EmulatedHopper, ProductsOfTf32KeepElevenBits) {
+  std::mt19937 random(12);
+  std::vector<float> a(64 * 8), rounded(64 * 8), b(8 * 64), d(64 * 64);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    // of a number of three bits: half a unit of the eleventh bit behind it, which goes away from zero, or a quarter
+    const float number =
+        static_cast<float>(static_cast<int>(random() % 4) + 4) * (random() % 2 == 0 ? 1.0f : -1.0f);
+    const float unit = 4 * 0x1p-10f, part = static_cast<float>(random() % 3) / 4;
+    a[i] = number * (1 + part * unit / std::abs(number));
+    rounded[i] = number + (part == 0.5f ? std::copysign(unit, number) : 0.0f);
+  }
+  for (float& x : b) x = static_cast<float>(static_cast<int>(random() % 9) - 4);
+  cudaFuncSetAttribute(tf32_product_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 8192);
+  launch_kernel(tf32_product_kernel, 1, 128, 8192, nullptr, a.data(), b.data(), d.data());
+  for (std::size_t m = 0; m < 64; ++m) {
+    for (std::size_t n = 0; n < 64; ++n) {
+      float sum = 1;
+      for (std::size_t k = 0; k < 8; ++k) sum += rounded[m * 8 + k] * b[k * 64 + n];
+      ASSERT_EQ(d[m * 64 + n], sum) << m << "," << n;
+    }
+  }
+}
+
 __global__ void matrix_stores_kernel(std::uint16_t* plain, std::uint16_t* transposed) {
   GDN_DYNAMIC_SHARED_MEMORY(shared, 1024);
   const std::uint32_t base = shared_address(shared), lane = threadIdx.x;

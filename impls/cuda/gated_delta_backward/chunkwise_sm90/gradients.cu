@@ -14,11 +14,12 @@
 //     dg_t = gamma_C <D, S> + sum_{i >= t} (a_i + z_i) + sum_{j < t} e_j + sum_{i >= t > j} M_ij
 //
 // Blocks are persistent. Roles: of three math warpgroups the first has dQ, the second of dK what needs D, dP and N^T, the
-// third what needs S and N. The first warp of the fourth finds the items and loads, its others make <D, S> and the gradients of the
-// gates. What needs S and D comes last of a head, so that those of the next arrive meanwhile.
+// third what needs S and N; the first and the third make the sums over M, by products of tf32. The first warp of the
+// fourth finds the items and loads, its others make <D, S> and the gradients of the gates. What needs S and D comes last
+// of a head, so that those of the next arrive meanwhile.
 //
-// Bound by: the latency of a warpgroup's steps, of which the crossing sums above are the longest, beside 12 other warps.
-// Reached, H200, 16/32 heads, 32768 tokens: 0.96 ms, where S, D, V', dV and dO alone are 0.44 ms of memory (log.md).
+// Bound by: the latency of a warpgroup's steps, of which masks and decays are the longest, beside 12 other warps.
+// Reached, H200, 16/32 heads, 32768 tokens: 0.81 ms, where S, D, V', dV and dO alone are 0.44 ms of memory (log.md).
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -90,15 +91,15 @@ struct ColumnsBefore {
 /// Shared memory of a block, bytes.
 struct Layout {
   static constexpr int kStages = 2, kItemSlots = 2;
-  // S and D. Behind an item's last head they stay empty: there the parts of dK meet, and gradients are on their way to
-  // memory
-  static constexpr uint32_t kState = 0, kDState = kState + kStateBytes;
+  static constexpr uint32_t kState = 0, kDState = kState + kStateBytes;  // S and D
   static constexpr uint32_t kKey = kDState + kStateBytes, kQuery = kKey + kTileBytes;
-  // of a head, by stages
+  // of a head, by stages. Behind an item's last head a stage stays empty: there the parts of dK meet, and gradients are
+  // on their way to memory
   static constexpr uint32_t kHeads = kQuery + kTileBytes;
   static constexpr uint32_t kDOutput = 0, kUpdate = kTileBytes, kDValue = 2 * kTileBytes,
                             kFactorsAt = 3 * kTileBytes;
   static constexpr uint32_t kHeadBytes = (kFactorsAt + kFactorBytes + 1023) / 1024 * 1024;
+  static constexpr uint32_t kExchange = 0, kOfQueries = 2 * kTileBytes;
   // K K^T and Q K^T, each thread's own 32 of either, of 16 bits
   static constexpr uint32_t kKeyProducts = kHeads + kStages * kHeadBytes,
                             kQueryProducts = kKeyProducts + 64 * 128;
@@ -120,7 +121,7 @@ struct Layout {
                             kRowsZeroed = kItemEmpty + 16, kExchangeFull = kRowsZeroed + 8;
   static constexpr uint32_t kBytes = kExchangeFull + 8;
   static_assert(kBytes <= 232448 && kBarriers % 8 == 0);
-  static_assert(64 * 128 * 4 <= kStateBytes && kTileBytes <= kStateBytes);
+  static_assert(kOfQueries + kTileBytes <= kFactorsAt && 64 * 128 * 4 <= kOfQueries);
 
   using Item = ChunkItem;
   using Items = Ring<kItemSlots, kItems, ChunkItem::kBytes, kItemFull, kItemEmpty>;
@@ -647,12 +648,9 @@ struct Loader {
       head.advance();
       parity ^= 1;
     }
-    // S and D, which stay empty
-    mbarrier_wait(sm + Layout::kStateEmpty, parity);
-    mbarrier_arrive(sm + Layout::kStateFull);
-    mbarrier_wait(sm + Layout::kDStateEmpty, parity);
-    mbarrier_arrive(sm + Layout::kDStateFull);
-    parity ^= 1;
+    head.await_empty(sm);  // the stage that stays empty
+    mbarrier_arrive(head.full(sm));
+    head.advance();
     tiles_parity ^= 1;
   }
   __device__ __forceinline__ void run(int items) {
@@ -678,37 +676,35 @@ struct Loader {
   }
 };
 
-/// A warp's share of <D, S>, to its first lane: every third block [16 rows x 16] of both is multiplied, of which the diagonal
-/// counts.
-__device__ __forceinline__ float state_product(uint32_t sm, int warp, int lane) {
-  const int matrix = lane >> 3, matrix_row = (matrix & 1) * 8 + (lane & 7);
-  float upper[4] = {}, lower[4] = {};
+/// A warp's share of <D, S>, to every lane.
+__device__ __forceinline__ float state_product(uint32_t sm, int t) {
+  float sum = 0.f;
 #pragma unroll 2
-  for (int i = warp; i < 8 * 8; i += kAuxiliaryThreads / 32) {
-    const int row = 16 * (i >> 3) + matrix_row, step = i & 7;
-    const uint32_t at =
-        (step >> 2) * kStatePanelBytes + swizzle_128(row, 32 * (step & 3) + 16 * (matrix >> 1));
-    uint32_t s[4], d[4];
-    load_matrix_x4(sm + Layout::kState + at, s[0], s[1], s[2], s[3]);
-    load_matrix_x4(sm + Layout::kDState + at, d[0], d[1], d[2], d[3]);
-    mma_m16n8k16<Token>(upper, d, s[0], s[2]);
-    mma_m16n8k16<Token>(lower, d, s[1], s[3]);
+  for (uint32_t i = t; i < kStateBytes / 16; i += kAuxiliaryThreads) {
+    const uint4 x = load_shared<uint4>(sm + Layout::kState + 16 * i),
+                y = load_shared<uint4>(sm + Layout::kDState + 16 * i);
+    const auto add = [&](uint32_t s, uint32_t d) {
+      const float2 u = unpack<Token>(s), v = unpack<Token>(d);
+      sum = fmaf(u.x, v.x, fmaf(u.y, v.y, sum));
+    };
+    add(x.x, y.x);
+    add(x.y, y.y);
+    add(x.z, y.z);
+    add(x.w, y.w);
   }
-  const int row = lane >> 2;  // of the upper eight, and of the lower
-  float sum = row / 2 != (lane & 3) ? 0.f : row & 1 ? upper[1] + lower[3] : upper[0] + lower[2];
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
   return sum;
 }
 
 /// The gradient of the log decay of token 32 half + lane, for a warp, but for gamma_C <D, S>.
+/// One of two warps: the gradient of the log decay of token 32 half + lane, but for gamma_C <D, S>.
 __device__ __forceinline__ float sum_over_tokens(uint32_t parts, int half, int lane) {
   const auto load = [&](uint32_t which, int h) {
     return load_shared<float>(parts + which + 4 * (32 * h + lane));
   };
   float behind = load(Layout::kOfQuery, half) + load(Layout::kOfDecayed, half);  // itself too
-  const float update = load(Layout::kOfUpdate, half);
-  float before = update;
+  float before = load(Layout::kOfUpdate, half);
   // of the other half's tokens all are behind, or all before
   float other = half == 0 ? load(Layout::kOfQuery, 1) + load(Layout::kOfDecayed, 1)
                           : load(Layout::kOfUpdate, 0);
@@ -744,7 +740,7 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
     head.advance();
     mbarrier_wait(sm + Layout::kStateFull, parity);
     mbarrier_wait(sm + Layout::kDStateFull, parity);
-    const float product = state_product(sm, warp, lane);
+    const float product = state_product(sm, t);
     mbarrier_arrive(sm + Layout::kStateEmpty);
     mbarrier_arrive(sm + Layout::kDStateEmpty);
     if (lane == 0) store_shared(products + 4 * warp, product);
@@ -765,11 +761,9 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
     part.advance();
     parity ^= 1;
   }
-  mbarrier_wait(sm + Layout::kStateFull, parity);  // what stays empty
-  mbarrier_arrive(sm + Layout::kStateEmpty);
-  mbarrier_wait(sm + Layout::kDStateFull, parity);
-  mbarrier_arrive(sm + Layout::kDStateEmpty);
-  parity ^= 1;
+  head.await_full(sm);
+  head.release(sm);  // the stage that stays empty
+  head.advance();
 }
 
 /// 96 threads: zeros, of a padding sequence.
@@ -832,27 +826,25 @@ __device__ __forceinline__ void math_role(const KernelParams& a, uint32_t sm, in
     uint32_t rows[32] = {};
     if (wg < 2) math.load_rows_of(rows, sm + (wg == 0 ? Layout::kQuery : Layout::kKey));
     math.release(Layout::kTilesEmpty);
+    math.head.await_full(sm);  // the stage that stays empty
+    const uint32_t exchange = math.at(Layout::kExchange);
     if (wg == 0) {
-      mbarrier_wait(sm + Layout::kStateFull, math.parity());
-      math.store_gradient(sums, p.scale, rows, inverse, sm + Layout::kState, a.backward.d_query);
-      math.release(Layout::kStateEmpty);
+      math.store_gradient(sums, p.scale, rows, inverse, math.at(Layout::kOfQueries),
+                          a.backward.d_query);
     } else if (wg == 2) {
-      mbarrier_wait(sm + Layout::kStateFull, math.parity());
-      math.release(Layout::kStateEmpty);
-      mbarrier_wait(sm + Layout::kDStateFull, math.parity());
 #pragma unroll
-      for (int i = 0; i < 64; i++) store_shared(sm + Layout::kDState + 512 * i + 4 * t, sums[i]);
+      for (int i = 0; i < 64; i++) store_shared(exchange + 512 * i + 4 * t, sums[i]);
       mbarrier_arrive(sm + Layout::kExchangeFull);
     } else {
       mbarrier_wait(sm + Layout::kExchangeFull, math.tiles_parity());
 #pragma unroll
-      for (int i = 0; i < 64; i++)
-        sums[i] += load_shared<float>(sm + Layout::kDState + 512 * i + 4 * t);
+      for (int i = 0; i < 64; i++) sums[i] += load_shared<float>(exchange + 512 * i + 4 * t);
       named_barrier_sync(second_math, 128);
-      math.store_gradient(sums, 1.f, rows, inverse, sm + Layout::kDState, a.backward.d_key);
-      math.release(Layout::kDStateEmpty);
+      math.store_gradient(sums, 1.f, rows, inverse, exchange, a.backward.d_key);
     }
-    math.rounds ^= 3;
+    math.head.release(sm);
+    math.head.advance();
+    math.rounds ^= 2;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "harness/operations/generate_case.h"
 #include "harness/run/execute.h"
+#include "interface/device.h"
 #include "interface/operations/gated_delta_backward.h"
 #include "tests/implementation_fixture.h"
 
@@ -79,6 +80,20 @@ TEST_P(BackwardSm90, BetasOfZeroAndRepeatedKeys) {
       expect_all_agree({problem(
           "1/2", "h0=normal,gates=mid,seq=100+5,betas=" + std::string(betas) + ",keys=" + keys)});
     }
+  }
+}
+
+// beta |k|^2 of 2.2 to 2.9, of which T is made in two parts. Those of one head lie beside the record of the head before,
+// on its way to memory: emulated, the copy engine is late where threads run in the reverse order.
+TEST_P(BackwardSm90, KeysForWhichTheInverseIsInTwoParts) {
+  for (const char* heads : {"1/2", "1/3"}) {
+    const Case inputs = generate_case(Problem::parse(
+        problem(heads, "h0=normal,gates=mid,seq=130,keys=unnormalised,betas=0.0172..0.0227")));
+    expect_agrees(inputs);
+    if (!emulated()) continue;
+    const auto reversed = open_device("cuda-emulated:1");
+    expect_outputs_agree(inputs, execute(implementation(), inputs, *reversed));
+    open_device("cuda-emulated:0");  // the order is of all emulated devices
   }
 }
 
