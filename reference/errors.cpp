@@ -34,6 +34,7 @@ class ErrorSums {
       return;
     }
     ++count_;
+    all_zero_ = all_zero_ && reference == 0 && scale == 0;
     const double error = static_cast<double>(actual) - reference;
     const double rounding = static_cast<double>(rounded) - reference;
     error_squares_ += error * error;
@@ -45,6 +46,7 @@ class ErrorSums {
 
   void add(const ErrorSums& other) {
     count_ += other.count_;
+    all_zero_ = all_zero_ && other.all_zero_;
     non_finite_ += other.non_finite_;
     reference_non_finite_ += other.reference_non_finite_;
     error_squares_ += other.error_squares_;
@@ -72,20 +74,22 @@ class ErrorSums {
       result.scaled_max = kInfinity;
     } else if (max_error_ > 0) {
       result.scaled_max =
-          max_reference_ > 0 ? max_error_ / std::max(max_reference_, kFullPrecision) : kInfinity;
+          all_zero_ ? kInfinity : max_error_ / std::max(max_reference_, kFullPrecision);
     }
     return result;
   }
 
  private:
   double relative(double squares, double largest) const {
-    if (!(max_reference_ > 0)) return largest > 0 ? kInfinity : 0;
+    if (all_zero_) return largest > 0 ? kInfinity : 0;
     const double least = kFullPrecision * std::sqrt(static_cast<double>(count_));
     return std::sqrt(squares) / std::max(std::sqrt(reference_squares_), least);
   }
 
   DType stored_;
   std::int64_t count_ = 0;
+  /// Of references, and of what they are relative to: squares of terms vanish before the terms do.
+  bool all_zero_ = true;
   std::int64_t non_finite_ = 0;
   std::int64_t reference_non_finite_ = 0;
   double error_squares_ = 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Says whether data/gpu-record.json speaks of the kernel sources at hand. Fails when a kernel source
-# differs from the recorded ones and the record is not marked "pending" with a reason.
+# Says whether data/gpu-record.json speaks of the kernel sources at hand. Fails when a kernel source differs from the
+# recorded ones, or when the record says of them that something failed or was not reached, and the record is not marked
+# "pending" with a reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 record=data/gpu-record.json
@@ -44,6 +45,7 @@ if partial:
     counts += "; " + ", ".join(partial)
 if not_reached:
     counts += f", {not_reached} results not reached"
+reason = record.get("pending", "")
 if record["kernels_sha256"] == kernels:
     older = [name for name, part in parts.items() if part["harness_sha256"] != harness]
     same = "" if older else "and harness "
@@ -54,8 +56,12 @@ if record["kernels_sha256"] == kernels:
         print(f"GPU record: the peers' cases were not run: {peers['not_run']}")
     elif peers["cases_sha256"] != cases:
         print("GPU record: the peers' cases, or the functions that they call, changed since they were run")
-    sys.exit(1 if record["failed"] or not_reached else 0)
-reason = record.get("pending", "")
+    if not record["failed"] and not not_reached:
+        sys.exit(0)
+    if reason:
+        print(f"GPU record: marked pending: {reason}")
+        sys.exit(0)
+    sys.exit(1)
 print(f"GPU record: kernel sources changed since the check on {where} ({counts})")
 if reason:
     print(f"GPU record: marked pending: {reason}")

@@ -246,6 +246,14 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log",
                                                        "synccheck": "clean"})
 
+    def test_a_record_with_a_failure_passes_with_a_reason_alone(self):
+        _, _, record = self.check(VERDICT="failed")
+        self.assertEqual(self.said()[0], 1)
+        self.record.write_text(json.dumps({**record, "pending": "its reason"}))
+        status, said = self.said()
+        self.assertEqual(status, 0, said)
+        self.assertIn("marked pending: its reason", said)
+
     def test_what_failed_and_was_run_again_is_named(self):
         _, _, record = self.check(FAILS="cuda_backend_tests.1")
         passed, failed = record["tests"]["passed"], record["tests"]["failures"]
