@@ -4,13 +4,19 @@
     scripts/generate_mutants.py --seed 7 --count 20 --only cpu reference     draw, plant, build, run the tests
     scripts/generate_mutants.py --seed 7 --count 20 --list                   only say what would be planted
 
+    scripts/generate_mutants.py --summary                                    what came of all of them, by part
+
 What mutants.py does with faults that were written, in the same scratch copy. A place is drawn from a file, a file by its
 lines of code; of what stands there one operator is drawn (OPERATORS). Tests are those of the file's room (ROOMS), the
-nearest first. A fault that does not compile is drawn again. One that compiles to the same objects is `equal`.
+nearest first: a program is built and run once the fault has survived those before it. A fault that does not compile is
+drawn again. One that compiles to the same objects is `equal`. One whose build is cut after --dear seconds, as in a header
+that everything includes, is `too dear`: nobody knows what the tests would say, and it is counted as that.
 A result is a line of --out: seed (and the words of --only behind it, which decide too what is drawn), number, file, line,
-operator, the line before and after, outcome, by whom, seconds. Sources that have changed since draw others: they need
-another seed.
+operator, the line before and after, outcome, by whom, seconds, and the commit whose sources drew it, - where that was not
+kept. Sources that have changed since draw others: they need another seed. So a large run is made of sittings, each with a seed of its own and
+at one commit, and --summary counts them together. To go on with a sitting, check its commit out.
 Whoever judges a survivor says so in the last column: why it is equal, why no test is worth it, or which test there is now.
+A judgement that begins with "equal" or "a test now" is what --summary counts by; it changes no outcome.
 Exit 0: no survivor without a judgement; 1: one; 2: usage.
 """
 import argparse
@@ -21,14 +27,19 @@ import pathlib
 import random
 import re
 import shlex
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mutants  # noqa: E402: found by the line above
 
-EQUAL, NOT_COMPILED = "equal", "does not compile"
-FIELDS = ("seed", "number", "file", "line", "operator", "before", "after", "outcome", "by", "seconds", "judgement")
+EQUAL, NOT_COMPILED, DEAR = "equal", "does not compile", "too dear"
+FIELDS = ("seed", "number", "file", "line", "operator", "before", "after", "outcome", "by", "seconds", "commit", "judgement")
+JUDGED_EQUAL, TEST_NOW = "equal", "a test now"  # how a judgement begins that --summary knows
+
+# A test that takes so many times what it took on the sound copy, and so many seconds at least, is hanging.
+HANGING, HANGING_AT_LEAST_S = 10, 60
 
 CPU = "implementation_tests --gtest_filter=*/cpu_*"
 # Sources by the start of their path, the first that fits: target, and the tests that stand nearest.
@@ -202,42 +213,72 @@ class Drawing:
 class GeneratedLaboratory(mutants.Laboratory):
     """Knows the sound objects too, and so what compiles to the same."""
 
-    def __init__(self, scratch, jobs, chosen):
+    def __init__(self, scratch, jobs, chosen, dear_s):
         super().__init__(scratch, jobs, chosen)
-        self.sound_objects = None
+        self.dear_s = dear_s
+        self.took_s = {}  # command -> seconds on the sound copy
+        self.sound_objects = {}  # path -> digest
 
-    def objects(self):
-        return {path: path.stat().st_mtime_ns for path in self.build.folder.rglob("*.o")}
+    def require_sound(self, test):
+        key = tuple(test)
+        if key in self.took_s:
+            return
+        if self.build.make([test[0]]):  # before the test is timed
+            super().require_sound(test)
+        begin = time.monotonic()
+        super().require_sound(test)
+        self.took_s[key] = time.monotonic() - begin
+        for path in self.build.folder.rglob("*.o"):
+            if path not in self.sound_objects:
+                self.sound_objects[path] = hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def digests(self, paths):
-        return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    def limit_s(self, test):
+        return min(mutants.TEST_TIMEOUT_S, max(HANGING_AT_LEAST_S, HANGING * self.took_s[tuple(test)]))
+
+    def made(self, before):
+        """What is in the build folder that is not as old as before."""
+        return [path for path, when in self.times().items() if before.get(path) != when]
+
+    def times(self):
+        return {path: path.stat().st_mtime_ns for path in self.build.folder.rglob("*")
+                if path.is_file() and not path.is_symlink() and not path.name.startswith(".ninja")}
+
+    def differs(self, path):
+        return (path.suffix == ".o" and "build_info" not in path.name and
+                self.sound_objects.get(path) != hashlib.sha256(path.read_bytes()).hexdigest())
 
     def examine(self, mutant):
         for test in mutant.tests:
             self.require_sound(test)
-        programs = sorted({test[0] for test in mutant.tests})
-        wrong = self.build.make(programs)  # what a fault before has changed, as it was
-        if wrong:
-            raise mutants.MutantError("the sound copy does not build: " + wrong)
-        before = self.objects()
-        sound = self.digests(before)
         file, text = next(iter(mutants.mutated(mutant, self.source).items()))
-        kept = (self.source / file).read_text()
+        path = self.source / file
+        kept, when = path.read_text(), path.stat().st_mtime_ns
+        before = self.times()
+        made = []
         try:
-            (self.source / file).write_text(text)
-            if self.build.make(programs):
-                return NOT_COMPILED, ""
-            made = [path for path, when in self.objects().items() if before.get(path) != when]
-            if all(digest == sound.get(path) for path, digest in self.digests(made).items()
-                   if "build_info" not in path.name):
-                return EQUAL, ""
+            path.write_text(text)
+            os.utime(path)
+            changes, left_s = False, self.dear_s
             for test in mutant.tests:
-                failed, _ = self.build.run(test)
+                begin = time.monotonic()
+                wrong = self.build.make([test[0]], left_s)
+                left_s -= time.monotonic() - begin
+                made = self.made(before)
+                if wrong == mutants.CUT:
+                    return DEAR, f"{test[0]}: its build was cut after {self.dear_s:.0f} s"
+                if wrong:
+                    return NOT_COMPILED, ""
+                changes = changes or any(self.differs(one) for one in made)
+                failed = changes and self.build.run(test, self.limit_s(test))[0]
                 if failed:
                     return mutants.KILLED, f"{test[0]}: {failed}"
+            return (mutants.SURVIVED if changes else EQUAL), ""
         finally:
-            (self.source / file).write_text(kept)
-        return mutants.SURVIVED, ""
+            # As it was and as old as it was: only what was made with the fault is made again.
+            path.write_text(kept)
+            os.utime(path, ns=(when, when))
+            for one in {*made, *self.made(before)}:
+                one.unlink(missing_ok=True)
 
 
 def read_results(path):
@@ -264,6 +305,35 @@ def counts(rows):
     return ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) + share
 
 
+def part_of(file):
+    """harness/verify, impls/cpu, reference: what a table by parts has a line for."""
+    folders = file.split("/")[:-1]
+    return "/".join(folders[:1 if folders[0] == "reference" else 2])
+
+
+def summary(rows):
+    """A line for each part, of all rows. Those judged equal or cut say nothing of the tests and are not of the share."""
+    lines = ["| part | mutants | equal | too dear | killed | survived | a test now | killed of those that are not equal |",
+             "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    for part in [*sorted({part_of(row["file"]) for row in rows}), "all"]:
+        of = [row for row in rows if part in (part_of(row["file"]), "all") and row["outcome"] != NOT_COMPILED]
+        equal = sum(row["outcome"] == EQUAL or row["judgement"].startswith(JUDGED_EQUAL) for row in of)
+        dear, killed = (sum(row["outcome"] == outcome for row in of) for outcome in (DEAR, mutants.KILLED))
+        survived = len(of) - equal - dear - killed
+        tests = sum(row["judgement"].startswith(TEST_NOW) for row in of)
+        share = f"{100 * killed / (killed + survived):.0f} %" if killed + survived else ""
+        lines.append(f"| {part} | {len(of)} | {equal} | {dear} | {killed} | {survived} | {tests} | {share} |")
+    return lines
+
+
+def commit_of_sources():
+    """The commit whose sources these are; with a + where they are not quite."""
+    def git(*words):
+        return subprocess.run(["git", "-C", mutants.ROOT, *words], capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short=10", "HEAD") + ("+" if git("status", "--porcelain", "impls", "reference", "harness") else "")
+
+
 def name_of(seed, only):
     return " ".join([seed, *sorted(only)])
 
@@ -282,7 +352,7 @@ def run(arguments):
     seed = name_of(arguments.seed, arguments.only)
     done = {row["number"]: row for row in rows if row["seed"] == seed}
     drawing, laboratory = Drawing(arguments.seed, arguments.only), None
-    wanted = []
+    commit = commit_of_sources()
     for mutant, fault in drawing:
         if str(fault["number"]) in done and stands(done[str(fault["number"])], fault):
             continue
@@ -290,14 +360,13 @@ def run(arguments):
             break
         laboratory = laboratory or GeneratedLaboratory(pathlib.Path(arguments.scratch).resolve(), arguments.jobs,
                                                        [mutants.Mutant("", "", "", [], "", [mutants.Hunk(file, [], [])], "")
-                                                        for file in drawing.places])
+                                                        for file in drawing.places], arguments.dear)
         begin = time.monotonic()
         outcome, by = laboratory.examine(mutant)
         row = {"seed": seed, "outcome": outcome, "by": by, "seconds": round(time.monotonic() - begin, 1),
-               "judgement": ""} | fault
+               "commit": commit, "judgement": ""} | fault
         done[str(fault["number"])] = row
         rows.append(row)
-        wanted.append(row)
         write_results(out, rows)
         print(f"{outcome:<18} {fault['file']}:{fault['line']} {fault['operator']}: {fault['after']}  {row['seconds']} s  {by}",
               flush=True)
@@ -307,17 +376,24 @@ def run(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", required=True, help="any text")
+    parser.add_argument("--seed", help="any text; a sitting has one of its own")
     parser.add_argument("--count", type=int, default=20, help="mutants that compile, with those that --out has of the seed")
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help=f"targets ({', '.join(mutants.TARGETS)}) or paths")
     parser.add_argument("--list", action="store_true", help="only list them")
+    parser.add_argument("--summary", action="store_true", help="only count what --out has, by part")
+    parser.add_argument("--dear", type=float, default=240, metavar="S", help="seconds after which a mutant's build is cut")
     parser.add_argument("--out", default=mutants.CATALOGUE / "generated.tsv", help="results, of which those of the seed stand")
     parser.add_argument("--scratch", default=mutants.ROOT / "build-mutants", metavar="DIR", help="kept for the next time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="of ninja")
     arguments = parser.parse_args()
     if arguments.count < 1:
         parser.error(f"--count {arguments.count}: expected 1 or more")
+    if not arguments.summary and not arguments.seed:
+        parser.error("--seed is missing: the draw has to have a name")
     try:
+        if arguments.summary:
+            print("\n".join(summary(read_results(pathlib.Path(arguments.out)))))
+            return 0
         if arguments.list:
             for (_, fault), _ in zip(Drawing(arguments.seed, arguments.only), range(arguments.count)):
                 print(f"{fault['file']}:{fault['line']}  {fault['operator']}\n  - {fault['before']}\n  + {fault['after']}")

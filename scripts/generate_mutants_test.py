@@ -128,6 +128,94 @@ class Results(unittest.TestCase):
                                                      generate.EQUAL, generate.NOT_COMPILED)]
         self.assertIn("75 % of 4 killed", generate.counts(rows))
 
+    def test_a_summary_counts_by_part_and_leaves_what_is_equal_or_was_cut_out_of_the_share(self):
+        def row(file, outcome, judgement=""):
+            return {"file": file, "outcome": outcome, "judgement": judgement}
+
+        lines = generate.summary([
+            row("reference/operations/a.cpp", mutants.KILLED), row("reference/b.cpp", mutants.KILLED),
+            row("reference/b.cpp", mutants.SURVIVED, "equal: it is never zero"), row("reference/b.cpp", generate.EQUAL),
+            row("reference/b.cpp", generate.DEAR), row("reference/b.cpp", generate.NOT_COMPILED),
+            row("harness/verify/c.cpp", mutants.SURVIVED, "a test now: Suite.Name"), row("harness/verify/d.cpp", mutants.KILLED),
+        ])
+        self.assertEqual([line for line in lines if line.startswith(("| reference", "| harness", "| all"))], [
+            "| harness/verify | 2 | 0 | 0 | 1 | 1 | 1 | 50 % |",
+            "| reference | 5 | 2 | 1 | 2 | 0 | 0 | 100 % |",
+            "| all | 7 | 2 | 1 | 3 | 1 | 1 | 75 % |",
+        ])
+
+
+class FakeBuild:
+    """A build of two programs that is no compiler's: objects are what the source says, a test fails where it says so."""
+
+    def __init__(self, folder, source):
+        self.folder, self.source = folder, source
+        self.made, self.ran = [], []
+
+    def make(self, targets, limit_s=None):
+        text = self.source.read_text()
+        if limit_s is not None and "dear" in text:
+            return mutants.CUT
+        if "broken" in text:
+            return "error: broken"
+        for target in targets:
+            self.made.append(target)
+            path = self.folder / f"{target}.o"
+            if not path.is_file() or path.stat().st_mtime_ns < self.source.stat().st_mtime_ns:
+                path.write_text(text.replace("same", "sound"))
+        return ""
+
+    def run(self, test, limit_s=None):
+        self.ran.append(test[0])
+        return ("Suite.Name", 0) if f"fails {test[0]}" in (self.folder / f"{test[0]}.o").read_text() else ("", 1)
+
+
+class Examining(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        root = pathlib.Path(scratch.name)
+        (root / "build").mkdir()
+        self.file = root / "a.cpp"
+        self.file.write_text("sound")
+        self.laboratory = generate.GeneratedLaboratory.__new__(generate.GeneratedLaboratory)
+        self.laboratory.source, self.laboratory.build = root, FakeBuild(root / "build", self.file)
+        self.laboratory.sound, self.laboratory.took_s, self.laboratory.sound_objects = {}, {}, {}
+        self.laboratory.dear_s = 100
+
+    def examine(self, text):
+        """The outcome, and what was built and run with the fault."""
+        build = self.laboratory.build
+        for test in (["near"], ["far"]):
+            self.laboratory.require_sound(test)
+        build.made, build.ran = [], []
+        outcome, _ = self.laboratory.examine(
+            mutants.Mutant("", "", "harness", [["near"], ["far"]], "", [mutants.Hunk("a.cpp", ["sound"], [text])], ""))
+        self.assertEqual(self.file.read_text(), "sound")
+        return outcome, build.made, build.ran
+
+    def test_a_program_is_built_where_the_fault_survived_those_before_it_alone(self):
+        self.assertEqual(self.examine("fails near"), (mutants.KILLED, ["near"], ["near"]))
+        self.assertEqual(self.examine("fails far"), (mutants.KILLED, ["near", "far"], ["near", "far"]))
+        self.assertEqual(self.examine("other"), (mutants.SURVIVED, ["near", "far"], ["near", "far"]))
+
+    def test_the_same_objects_are_equal_and_run_nothing(self):
+        self.assertEqual(self.examine("same"), (generate.EQUAL, ["near", "far"], []))
+
+    def test_what_does_not_compile_and_what_is_cut_are_told_apart(self):
+        self.assertEqual(self.examine("broken")[0], generate.NOT_COMPILED)
+        self.assertEqual(self.examine("dear")[0], generate.DEAR)
+
+    def test_nothing_made_with_a_fault_is_left_for_the_next(self):
+        self.assertEqual(self.examine("fails far")[0], mutants.KILLED)
+        self.assertEqual(self.examine("other")[0], mutants.SURVIVED)
+        self.assertFalse(any(path.read_text() != "sound" for path in self.laboratory.build.folder.rglob("*.o")))
+
+    def test_a_hanging_test_is_known_by_what_it_took_on_the_sound_copy(self):
+        self.laboratory.took_s = {("near",): 1.0, ("far",): 12.0, ("farther",): 200.0}
+        self.assertEqual([self.laboratory.limit_s([name]) for name in ("near", "far", "farther")],
+                         [generate.HANGING_AT_LEAST_S, 12.0 * generate.HANGING, mutants.TEST_TIMEOUT_S])
+
 
 if __name__ == "__main__":
     unittest.main()

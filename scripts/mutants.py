@@ -35,6 +35,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,7 @@ TEST_TIMEOUT_S = 300
 
 KILLED, SURVIVED, EXPLAINED = "killed", "SURVIVED", "survived (reason given)"
 NEEDS_TOOLS, ERROR = "not built here", "ERROR"
+CUT = "cut"  # of a build that took too long
 
 
 class MutantError(Exception):
@@ -226,15 +228,22 @@ class Build:
     def execute(self, command, folder):
         return subprocess.run(command, cwd=folder, env=self.environment, capture_output=True, text=True)
 
-    def make(self, targets):
-        """'' or what went wrong."""
-        done = self.execute(["ninja", "-j", str(self.jobs), *sorted(set(targets))], self.folder)
-        if done.returncode == 0:
+    def make(self, targets, limit_s=None):
+        """'' or what went wrong; CUT where it took longer than the limit."""
+        ninja = subprocess.Popen(["ninja", "-j", str(self.jobs), *sorted(set(targets))], cwd=self.folder, env=self.environment,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            said, _ = ninja.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            ninja.send_signal(signal.SIGINT)  # upon which it stops its compilers and removes what they left
+            ninja.communicate()
+            return CUT
+        if ninja.returncode == 0:
             return ""
-        errors = [line for line in done.stdout.splitlines() if "error: " in line]
-        return first_line("\n".join(errors) or done.stdout + done.stderr)
+        errors = [line for line in said.splitlines() if "error: " in line]
+        return first_line("\n".join(errors) or said)
 
-    def run(self, test):
+    def run(self, test, limit_s=TEST_TIMEOUT_S):
         """('', tests that passed) or (what failed, 0): a test's name, else the program and how it ended."""
         command = [str(self.folder / test[0]), *test[1:]]
         gtest = any(argument.startswith("--gtest") for argument in test)
@@ -242,9 +251,9 @@ class Build:
             command.append("--gtest_fail_fast")
         try:
             done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                                  errors="replace", timeout=TEST_TIMEOUT_S)
+                                  errors="replace", timeout=limit_s)
         except subprocess.TimeoutExpired:
-            return f"{test[0]} ran past {TEST_TIMEOUT_S} s", 0
+            return f"{test[0]} ran past {limit_s:.0f} s", 0
         if done.returncode == 0:
             passed = re.search(r"^\[  PASSED  \] (\d+) test", done.stdout, re.MULTILINE)  # without those skipped
             return "", int(passed[1]) if passed else 0 if gtest else 1
