@@ -3,7 +3,6 @@
 
     scripts/generate_mutants.py --seed 7 --count 20 --only cpu reference     draw, plant, build, run the tests
     scripts/generate_mutants.py --seed 7 --count 20 --list                   only say what would be planted
-
     scripts/generate_mutants.py --summary                                    what came of all of them, by part
 
 What mutants.py does with faults that were written, in the same scratch copy. A place is drawn from a file, a file by its
@@ -13,8 +12,8 @@ drawn again. One that compiles to the same objects is `equal`. One whose build i
 that everything includes, is `too dear`: nobody knows what the tests would say, and it is counted as that.
 A result is a line of --out: seed (and the words of --only behind it, which decide too what is drawn), number, file, line,
 operator, the line before and after, outcome, by whom, seconds, and the commit whose sources drew it, - where that was not
-kept. Sources that have changed since draw others: they need another seed. So a large run is made of sittings, each with a seed of its own and
-at one commit, and --summary counts them together. To go on with a sitting, check its commit out.
+kept. Sources that have changed since draw others: they need another seed. So a large run is made of sittings, each with
+a seed of its own and at one commit, and --summary counts them together. To go on with a sitting, check its commit out.
 Whoever judges a survivor says so in the last column: why it is equal, why no test is worth it, or which test there is now.
 A judgement that begins with "equal" or "a test now" is what --summary counts by; it changes no outcome.
 Exit 0: no survivor without a judgement; 1: one; 2: usage.
@@ -65,16 +64,23 @@ ROOMS = (
     ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*HeldTensors*cpu_*")),
     ("impls/", "harness", ("interface_tests", CPU, "every_feature_tests", "held_tests")),
     ("reference/", "reference", ("reference_tests", "numpy_fixture_tests", "harness_verify_tests", CPU)),
-    ("harness/verify/", "harness", ("harness_verify_tests", "every_feature_tests", "harness_command_line_tests")),
+    ("harness/verify/", "harness", ("harness_verify_tests", "every_feature_tests", "harness_rows_tests",
+                                    "harness_command_line_tests")),
     ("harness/run/", "harness", ("harness_verify_tests", "every_feature_tests", CPU)),
-    ("harness/measure/", "harness", ("harness_measure_tests", "harness_sweep_command_tests")),
-    ("harness/sweep/", "harness", ("harness_measure_tests", "harness_sweep_command_tests")),
-    ("harness/explain/", "harness", ("harness_explain_tests",)),
+    ("harness/files/", "harness", ("harness_verify_tests", "harness_rows_tests", "harness_bad_input_tests",
+                                   "harness_full_disk_tests")),
+    ("harness/measure/", "harness", ("harness_rows_tests", "harness_measure_tests", "harness_sweep_command_tests",
+                                     "harness_command_line_tests")),
+    ("harness/sweep/", "harness", ("harness_measure_tests", "harness_sweep_command_tests", "harness_command_line_tests")),
+    ("harness/explain/", "harness", ("harness_explain_tests", "harness_command_line_tests")),
     ("harness/conventions/", "harness", ("harness_conventions_tests",)),
     ("harness/report/", "harness", ("harness_report_tests",)),
-    ("harness/rows/", "harness", ("harness_rows_tests", "harness_sweep_command_tests")),
+    ("harness/rows/", "harness", ("harness_rows_tests", "harness_sweep_command_tests", "harness_measure_tests",
+                                  "harness_full_disk_tests")),
     ("harness/tables/", "harness", ("harness_rows_tests", "harness_command_line_tests")),
-    ("harness/cli/", "harness", ("harness_command_line_tests", "harness_sweep_command_tests", "harness_bad_input_tests")),
+    ("harness/cli/suite_folder", "harness", ("harness_suite_folder_tests", "harness_command_line_tests")),
+    ("harness/cli/", "harness", ("harness_command_line_tests", "harness_sweep_command_tests", "harness_bad_input_tests",
+                                 "harness_suite_folder_tests")),
     ("harness/", "harness", ("harness_verify_tests", "harness_command_line_tests", "harness_conventions_tests",
                              "every_feature_tests")),
 )

@@ -1,9 +1,11 @@
 // The built binary as a tool: presets measured and printed by one command, rows exported, scripts
 // and manual page that know every command and flag the parser knows.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -42,6 +44,21 @@ TEST(Info, SaysWhichEmulatorHasNoClock) {
   const std::string text = gdnbench("info").text;
   if (!find_backend("cuda-emulated").status().available) GTEST_SKIP() << "not in this build";
   EXPECT_TRUE(has(text, "has no clock: it checks results")) << text;
+}
+
+TEST(Info, SaysOfEachBackendWhetherItIsThereAndInJsonNothingElse) {
+  const std::string text = gdnbench("info").text;
+  const std::string json = gdnbench("info --json").text;
+  for (const Backend& backend : backends()) {
+    const BackendStatus status = backend.status();
+    const bool said = std::regex_search(text, std::regex("(^|\n)" + backend.name + " +absent: "));
+    EXPECT_EQ(said, !status.available) << backend.name << " in\n" << text;
+    const std::string member =
+        fmt::format(R"("backend": "{}", "available": {},)", backend.name, status.available);
+    EXPECT_TRUE(has(json, member)) << member << " in\n" << json;
+  }
+  EXPECT_EQ(json.rfind("{", 0), 0u) << json;
+  EXPECT_FALSE(has(json, "absent: ")) << json;
 }
 
 // ---- presets

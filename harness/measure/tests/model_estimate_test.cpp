@@ -2,6 +2,7 @@
 // right before their time counts.
 #include "harness/measure/model_estimate.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -155,7 +156,10 @@ TEST(TrainingEstimate, AddsEveryPartOfEveryLayer) {
   ASSERT_EQ(tables.size(), 4u);
   EXPECT_NE(tables[0].title.find("training Kt/s"), std::string::npos) << tables[0].title;
   EXPECT_EQ(tables[2].rows.size(), 4u);
-  EXPECT_EQ(tables[3].rows.size(), 3 * products_of(model).size());
+  ASSERT_EQ(tables[3].rows.size(), 3 * products_of(model).size());
+  const ModelProduct y = products_of(model)[0];
+  EXPECT_EQ(tables[3].rows[0][2], fmt::format("2048x{}x{}", y.inner, y.columns));
+  EXPECT_EQ(tables[3].rows[2][2], fmt::format("{}x2048x{}", y.inner, y.columns));
   const std::string text = render(tables[0], TableFormat::markdown);
   for (const char* said : {"ESTIMATE", "optimiser", "forward and backward"}) {
     EXPECT_NE(text.find(said), std::string::npos) << said << " missing in\n" << text;
@@ -170,6 +174,28 @@ MeasureOptions quick() {
   options.stopping.min_samples = options.stopping.max_samples = 2;
   options.stopping.min_time_s = 0;
   return options;
+}
+
+// Operations of a product, by the time and the rate that it says it has.
+double operations_of(const ProductTime& time) { return time.tflops * time.time_ms.median * 1e9; }
+
+TEST(ProductTime, ProductsOfAModelHaveARowForEachTokenUnlessTheySayHowMany) {
+  constexpr std::int64_t kTokens = 5;
+  const ModelShape model = {"small", "a test", 1, 12, 20, 2, 6, 8, 30};
+  const auto device = open_device("cpu");
+  for (const Pass pass : {Pass::forward, Pass::training}) {
+    const auto expected =
+        pass == Pass::forward ? products_of(model) : training_products_of(model, kTokens);
+    const auto timed = time_products(model, kTokens, DType::float32, *device, quick(), pass);
+    ASSERT_EQ(timed.size(), expected.size());
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      const ModelProduct& product = expected[i];
+      const auto rows = static_cast<double>(product.rows == 0 ? kTokens : product.rows);
+      const double operations = 2 * rows * static_cast<double>(product.columns * product.inner);
+      EXPECT_EQ(timed[i].product.name, product.name);
+      EXPECT_NEAR(operations_of(timed[i].time), operations, 1e-6 * operations) << product.name;
+    }
+  }
 }
 
 TEST(ProductTime, TheCpusProductsAreRightAtEveryEdge) {

@@ -402,6 +402,12 @@ TEST(RowStore, TargetsThatAreNoFilesAreRefusedUntouched) {
       std::string::npos);
   EXPECT_NE(message_of([&] { append_row(folder.file("absent/rows.h5"), numbered_row(0), {}); }),
             "");
+  // A name that leaves no room for that of the file which is written first.
+  EXPECT_NE(message_of([&] {
+              require_appendable(folder.file(std::string(250, 'r') + ".h5"));
+            }).find("cannot be written"),
+            std::string::npos);
+  EXPECT_EQ(message_of([&] { require_appendable(folder.file("rows.h5")); }), "");
 }
 
 TEST(RowStore, MissingTruncatedAndForeignFilesAreNamed) {

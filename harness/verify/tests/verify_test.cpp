@@ -339,7 +339,8 @@ VerifyOptions with_all_invariances() {
 TEST(VerifyInvariances, PassAnUntamperedRunOfEveryOperation) {
   const auto device = open_device("cpu");
   for (const char* text :
-       {kProblem, "causal_conv1d:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x21,dtype=bf16,slots=padding",
+       {kProblem, "gated_delta:heads=1/2,dim=8,seq=1x12+1x3+1x0,h0=normal,output_slots=other",
+        "causal_conv1d:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x21,dtype=bf16,slots=padding",
         "gated_delta_layer:heads=1/2,dim=8,seq=1x20+1x9+1x0+1x2,dtype=f32,norm=1,gates=mid"}) {
     const Problem problem = Problem::parse(text);
     const bool conv = problem.operation == causal_conv1d_operation();
@@ -538,6 +539,9 @@ TEST(Verify, SamplesLargeProblemsAndSaysSo) {
   EXPECT_TRUE(result.passed()) << result.reason;
   EXPECT_LT(result.report.checked_pairs, result.report.total_pairs);
   EXPECT_GT(result.report.checked_pairs, 0);
+  // A call of as many operations as are allowed is no large one.
+  options.most_reference_flops = reference::evaluation_flops(inputs.problem);
+  EXPECT_EQ(CheckedReference(inputs, options).coverage(), "all 32 pairs");
 }
 
 TEST(Verify, UnsupportedProblemsAreNeitherPassedNorFailed) {
