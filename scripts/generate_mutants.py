@@ -40,7 +40,8 @@ JUDGED_EQUAL, TEST_NOW = "equal", "a test now"  # how a judgement begins that --
 # A test that takes so many times what it took on the sound copy, and so many seconds at least, is hanging.
 HANGING, HANGING_AT_LEAST_S = 10, 60
 
-CPU = "implementation_tests --gtest_filter=*/cpu_*"
+# What is asked of the CPU's implementations, and of none in particular.
+CPU = "implementation_tests --gtest_filter=-*cuda_*:*hip_*"
 # Sources by the start of their path, the first that fits: target, and the tests that stand nearest.
 ROOMS = (
     ("impls/cpu/", "cpu", (CPU, "cpu_backend_tests")),
@@ -61,7 +62,7 @@ ROOMS = (
     ("impls/cuda/emulated/", "cuda", ("cuda_emulated_tests", "implementation_tests --gtest_filter=*/cuda_naive")),
     ("impls/cuda/", "cuda", ("chunk_stages_tests", "implementation_tests --gtest_filter=*/cuda_*", "held_tests")),
     ("impls/hip/", "gfx906", ("hip_tests", "implementation_tests --gtest_filter=*/hip_*")),
-    ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*HeldTensors*cpu_*")),
+    ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*Held*-*cuda_*:*hip_*")),
     ("impls/", "harness", ("interface_tests", CPU, "every_feature_tests", "held_tests")),
     ("reference/", "reference", ("reference_tests", "numpy_fixture_tests", "harness_verify_tests", CPU)),
     ("harness/verify/", "harness", ("harness_verify_tests", "every_feature_tests", "harness_rows_tests",

@@ -141,6 +141,38 @@ TEST_F(MeasureTest, ColdHasNoWarmUp) {
   EXPECT_EQ(behaviour.runs, static_cast<std::int64_t>(m.samples.size()) + 2);
 }
 
+// A card whose clock falls during every fourth sample, which then takes a thousand times as long.
+class ThrottlingDevice final : public ForwardingDevice {
+ public:
+  ThrottlingDevice(Device& inner, double fraction) : ForwardingDevice(inner), fraction_(fraction) {}
+  Ceilings ceilings() override { return {1e9, 1e9, 1e9}; }
+  TimeSample time_launch(const std::function<void()>& prepare,
+                         const std::function<void()>& launch) override {
+    inner_.time_launch(prepare, launch);
+    return samples_++ % 4 == 3 ? TimeSample{1000, fraction_ * 2000} : TimeSample{1, 2000};
+  }
+
+ private:
+  double fraction_;
+  int samples_ = 0;
+};
+
+TEST_F(MeasureTest, SamplesBelowNineTenthsOfTheHighestClockAreLeftOut) {
+  for (const double fraction : {0.5, 0.89, 0.91}) {
+    ThrottlingDevice throttling(*cpu, fraction);
+    device = &throttling;
+    MeasureOptions options = brief(CacheMode::cold);
+    options.stopping.min_samples = options.stopping.max_samples = 12;
+    const Measurement m = run(options);
+    EXPECT_EQ(m.failure, "");
+    const int left_out = fraction < 0.9 ? 3 : 0;
+    EXPECT_EQ(m.throttle.throttled_count, left_out) << fraction;
+    EXPECT_FALSE(m.throttle.mostly_throttled) << fraction;
+    EXPECT_EQ(m.time_ms.count, 12 - left_out) << fraction;
+    EXPECT_EQ(m.time_ms.maximum, left_out > 0 ? 1 : 1000) << fraction;
+  }
+}
+
 TEST_F(MeasureTest, WrongOutputsAreNeverTimed) {
   behaviour.wrong_from_run = 0;
   const Measurement m = run();

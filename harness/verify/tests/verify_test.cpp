@@ -391,6 +391,26 @@ TEST(VerifyInvariances, FindTheOneOffsetAtWhichACutIsWrong) {
   EXPECT_TRUE(verified(Tampering(tamper)).passed());
 }
 
+// The last cut is before the last token, or after 64: a call of no tokens tells nothing more.
+TEST(VerifyInvariances, CutsUpToTheLastTokenOrTheSixtyFourth) {
+  VerifyOptions options;
+  options.every_split = true;
+  for (const auto& [length, last_two] : {std::pair{6, std::vector<std::int64_t>{5, 1}},
+                                         {64, {63, 1}},
+                                         {65, {64, 1}},
+                                         {70, {64, 6}}}) {
+    std::vector<std::int64_t> lengths;  // of the calls in order
+    const Tampering counted([&](const Problem& p, const GatedDeltaArguments&, char*) {
+      lengths.push_back(p.sequences.longest());
+    });
+    const auto result =
+        verified(counted, "gated_delta:heads=1/1,dim=4,seq=" + std::to_string(length), options);
+    EXPECT_TRUE(result.passed()) << result.reason;
+    ASSERT_GE(lengths.size(), 2u);
+    EXPECT_EQ(std::vector(lengths.end() - 2, lengths.end()), last_two) << length;
+  }
+}
+
 // The CPU with graphs of a kind: a graph is what was enqueued, to be enqueued again.
 class DeviceWithGraphs final : public ForwardingDevice {
  public:
