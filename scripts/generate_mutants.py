@@ -20,6 +20,7 @@ Exit 0: no survivor without a judgement; 1: one; 2: usage.
 """
 import argparse
 import collections
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -60,9 +61,10 @@ ROOMS = (
     ("impls/cuda/causal_conv1d/", "cuda", ("implementation_tests --gtest_filter=*/cuda_direct",)),
     ("impls/cuda/gated_rms_norm/", "cuda", ("implementation_tests --gtest_filter=*/cuda_rows",)),
     ("impls/cuda/emulated/", "cuda", ("cuda_emulated_tests", "implementation_tests --gtest_filter=*/cuda_naive")),
-    ("impls/cuda/", "cuda", ("chunk_stages_tests", "implementation_tests --gtest_filter=*/cuda_*", "held_tests")),
+    ("impls/cuda/", "cuda", ("implementation_tests --gtest_filter=*/cuda_*", "held_tests")),
     ("impls/hip/", "gfx906", ("hip_tests", "implementation_tests --gtest_filter=*/hip_*")),
     ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*Held*-*cuda_*:*hip_*")),
+    ("impls/plugin/", "harness", ("plugin_tests", "harness_plugin_tests")),
     ("impls/", "harness", ("interface_tests", CPU, "every_feature_tests", "held_tests")),
     ("reference/", "reference", ("reference_tests", "numpy_fixture_tests", "harness_verify_tests", CPU)),
     ("harness/verify/", "harness", ("harness_verify_tests", "every_feature_tests", "harness_rows_tests",
@@ -79,6 +81,8 @@ ROOMS = (
     ("harness/rows/", "harness", ("harness_rows_tests", "harness_sweep_command_tests", "harness_measure_tests",
                                   "harness_full_disk_tests")),
     ("harness/tables/", "harness", ("harness_rows_tests", "harness_command_line_tests")),
+    ("harness/plugin/", "harness", ("harness_plugin_tests",)),
+    ("harness/cli/plugin", "harness", ("harness_plugin_tests", "harness_command_line_tests")),
     ("harness/cli/suite_folder", "harness", ("harness_suite_folder_tests", "harness_command_line_tests")),
     ("harness/cli/", "harness", ("harness_command_line_tests", "harness_sweep_command_tests", "harness_bad_input_tests",
                                  "harness_suite_folder_tests")),
@@ -157,6 +161,8 @@ def places_of(text):
             if name == "dropped" and (DECLARES.match(bare) or not ends_statement or bare.count("(") != bare.count(")")):
                 continue
             for match in pattern.finditer(bare):
+                if name == "sign" and '"' in (line[:match.start()].rstrip()[-1:], line[match.end():].lstrip()[:1]):
+                    continue  # of text, which has no minus
                 changed = line[:match.start()] + change(match) + line[match.end():]
                 if name == "dropped":
                     changed = change(match)
@@ -255,36 +261,40 @@ class GeneratedLaboratory(mutants.Laboratory):
                 self.sound_objects.get(path) != hashlib.sha256(path.read_bytes()).hexdigest())
 
     def examine(self, mutant):
+        """(outcome, by whom)"""
+        changes, left_s = False, self.dear_s
         for test in mutant.tests:
-            self.require_sound(test)
-        file, text = next(iter(mutants.mutated(mutant, self.source).items()))
-        path = self.source / file
-        kept, when = path.read_text(), path.stat().st_mtime_ns
-        before = self.times()
-        made = []
-        try:
-            path.write_text(text)
-            os.utime(path)
-            changes, left_s = False, self.dear_s
-            for test in mutant.tests:
-                begin = time.monotonic()
+            self.require_sound(test)  # only now: most faults do not live to see the tests behind the first
+            begin = time.monotonic()
+            with self.planted(mutant) as made:
                 wrong = self.build.make([test[0]], left_s)
                 left_s -= time.monotonic() - begin
-                made = self.made(before)
                 if wrong == mutants.CUT:
                     return DEAR, f"{test[0]}: its build was cut after {self.dear_s:.0f} s"
                 if wrong:
                     return NOT_COMPILED, ""
-                changes = changes or any(self.differs(one) for one in made)
+                changes = changes or any(self.differs(one) for one in made())
                 failed = changes and self.build.run(test, self.limit_s(test))[0]
                 if failed:
                     return mutants.KILLED, f"{test[0]}: {failed}"
-            return (mutants.SURVIVED if changes else EQUAL), ""
+        return (mutants.SURVIVED if changes else EQUAL), ""
+
+    @contextlib.contextmanager
+    def planted(self, mutant):
+        """The copy with the fault; gives what says which files were made with it. After it the source is as it was and as
+        old as it was, so that only what was made with the fault is made again, most of it by the compiler cache."""
+        file, text = next(iter(mutants.mutated(mutant, self.source).items()))
+        path = self.source / file
+        kept, when = path.read_text(), path.stat().st_mtime_ns
+        before = self.times()
+        try:
+            path.write_text(text)
+            os.utime(path)
+            yield lambda: self.made(before)
         finally:
-            # As it was and as old as it was: only what was made with the fault is made again.
             path.write_text(kept)
             os.utime(path, ns=(when, when))
-            for one in {*made, *self.made(before)}:
+            for one in self.made(before):
                 one.unlink(missing_ok=True)
 
 

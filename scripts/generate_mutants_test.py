@@ -13,7 +13,7 @@ SOURCE = """// a < b in a comment
 #include <x>
 int count(int n) {
   const int limit = std::min(n + 1, 7);
-  std::string text = "a < b && c";
+  std::string text = "a < b && c" + name + "d";
   total += limit;
   call(text, [](int i) {
     return !done(i);

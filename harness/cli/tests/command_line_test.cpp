@@ -75,6 +75,25 @@ TEST(TablePreset, IsMeasuredAndPrintedByOneCommand) {
   EXPECT_TRUE(has(finished.text, "Command: gdnbench table --preset throughput")) << finished.text;
 }
 
+TEST(Report, RunsOfOneNameAreToldApartByTheirPlace) {
+  const TemporaryFolder folder;
+  std::string history;
+  for (const char* week : {"a", "b", "c"}) {
+    const std::string path = folder.file(std::string(week) + "/rows.h5");
+    std::filesystem::create_directory(folder.file(week));
+    ASSERT_EQ(gdnbench(kQuickTable + "--out " + path).code, 0);
+    history += (history.empty() ? "" : ",") + path;
+  }
+  const std::string page = folder.file("page.html");
+  const Finished finished =
+      gdnbench("report " + folder.file("c/rows.h5") + " --history " + history + " --out " + page);
+  ASSERT_EQ(finished.code, 0) << finished.text;
+  std::ostringstream text;
+  text << std::ifstream(page).rdbuf();
+  for (const char* label : {"2: rows 20", "3: rows 20"}) EXPECT_TRUE(has(text.str(), label));
+  for (const char* none : {"1: rows 20", "4: rows 20"}) EXPECT_FALSE(has(text.str(), none));
+}
+
 TEST(TablePreset, KeepsItsRowsAndResumesFromThem) {
   const TemporaryFolder folder;
   const std::string path = folder.file("rows.h5");

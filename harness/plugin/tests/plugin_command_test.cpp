@@ -51,6 +51,14 @@ TEST(Plugin, InCPassesEveryCheckOfASuite) {
   EXPECT_TRUE(says(finished, " 0 failed"));
 }
 
+TEST(Plugin, IsNotVerifiedWhereOthersAreNamed) {
+  const Finished finished = gdnbench("verify --device cpu --problem '" + kProblem +
+                                     "' --impl cpu/naive --plugin " + plugin("recurrence"));
+  EXPECT_EQ(finished.code, 0) << finished.text;
+  EXPECT_TRUE(says(finished, "1 passed"));
+  EXPECT_FALSE(says(finished, "cpu/recurrence_in_c"));
+}
+
 TEST(Plugin, IsJudgedByTheChecksOfEveryImplementation) {
   const Finished finished = gdnbench(
       "verify -v --device cpu --problem "

@@ -359,7 +359,8 @@ TEST(Verification, NeedsTheHostsMemory) {
 
 // A batch as large as that is run twice and judged; smaller ones see every check asked for.
 TEST(Verification, OfALargeSuiteProblemIsErrorsAndRepeat) {
-  const VerifyOptions all = VerifyOptions::all_invariances();
+  VerifyOptions all = VerifyOptions::all_invariances();
+  all.every_split = all.token_by_token = true;
   const Problem small = Problem::parse("gated_delta:heads=16/32,dim=128,seq=4x8192,dtype=bf16");
   EXPECT_TRUE(all.of_suite_problem(small).replay);
   EXPECT_TRUE(all.of_suite_problem(small).runs_other_cases());
@@ -369,6 +370,19 @@ TEST(Verification, OfALargeSuiteProblemIsErrorsAndRepeat) {
   EXPECT_FALSE(few.runs_other_cases());
   EXPECT_LT(verification_memory(large, 0, few), verification_memory(large, 0, all));
   EXPECT_LT(verification_work(large, few, 1), verification_work(large, all, 1));
+}
+
+// Each check of other cases alone is one: what takes their memory asks for all of them.
+TEST(Verification, EveryCheckButErrorsAndRepeatRunsOtherCases) {
+  EXPECT_FALSE(VerifyOptions::errors_only().runs_other_cases());
+  using V = VerifyOptions;
+  for (bool V::*const check : {&V::alone, &V::duplicates, &V::continuation, &V::permuted,
+                               &V::refilled, &V::replay, &V::streams, &V::isolation, &V::strided,
+                               &V::on_request, &V::phases, &V::every_split, &V::token_by_token}) {
+    VerifyOptions options = VerifyOptions::errors_only();
+    options.*check = true;
+    EXPECT_TRUE(options.runs_other_cases());
+  }
 }
 
 TEST(Shards, ParseAndRefuse) {

@@ -665,6 +665,11 @@ TEST(RowFilters, KeepTheRowsThatMatchAll) {
                             parse_row_filter("implementation=cuda/naive|cpu/naive")})
                 .size(),
             1u);
+  // Any of the values, the first and the last among them.
+  for (const char* names : {"cuda/naive|cpu/naive", "cpu/naive|cuda/naive", "a|cuda/naive|b"}) {
+    const RowFilter filter = parse_row_filter(std::string("implementation=") + names);
+    EXPECT_EQ(filtered(rows, {filter}).size(), 1u) << names;
+  }
   EXPECT_THROW(parse_row_filter("shape"), Error);
 }
 
