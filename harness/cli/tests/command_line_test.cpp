@@ -56,6 +56,14 @@ TEST(Info, SaysOfEachBackendWhetherItIsThereAndInJsonNothingElse) {
     const std::string member =
         fmt::format(R"("backend": "{}", "available": {},)", backend.name, status.available);
     EXPECT_TRUE(has(json, member)) << member << " in\n" << json;
+    if (!status.available) continue;
+    const DeviceInfo info = open_device(backend.name)->info();
+    const bool is_processor = !info.has_own_memory && !info.emulated;
+    const std::string counted =
+        fmt::format(" {} {}, ", info.multiprocessors, is_processor ? "threads" : "multiprocessors");
+    EXPECT_TRUE(std::regex_search(text, std::regex(backend.name + " [^\n]*\n +" + counted)))
+        << backend.name << counted << " in\n"
+        << text;
   }
   EXPECT_EQ(json.rfind("{", 0), 0u) << json;
   EXPECT_FALSE(has(json, "absent: ")) << json;

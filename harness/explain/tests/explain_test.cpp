@@ -516,6 +516,41 @@ TEST(UntoldForms, EachIsLeftByACaseThatCannotTell) {
   }
 }
 
+// A supposition that would be the right form on such a problem is not posed, and why is said.
+TEST(FaultHypotheses, AreNotPosedWhereTheyAreTheRightForm) {
+  const struct {
+    Hypothesis hypothesis;
+    const char* options;
+    const char* why;
+  } cases[] = {
+      {Hypothesis::tiled_heads, "heads=1/4,dim=8", "there is one key head"},
+      {Hypothesis::tiled_heads, "heads=4/4,dim=8", "there are as many key heads as value heads"},
+      {Hypothesis::tiled_heads, "heads=2/4,dim=8", ""},
+      {Hypothesis::initial_state_transposed, "heads=2/4,dim=1x8,h0=normal", "a state is a vector"},
+      {Hypothesis::initial_state_transposed, "heads=2/4,dim=8x1,h0=normal", "a state is a vector"},
+      {Hypothesis::initial_state_transposed, "heads=2/4,dim=8,h0=normal", ""},
+      {Hypothesis::initial_state_transposed, "heads=2/4,dim=8,h0=absent",
+       "there is no initial state"},
+      {Hypothesis::initial_state_zero, "heads=2/4,dim=1x8,h0=normal", ""},
+      {Hypothesis::initial_state_zero, "heads=2/4,dim=8,h0=absent", "there is no initial state"},
+      {Hypothesis::final_state_transposed, "heads=2/4,dim=1x8", "a state is a vector"},
+      {Hypothesis::final_state_transposed, "heads=2/4,dim=8x1", "a state is a vector"},
+      {Hypothesis::final_state_transposed, "heads=2/4,dim=8,ht=0", "no final state is written"},
+      {Hypothesis::final_state_transposed, "heads=2/4,dim=8", ""},
+      {Hypothesis::no_norm, "heads=2/4,dim=8", "no norm is asked for"},
+      {Hypothesis::no_norm, "heads=2/4,dim=8,norm=1", ""},
+      {Hypothesis::norm, "heads=2/4,dim=8", ""},
+      {Hypothesis::norm, "heads=2/4,dim=8,norm=1", "a norm is asked for"},
+      {Hypothesis::no_scale, "heads=2/4,dim=8", ""},
+      {Hypothesis::no_scale, "heads=2/4,dim=8,scale=1", "the scale is 1"},
+      {Hypothesis::no_decay, "heads=2/4,dim=1,h0=absent", ""},
+  };
+  for (const auto& [hypothesis, options, why] : cases) {
+    const Problem problem = Problem::parse(std::string("gated_delta:seq=1x9,") + options);
+    EXPECT_EQ(why_not_posed(hypothesis, problem), why) << to_string(hypothesis) << " " << options;
+  }
+}
+
 // The planted faults are the same wrong forms, in another program: told where it is.
 TEST(UntoldForms, WhatIsToldFailsAndWhatIsNotPasses) {
   const auto device = open_device("cpu");
