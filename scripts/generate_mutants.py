@@ -43,6 +43,18 @@ HANGING, HANGING_AT_LEAST_S = 10, 60
 
 # What is asked of the CPU's implementations, and of none in particular.
 CPU = "implementation_tests --gtest_filter=-*cuda_*:*hip_*"
+# Folders of an operation, and the suite of implementation_tests that is about it.
+OF_OPERATION = {
+    "gated_delta_backward": "GatedDeltaBackward",
+    "gated_delta_verify": "GatedDeltaVerify",
+    "gated_delta_ring": "GatedDeltaRing",
+    "gated_delta_layer": "GatedDeltaLayer",
+    "gated_delta_training": "GatedDeltaTraining",
+    "causal_conv1d_backward": "CausalConv1dBackward",
+    "causal_conv1d": "CausalConv1d",
+    "gated_rms_norm_backward": "GatedRmsNormBackward",
+    "gated_rms_norm": "GatedRmsNorm",
+}
 # Sources by the start of their path, the first that fits: target, and the tests that stand nearest.
 ROOMS = (
     ("impls/cpu/", "cpu", (CPU, "cpu_backend_tests")),
@@ -62,6 +74,11 @@ ROOMS = (
     ("impls/cuda/gated_rms_norm/", "cuda", ("implementation_tests --gtest_filter=*/cuda_rows",)),
     ("impls/cuda/emulated/", "cuda", ("cuda_emulated_tests", "implementation_tests --gtest_filter=*/cuda_naive")),
     ("impls/cuda/", "cuda", ("implementation_tests --gtest_filter=*/cuda_*", "held_tests")),
+    *((f"impls/hip/{folder}/", "gfx906", (f"implementation_tests --gtest_filter=*/{suite}.*/hip_*", "hip_tests"))
+      for folder, suite in OF_OPERATION.items()),
+    ("impls/hip/gated_delta/", "gfx906", ("implementation_tests --gtest_filter=*/GatedDelta*/hip_*:*/RecurrenceVariants.*/hip_*",
+                                          "hip_tests")),
+    ("impls/hip/emulator/", "gfx906", ("gfx906_emulator_tests", "hip_tests")),
     ("impls/hip/", "gfx906", ("hip_tests", "implementation_tests --gtest_filter=*/hip_*")),
     ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*Held*-*cuda_*:*hip_*")),
     ("impls/plugin/", "harness", ("plugin_tests", "harness_plugin_tests")),

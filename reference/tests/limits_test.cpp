@@ -363,6 +363,17 @@ void expect_near(const OutputLimit& limit, double relative_l2, double per_readou
   EXPECT_NEAR(limit.per_readout, per_readout, 1e-6 * per_readout);
 }
 
+// What a readout of R adds is of R^2 - 1, and nothing below 1; a norm behind it multiplies both.
+TEST(ErrorLimits, AReadoutOfRootTwoCancelsAsMuchAsItReads) {
+  OutputLimit limit{3e-3, 4e-3};
+  EXPECT_NEAR(limit.of(std::sqrt(2.0)), 5e-3, 1e-12);
+  EXPECT_NEAR(limit.of(std::sqrt(5.0)), std::hypot(3e-3, 8e-3), 1e-12);
+  for (const double readout : {0.0, 0.5, 1.0}) EXPECT_NEAR(limit.of(readout), 3e-3, 1e-12);
+  EXPECT_NEAR(limit.of(std::sqrt(2.0), 3), 5e-3, 1e-12) << "no norm is behind it";
+  limit.behind_norm = true;
+  EXPECT_NEAR(limit.of(std::sqrt(2.0), 3), 15e-3, 1e-12);
+}
+
 TEST(ErrorLimits, ContinuationWidensThemByTheRoundingsThatStandTogether) {
   const std::string rule = "gated_delta" + std::string(kBatch);
   const Conditioning remembers_100 = with(&Conditioning::memory_tokens, 100);

@@ -363,6 +363,8 @@ TEST_F(ChangedLayer, AWrongWindowDoesNotHideTheStageThatIsWrong) {
   EXPECT_EQ(places,
             (std::vector<std::string>{"short window", "one head", "one sequence", "state pass"}))
       << text();
+  EXPECT_EQ(explanation.patterns[0].outputs, std::vector<std::string>{"conv_state"})
+      << "the recurrence is not wrong because of it";
   EXPECT_TRUE(unexplained(explanation).empty()) << unexplained(explanation).front();
 }
 
