@@ -371,6 +371,9 @@ TEST(RowsCommand, MergesFiltersAndExports) {
   ASSERT_EQ(kept.code, 0) << kept.text;
   EXPECT_TRUE(has(kept.text, "\"rows\": 2, \"of\": 4")) << kept.text;
   EXPECT_EQ(read_rows(part).samples.size(), 10u);
+  const std::string again = "rows " + part + " --out " + part;
+  EXPECT_TRUE(has(gdnbench(again).text, " rows in " + part));
+  EXPECT_EQ(gdnbench(again + " --quiet").text, "");
   const Finished csv = gdnbench("rows " + part + " --columns implementation,token_dtype");
   EXPECT_EQ(csv.text, "implementation,token_dtype\ncpu/naive,bf16\ncpu/chunkwise,bf16\n");
   const Finished merged =

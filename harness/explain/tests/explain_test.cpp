@@ -309,6 +309,8 @@ TEST(ExplainedLayer, WindowsOfShortSequencesAreNamed) {
   EXPECT_FALSE(explanation.passed());
   ASSERT_EQ(explanation.patterns.size(), 1u);
   EXPECT_EQ(explanation.patterns.front().place, "short window");
+  const std::vector<std::string>& evidence = explanation.patterns.front().evidence;
+  EXPECT_EQ(std::count(evidence.begin(), evidence.end(), "they hold what they held before"), 0);
   EXPECT_TRUE(explanation.anatomy.wrong.empty()) << "no head of the recurrence";
 }
 

@@ -432,6 +432,21 @@ TEST(RowStore, MissingTruncatedAndForeignFilesAreNamed) {
   EXPECT_NE(message_of([&] { require_appendable(foreign); }), "");
 }
 
+TEST(RowStore, ARowHoldsSamplesUpToTheLastAndNoneBehindIt) {
+  StoredRows stored;
+  stored.add(numbered_row(1), numbered_samples(1));
+  stored.add(numbered_row(3), numbered_samples(3));
+  Row row = stored.rows.back();
+  EXPECT_TRUE(stored.holds_samples_of(row));
+  ++row.sample_count;
+  EXPECT_FALSE(stored.holds_samples_of(row));
+  row = stored.rows.back();
+  ++row.first_sample;
+  EXPECT_FALSE(stored.holds_samples_of(row));
+  row.first_sample = -1;
+  EXPECT_FALSE(stored.holds_samples_of(row));
+}
+
 TEST(RowStore, ErrorsAndSamplesThatAreNotThereAreNamed) {
   const TemporaryFolder folder;
   for (const char* dataset : {"errors", "samples"}) {

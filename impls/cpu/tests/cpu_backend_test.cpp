@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -61,6 +62,11 @@ TEST(CpuDevice, DescribesTheMachine) {
   EXPECT_GT(device->free_memory_bytes(), 0);
   EXPECT_LE(device->free_memory_bytes(), info.memory_bytes);
   EXPECT_FALSE(info.modelled_time);
+  // Where the system names a cache, the largest that it names is the last level.
+  std::int64_t kib = 0;
+  if (std::ifstream("/sys/devices/system/cpu/cpu0/cache/index0/size") >> kib) {
+    EXPECT_GE(info.l2_bytes, kib * 1024);
+  }
 }
 
 // In a process that has not asked before: under AddressSanitizer the first question sets up an

@@ -200,14 +200,20 @@ TEST(MissingWaits, TheEndOfACountersRangeIsNoWait) {
 }
 
 TEST(MissingWaits, WhatIsNotKnownIsRefused) {
-  const auto message = [](const std::string& lines) -> std::string {
+  const auto refusal = [](const Kernel& kernel) -> std::string {
     try {
-      check(lines);
+      missing_waits(kernel);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       return error.what();
     }
     return "";
+  };
+  const auto message = [&](const std::string& lines) {
+    Kernel kernel;
+    kernel.name = "listing";
+    kernel.code = decode_listing(lines + "\ns_endpgm\n");
+    return refusal(kernel);
   };
   EXPECT_EQ(message("v_mov_b32_e32 v0, v1\nv_frobnicate_f32 v0, v1"),
             "gfx906 wait check: kernel listing at 0x4 'v_frobnicate_f32 v0, v1': not known to the "
@@ -217,9 +223,11 @@ TEST(MissingWaits, WhatIsNotKnownIsRefused) {
   Kernel endless;
   endless.name = "endless";
   endless.code = decode_listing("v_mov_b32_e32 v0, v1");
-  EXPECT_THROW(missing_waits(endless), Error);
+  EXPECT_EQ(refusal(endless),
+            "gfx906 wait check: kernel endless at 0 'v_mov_b32_e32 v0, v1': the kernel goes on "
+            "past its end");
   endless.code.clear();
-  EXPECT_THROW(missing_waits(endless), Error);
+  EXPECT_EQ(refusal(endless), "gfx906 wait check: kernel endless is empty");
 }
 
 }  // namespace
