@@ -312,8 +312,14 @@ class HeldTensors : public ImplementationTest {
 };
 
 TEST_P(HeldTensors, GiveTheBitsOfDenseOnesAndNothingElseIsTouched) {
+  std::size_t nth_problem = 0;
   for (const Problem& problem : problems()) {
+    // Emulated, a tensor's copies take longer than the kernels. Of problems that differ in their pools' rows alone every
+    // third holding is taken, of each another third.
+    const bool is_of_pools = problem.slots != SlotMap::identity || problem.checkpoints > 0;
+    std::size_t nth_holding = nth_problem++;
     for (Holding holding : kHoldings) {
+      if (emulated() && is_of_pools && nth_holding++ % 3 != 0) continue;
       // Kernels of HIP take their sums in another order where tokens are no multiples of 16 bytes apart.
       if (implementation().description().backend == "hip" && holding.gap > 0) holding.gap = 8;
       SCOPED_TRACE(problem.to_string() + ", held " + holding.name);

@@ -46,9 +46,17 @@ struct Copy {
 
 enum class State : unsigned char { ready, waiting, done };
 
+// A stack with a function of a block on it.
+struct Seat {
+  unsigned char* stack = nullptr;
+  void* place = nullptr;  // where it was left; null: given up, or never begun
+  bool is_used = false;   // by this block
+};
+
 struct Fibre {
-  void* place = nullptr;  // where its stack was left; null: given up, or never begun
-  int meetings = 0;       // parity chooses the warp's slots
+  Seat seat;
+  bool has_begun = false;
+  int meetings = 0;  // parity chooses the warp's slots
   std::vector<Copy> open_group;
   std::deque<std::vector<Copy>> groups;
   std::vector<std::function<void()>> open_stores;
@@ -142,6 +150,8 @@ class Block {
     const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
     aligned_shared_ =
         shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
+    for (std::size_t thread = 0; thread < fibres_.size(); ++thread)
+      fibres_[thread].seat.stack = stacks_.of(static_cast<int>(thread));
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -187,6 +197,7 @@ class Block {
   std::vector<State> states_;
   std::vector<Warp> warps_;
   std::array<Barrier, kBarriers> barriers_;
+  int awaited_barriers_ = 0;  // at which threads wait
   std::map<std::uint32_t, Mbarrier> mbarriers_;
   std::deque<Load> loads_;    // on their way
   std::vector<int> looking_;  // threads that wait for what another block writes
@@ -208,13 +219,24 @@ void fibre_main() { t_block->main_loop(); }
 
 void Block::main_loop() {
   for (;;) {
+    current().has_begun = true;
+    current().seat.is_used = true;
     try {
       (*body_)();
     } catch (...) {
       thrown_ = std::current_exception();
     }
     end_thread();
-    yield();
+    // A thread that has not begun may as well run here: of kernels whose threads never wait for each other, one stack
+    // serves a warp. The one that has ended takes the seat that the other would have begun on.
+    Fibre& ended = current();
+    const int next = next_in_turn();
+    if (next >= 0 && !fibres_[static_cast<std::size_t>(next)].has_begun) {
+      become(next);
+      std::swap(ended.seat, current().seat);
+    } else {
+      yield();
+    }
   }
 }
 
@@ -223,7 +245,7 @@ void Block::yield() {
   Fibre& fibre = current();
   const int next = next_in_turn();
   if (next >= 0) become(next);
-  switch_stack(&fibre.place, next >= 0 ? current().place : scheduler_);
+  switch_stack(&fibre.seat.place, next >= 0 ? current().seat.place : scheduler_);
 }
 
 // The lane in place i of a warp's turn.
@@ -254,20 +276,20 @@ void Block::become(int thread) {
 
 void Block::step(int thread) {
   become(thread);
-  switch_stack(&scheduler_, current().place);
+  switch_stack(&scheduler_, current().seat.place);
 }
 
 void Block::fail(const std::string& what) {
   fault_ = what;
   // This fibre and those that wait are given up; run() renews them.
-  switch_stack(&current().place, scheduler_);
+  switch_stack(&current().seat.place, scheduler_);
   std::abort();
 }
 
 void Block::end_thread() {
   state_of(current_) = State::done;
   --live_;
-  for (int name = 0; name < kBarriers; ++name) release_if_complete(name);
+  for (int name = 0; name < kBarriers && awaited_barriers_ > 0; ++name) release_if_complete(name);
 }
 
 void Block::release_if_complete(int name) {
@@ -279,6 +301,7 @@ void Block::release_if_complete(int name) {
   }
   barrier.waiting.clear();
   barrier.arrived = 0;
+  --awaited_barriers_;
 }
 
 void Block::wait_at(int name, int num_threads) {
@@ -289,7 +312,7 @@ void Block::wait_at(int name, int num_threads) {
          " and by " + std::to_string(barrier.wanted) + " threads");
   }
   barrier.wanted = num_threads;
-  ++barrier.arrived;
+  if (barrier.arrived++ == 0) ++awaited_barriers_;
   state_of(current_) = State::waiting;
   barrier.waiting.push_back(current_);
   release_if_complete(name);
@@ -453,6 +476,7 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   blockIdx = {index, 0, 0};
   std::memset(shared(), kNanByte, shared_bytes + kGuardBytes);
   for (Barrier& barrier : barriers_) barrier = Barrier{};
+  awaited_barriers_ = 0;
   mbarriers_.clear();
   loads_.clear();
   looking_.clear();
@@ -464,17 +488,19 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   }
   for (int thread = 0; thread < threads_; ++thread) {
     Fibre& fibre = fibres_[static_cast<std::size_t>(thread)];
-    unsigned char* const stack = stacks_.of(thread);
-    if (fibre.place == nullptr || state_of(thread) != State::done) {
-      fibre.place = new_stack(stack, kStackBytes, fibre_main);
-      std::memcpy(stack, &kStackMark, sizeof kStackMark);
+    Seat& seat = fibre.seat;
+    if (seat.place == nullptr || state_of(thread) != State::done) {
+      seat.place = new_stack(seat.stack, kStackBytes, fibre_main);
+      std::memcpy(seat.stack, &kStackMark, sizeof kStackMark);
     }
+    seat.is_used = false;
     state_of(thread) = State::ready;
+    fibre.has_begun = false;
     fibre.meetings = 0;
-    fibre.open_group.clear();
-    fibre.groups.clear();
-    fibre.open_stores.clear();
-    fibre.store_groups.clear();
+    if (!fibre.open_group.empty()) fibre.open_group.clear();
+    if (!fibre.groups.empty()) fibre.groups.clear();
+    if (!fibre.open_stores.empty()) fibre.open_stores.clear();
+    if (!fibre.store_groups.empty()) fibre.store_groups.clear();
   }
 
   std::vector<int> order(static_cast<std::size_t>(num_warps));
@@ -515,8 +541,10 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
     }
   }
   for (int thread = 0; thread < threads_ && fault_.empty(); ++thread) {
-    if (std::memcmp(stacks_.of(thread), &kStackMark, sizeof kStackMark) != 0) {
-      fault_ = "thread " + std::to_string(thread) + " needs more stack than there is";
+    const Seat& seat = fibres_[static_cast<std::size_t>(thread)].seat;
+    if (seat.is_used && std::memcmp(seat.stack, &kStackMark, sizeof kStackMark) != 0) {
+      fault_ =
+          "a thread of warp " + std::to_string(thread / 32) + " needs more stack than there is";
     }
   }
   stacks_.set_in_doubt(!fault_.empty());
