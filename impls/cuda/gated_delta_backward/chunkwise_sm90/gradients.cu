@@ -697,7 +697,6 @@ __device__ __forceinline__ float state_product(uint32_t sm, int t) {
   return sum;
 }
 
-/// The gradient of the log decay of token 32 half + lane, for a warp, but for gamma_C <D, S>.
 /// One of two warps: the gradient of the log decay of token 32 half + lane, but for gamma_C <D, S>.
 __device__ __forceinline__ float sum_over_tokens(uint32_t parts, int half, int lane) {
   const auto load = [&](uint32_t which, int h) {
