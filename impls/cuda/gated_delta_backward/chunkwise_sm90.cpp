@@ -12,7 +12,7 @@
 //
 // Workspace: of each chunk and value head 98 KB, S and D above all.
 //
-// Reached, H200, 16/32 heads of 128, cold L2: 4x8192 tokens 1.85 ms, 1x32768 2.04 ms (chunkwise_sm90/log.md).
+// Reached, H200, 16/32 heads of 128, cold L2: 4x8192 tokens 1.84 ms (chunkwise_sm90/log.md).
 #include <cuda_runtime.h>
 
 #include <utility>
