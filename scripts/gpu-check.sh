@@ -7,8 +7,8 @@
 # results were not reached. With --largest the step stress leaves out larger problems; it counts them. With
 # --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
 # With --op the step sanitizer takes this operation only, beside what it has found clean before in the same --out.
-# DIR holds gdnbench and implementation_tests: the build folder (default build/), or a folder made by
-# scripts/bundle.sh. Steps (default: all), each resumable by itself:
+# DIR holds gdnbench and the tests' programs, which the step tests alone needs: the build folder (default build/), or a
+# folder made by scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances), and the Python
 #              module's where PyTorch is installed
 #   peers      other projects' own test cases on the functions of scripts/gdnbench/, where PyTorch and NumPy are
@@ -20,8 +20,8 @@
 #              all three on sequences that cuda/fused_sm90 splits
 #   table      every implementation, verified and timed, at 16/32 heads: for the reader, no part of the record
 #   record     writes gpu-record.json from what the steps above left in --out
-#   add        puts the suites stress and full and the peers' cases that --out has into the record that is there,
-#              of the same kernel sources: not by default
+#   add        puts the suites (verify's, stress, full) and the peers' cases that --out has into the record that is
+#              there, of the same kernel sources: not by default
 # The last two need neither GPU nor programs: --out may have come from another machine. An --out is of one
 # state of the sources and one card, kept in its file `origin`; for others another is asked for. Of stress and
 # full (and verify), results that a cut run did not reach may be made by name (gdnbench verify --device cuda
@@ -64,7 +64,9 @@ test_shards=8  # of each of them, which share the card: their references are the
 # What the results are of. Without a GPU the tests would run the kernels on the CPU, which is no GPU check.
 begin_gpu_steps() {
   local program absent kernels harness built here origin
-  for program in gdnbench "${tests[@]}"; do
+  local programs_needed=(gdnbench)
+  if [[ " ${steps[*]} " == *" tests "* ]]; then programs_needed+=("${tests[@]}"); fi
+  for program in "${programs_needed[@]}"; do
     [ -x "$programs/$program" ] || { echo "gpu-check: $programs/$program is missing; build first" >&2; exit 2; }
   done
   absent=$("$programs/gdnbench" info | sed -n 's/^cuda  *absent: //p')
@@ -256,7 +258,7 @@ write_record() {
   python3 scripts/write_gpu_record.py "$out" data/gpu-record.json "${test_results[@]}"
 }
 add_to_record() {
-  merge_all stress full
+  merge_all verify stress full
   python3 scripts/write_gpu_record.py --add "$out" data/gpu-record.json
 }
 

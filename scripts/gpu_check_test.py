@@ -368,6 +368,21 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(record["failed"], record["suites"]["full"]["failed"])
         self.assertGreater(record["failed"], 0)
 
+    def test_the_suite_gpu_run_again_takes_the_place_of_what_failed(self):
+        _, _, record = self.check("tests", "verify", "sanitizer", "record", FAILS="cuda_backend_tests.1",
+                                  VERDICT="failed")
+        self.assertGreater(record["suites"]["gpu"]["failed"], 0)
+        shutil.rmtree(self.out)
+        (self.tree / "harness/x.cpp").write_text("changed")
+        for test in TESTS:  # which belong to another step
+            (self.tree / f"build/{test}").unlink()
+        status, errors, record = self.check("verify", "add")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual((record["suites"]["gpu"]["failed"], record["suites"]["gpu"]["failures"]), (0, []))
+        self.assertEqual(record["failed"], 1)  # the test's, which was not run again
+        self.assertNotEqual(record["suites"]["gpu"]["harness_sha256"], record["harness_sha256"])
+        self.assertEqual(self.check("tests")[0], 2)
+
     def test_a_suite_of_other_kernels_does_not_join(self):
         self.assertEqual(self.check("tests", "verify", "sanitizer", "table", "record")[0], 0)
         shutil.rmtree(self.out)

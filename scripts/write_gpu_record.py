@@ -9,8 +9,8 @@ TEST_RESULT: the JSON file in FOLDER of each shard of each test program. Each of
 every step but stress, full and peers, must be there: a crashed shard leaves none, and a record of a partial check is
 refused. Results (a problem and an implementation) that a shard cut by a time limit did not reach are
 counted in it. FOLDER/origin is what --origin printed: sources and card of its results; FOLDER/STEP.date the day of
-each step. --add: the record stays, which must be of the same kernel sources, and takes the suites stress and full
-that FOLDER has, and the peers' cases; each says where, when and with which harness it was run.
+each step. --add: the record stays, which must be of the same kernel sources, and takes the suites that FOLDER has, and
+the peers' cases; each says where, when and with which harness it was run.
 """
 import collections
 import json
@@ -22,7 +22,7 @@ import case_results  # noqa: E402: found by the line above
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 METRICS = ("floor_ratio", "limit_ratio")  # of an output's errors; null where one does not say anything
-ADDED = (("stress", "stress"), ("full", "full"))  # suites that a record may be without, and their steps
+SUITES = (("gpu", "verify"), ("stress", "stress"), ("full", "full"))  # and their steps; a record may lack the later two
 NAMED_FAILURES = 40  # of the peers' cases; all are counted
 AS_GPU_CHECK = {"device": "cuda", "plan_only": False, "strict": False}  # how run_cases.py must have run
 
@@ -91,10 +91,10 @@ def date_of(folder, *steps):
     return max((folder / f"{step}.date").read_text().strip() for step in steps)
 
 
-def suites_of(folder, suites, origin):
-    """{suite: implementations, counts, failures, worst errors} of those suites that were run; (suite, step)s."""
+def suites_of(folder, origin):
+    """{suite: implementations, counts, failures, worst errors} of those suites that were run."""
     found = {}
-    for suite, step in suites:
+    for suite, step in SUITES:
         if (folder / f"{step}.json").exists():
             counts, failures, worst = count_verdicts(folder / f"{step}.json")
             found[suite] = {**counts, **origin, "date": date_of(folder, step), "failures": failures, "worst": worst}
@@ -164,7 +164,7 @@ def main(folder, record, *test_results):
         sys.exit(f"write_gpu_record: {folder} lacks {', '.join(missing)}; run those steps first")
     kernels, origin = origin_of(folder)
     tests = count_tests([folder / name for name in test_results], sorted(folder.glob("*_tests.again.json")))
-    suites = suites_of(folder, (("gpu", "verify"), *ADDED), origin)
+    suites = suites_of(folder, origin)
     peers = peers_of(folder, origin)
     sanitizer = {tool: (folder / tool).read_text().strip() for tool in SANITIZERS}
     origin["date"] = date_of(folder, "tests", "sanitizer")
@@ -179,11 +179,11 @@ def add(folder, record):
     kernels, origin = origin_of(folder)
     if before["kernels_sha256"] != kernels:
         sys.exit(f"write_gpu_record: {path} speaks of other kernel sources than {folder}; run the whole gpu-check.sh")
-    suites = suites_of(folder, ADDED, origin)
+    suites = suites_of(folder, origin)
     peers, known = peers_of(folder, origin), before.get("peers", {})
     if not suites and not peers:
-        sys.exit(f"write_gpu_record: {folder} has none of stress.json, full.json and peers.jsonl; run one of those steps "
-                 "first")
+        sys.exit(f"write_gpu_record: {folder} has none of verify.json, stress.json, full.json and peers.jsonl; run one "
+                 "of those steps first")
     if "cases" in known:
         if peers.get("not_reached", 0) > known["not_reached"]:
             sys.exit(f"write_gpu_record: peers in {folder} reached less than the record has; finish the step first")

@@ -5,7 +5,8 @@ libraries that are judged; a GPU with --device cuda.
 
     scripts/peers/judge_peers.py --device cuda --jobs 12 --out results.jsonl          # all of them, suite quick
     scripts/peers/judge_peers.py --device cuda --suite full,stress --sample 200 --peer FLA --out results.jsonl --resume
-    scripts/peers/judge_peers.py --store results.jsonl      # into data/peers/suites.tsv and docs/peers_under_suites.md
+    scripts/peers/judge_peers.py --store results.jsonl      # into data/peers/suites.tsv and docs/peers_under_suites.md,
+                                                            # beside what is stored of functions that it does not name
     scripts/peers/judge_peers.py --tables                   # the page alone, from the stored file
 
 Every function has its share of the cases wherever the run ends. A case is one that the function's arguments can express, and whose reference the host evaluates well within
@@ -198,6 +199,10 @@ class Line:
     reason: str
     example: str
 
+    @property
+    def function_key(self):
+        return self.library, self.operation, self.function
+
 
 def parts_of(name):
     """(library, problem, function)."""
@@ -230,9 +235,24 @@ def stored_lines(head, results):
         problem, reason = min(found, key=lambda each: (-_in_limits(each[1]), len(each[0]), each[0]))
         lines.append(Line(library, head["versions"].get(library, ""), operation, function, tokens, outcome, len(found),
                           (told or reason).replace("\t", " "), problem))
+    return in_order(lines)
+
+
+def in_order(lines):
     order = {peer.library: place for place, peer in reversed(list(enumerate(PEERS)))}
     return sorted(lines, key=lambda line: (order[line.library], line.operation, line.function,
                                            OUTCOMES.index(line.outcome), line.tokens, -line.cases, line.reason))
+
+
+def joined_head(head, stored, path):
+    """The head of lines of which some were there before, in the file `path`, whose head reads `stored`."""
+    before = dict(part.split(": ", 1) for part in stored.split("; "))
+    if before["device"] != head["device"]:
+        raise case_results.Unreadable(f"{path.name}: has results of {before['device']}, expected {head['device']}, of "
+                                      "which the others are; store results of every function, or remove it")
+    days = sorted({*before["date"].split(" to "), head["date"]})
+    suites = dict.fromkeys([*before["suites"].split(","), *head["suites"].split(",")])
+    return {"device": head["device"], "date": " to ".join(dict.fromkeys((days[0], days[-1]))), "suites": ",".join(suites)}
 
 
 def write(head, lines, path=STORED):
@@ -330,26 +350,31 @@ def main(arguments=None):
     parser.add_argument("--tables", action="store_true", help="write the page from what is stored")
     asked = parser.parse_args(arguments)
     try:
+        if asked.store:
+            store(asked.store)
         if asked.tables or asked.store:
-            return store(asked.store)
+            write_page()
+            return 0
         return judge(asked, parser)
     except (OSError, GdnbenchError, case_results.Unreadable) as error:
         print(f"judge_peers: {error}", file=sys.stderr)
         return 2
 
 
-def store(files):
-    if files:
-        head, results = {}, {}
-        for file in files:
-            told, found = case_results.read(file, (*OUTCOMES, "not expressible", "no function"))
-            day = time.strftime("%Y-%m-%d", time.gmtime(os.path.getmtime(file)))
-            head = {**told, "date": max(day, head.get("date", "")), "versions": {**head.get("versions", {}), **told["versions"]},
-                    "suites": ",".join(dict.fromkeys((head.get("suites", "") + "," + told["suites"]).strip(",").split(",")))}
-            results |= {result[0]: result for result in found}
-        write(head, stored_lines(head, list(results.values())))
-    write_page()
-    return 0
+def store(files, path=STORED):
+    told, kept = read(path) if path.exists() else ("", [])
+    head, results = {}, {}
+    for file in files:
+        of_file, found = case_results.read(file, (*OUTCOMES, "not expressible", "no function"))
+        day = time.strftime("%Y-%m-%d", time.gmtime(os.path.getmtime(file)))
+        head = {**of_file, "date": max(day, head.get("date", "")),
+                "versions": {**head.get("versions", {}), **of_file["versions"]},
+                "suites": ",".join(dict.fromkeys(f"{head.get('suites', '')},{of_file['suites']}".strip(",").split(",")))}
+        results |= {result[0]: result for result in found}
+    lines = stored_lines(head, list(results.values()))
+    functions = {line.function_key for line in lines}
+    kept = [line for line in kept if line.function_key not in functions]
+    write(joined_head(head, told, path) if kept else head, in_order([*kept, *lines]), path)
 
 
 def judge(asked, parser):

@@ -130,6 +130,27 @@ class JudgePeers(unittest.TestCase):
         page = judge_peers.page_with(f"a\n{judge_peers.BEGIN}\n{judge_peers.END}\nb", told, stored)
         self.assertIn("| `chunk_gated_delta_rule` |", page)
 
+    def test_what_is_stored_of_functions_that_were_not_run_again_stays(self):
+        stored = self.folder / "suites.tsv"
+        fla, other = judge_peers.name_of(*SMALL[0]), judge_peers.name_of(SMALL[0][0] + 1, SMALL[0][1])
+        head = {"device": "x", "date": "2000-01-02", "suites": "quick", "versions": {"FLA": "1"}}
+        judge_peers.write(head, judge_peers.stored_lines(head, [(fla, "wrong", "is off", 1.0), (other, "passed", "", 1.0)]),
+                          stored)
+        file = self.folder / "again.jsonl"
+        opened, _ = case_results.begin(file, {"cases": {"FLA": 1}, "suites": "full", "device": "x",
+                                              "versions": {"FLA": "2"}}, False, judge_peers.OUTCOMES)
+        with opened:
+            case_results.append(opened, (fla, "passed", "0.5 of the limit", 1.0))
+        os.utime(file, (0, 0))
+        judge_peers.store([file], stored)
+        told, lines = judge_peers.read(stored)
+        self.assertEqual(told, "device: x; date: 1970-01-01 to 2000-01-02; suites: quick,full")
+        self.assertEqual({(line.version, line.function, line.outcome) for line in lines},
+                         {("1", PEERS[SMALL[0][0] + 1].name, "passed"), ("2", PEERS[SMALL[0][0]].name, "passed")})
+        stored.write_text(stored.read_text().replace("device: x", "device: y"))
+        with self.assertRaisesRegex(case_results.Unreadable, "suites.tsv: has results of y, expected x"):
+            judge_peers.store([file], stored)
+
     def test_bad_usage_is_one_line(self):
         for arguments, said in (((), "expected --out"), (("--out", "x", "--suite", "nobody"), "nobody")):
             done = self.run_command(*arguments)
