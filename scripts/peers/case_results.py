@@ -9,6 +9,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 
 OUTCOMES = ("passed", "planned", "failed", "refused", "no function")
 CONVERTED = "converted "  # how the detail of a case begins that passed and had operands converted
@@ -63,7 +64,7 @@ def peer_and_function(name):
 
 def reason_of(detail):
     """A refusal without what differs from case to case."""
-    return detail.partition("\n")[0].partition(" (")[0][:160]
+    return re.sub(r"\[[\d, ]+\]", "[...]", detail.partition("\n")[0].partition(" (")[0])[:160]
 
 
 def failure_line(result):
