@@ -15,7 +15,8 @@
 #              installed; else the record says that they were not run. Started again, it goes on where it was cut
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
 #   stress     gdnbench verify --suite stress, whole
-#   full       gdnbench verify --suite full, whole: not by default
+#   full       gdnbench verify --suite full, whole: not by default. Like peers, these three go on where they were cut;
+#              without STEP.1.part in --out they begin anew
 #   sanitizer  compute-sanitizer memcheck and racecheck on a small grid, synccheck on the Hopper kernels;
 #              all three on sequences that cuda/fused_sm90 splits
 #   table      every implementation, verified and timed, at 16/32 heads: for the reader, no part of the record
@@ -153,13 +154,17 @@ run_peers() {
 }
 
 # One process, whose jobs share the GPU (processes would take turns on it). What is cut leaves what it
-# had; merge_shards counts what it lacks.
+# had, and is gone on with the next time; merge_shards counts what it lacks.
 verify_suite() {
-  local suite=$1 result=$2
+  local suite=$1 result=$2 status=0
   shift 2
-  rm -f "$out/$result.json" "$out/$result".*.part "$out/$result".*.again
-  timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" --json-lines "$@" \
-    >"$out/$result.1.part" 2>"$out/$result.1.log" || true  # what failed is in the record
+  rm -f "$out/$result.json"
+  timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" --json-lines \
+    --out "$out/$result.1.part" "$@" 2>"$out/$result.1.log" || status=$?  # what failed is in the record
+  if [ $status = 2 ]; then
+    echo "gpu-check: suite $suite: $(tail -n 1 "$out/$result.1.log")" >&2
+    exit 2
+  fi
   merge_shards "$result"
 }
 merge_shards() {

@@ -46,12 +46,17 @@ case "$*" in
     echo "{\"sources\": \"$sources\", \"backends\": [{\"backend\": \"cuda\", \"available\": true, \"detail\": \"${CAPABILITY:-}\","
     echo "\"device\": \"${CARD:-x}\", \"driver\": \"1\", \"toolkit\": \"2\"}]}" ;;
   *--json-lines*)
-    echo '{"results_ahead": 3}'
-    result passed
+    # Goes on with its file, as gdnbench does.
+    file=${*##*--out } head="{\"results_ahead\": 3, \"of\": \"$name $other\"}"
+    file=${file%% *}
+    [ -s "$file" ] || echo "$head" >"$file"
+    if [ "$(head -n 1 "$file")" != "$head" ]; then echo "gdnbench: --out: was begun by another run" >&2; exit 2; fi
+    lines=$(wc -l <"$file")
+    [ "$lines" -gt 1 ] || result passed >>"$file"
     [ -z "$CUT" ] || exit 1
-    result "${VERDICT:-passed}"
+    [ "$lines" -gt 2 ] || result "${VERDICT:-passed}" >>"$file"
     name=$other
-    result unsupported ;;
+    [ "$lines" -gt 3 ] || result unsupported >>"$file" ;;
   table*) echo "| a table |" ;;
 esac
 """
@@ -229,6 +234,9 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_suite_of_fewer_implementations_does_not_replace_one_of_more(self):
         self.assertEqual(self.check()[0], 0)
+        status, errors, _ = self.check("--only", "cuda/x", "stress")
+        self.assertEqual((status, errors), (2, "gpu-check: suite stress: gdnbench: --out: was begun by another run\n"))
+        (self.out / "stress.1.part").unlink()
         self.assertEqual(self.check("--only", "cuda/x", "stress")[0], 0)
         status, errors, record = self.check("add")
         self.assertEqual(status, 1)
@@ -289,6 +297,14 @@ class GpuCheck(unittest.TestCase):
         passed = sum(suite["passed"] for suite in record["suites"].values())
         self.assertEqual(record["not_reached"], 2 * passed)
         self.assertGreater(record["not_reached"], 0)
+
+    def test_a_suite_that_was_cut_goes_on(self):
+        self.assertEqual(self.check("tests", "verify", "stress", "sanitizer", "record", CUT="1")[2]["not_reached"], 4)
+        first = (self.out / "stress.1.part").read_text()
+        _, _, record = self.check("stress", "record", VERDICT="failed")
+        self.assertTrue((self.out / "stress.1.part").read_text().startswith(first))
+        self.assertEqual((record["suites"]["stress"]["not_reached"], record["suites"]["stress"]["failed"]), (0, 1))
+        self.assertEqual(record["not_reached"], 2)
 
     def test_what_a_cut_shard_did_not_reach_may_be_run_again_by_name(self):
         self.assertEqual(self.check(CUT="1")[0], 0)
@@ -408,6 +424,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_suite_that_reached_less_does_not_replace_one_that_reached_more(self):
         self.assertEqual(self.check()[0], 0)
+        (self.out / "stress.1.part").unlink()
         self.assertEqual(self.check("stress", CUT="1")[0], 0)
         status, errors, record = self.check("add")
         self.assertEqual(status, 1)

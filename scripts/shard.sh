@@ -4,7 +4,8 @@
 #   scripts/shard.sh missing COUNT FOLDER                         says which are not done, as sbatch takes them: "2,5-7"
 # $GDNBENCH names the program (gdnbench). A shard leaves in FOLDER
 #   INDEX-of-COUNT.h5      the rows of a sweep, each stored as it is made
-#   INDEX-of-COUNT.jsonl   the results of a verification; INDEX-of-COUNT.jsonl.partial until it is whole
+#   INDEX-of-COUNT.jsonl   the results of a verification, each stored as it is made; INDEX-of-COUNT.jsonl.partial until
+#                          it is whole
 #   INDEX-of-COUNT.done    its exit code, once it has ended by itself: it is then not made again
 #   command                what all shards of the folder are of
 # Exit code: that of the program, 0 or 1 (a check failed), also where the shard was done before; of "missing" 0 where
@@ -83,7 +84,7 @@ code=0
 if [ "$verb" = sweep ]; then
   "${GDNBENCH:-gdnbench}" sweep "$@" --shard "$shard" --out "$part.h5" || code=$?
 else
-  "${GDNBENCH:-gdnbench}" verify "$@" --shard "$shard" --json-lines >"$part.jsonl.partial" || code=$?
+  "${GDNBENCH:-gdnbench}" verify "$@" --shard "$shard" --json-lines --out "$part.jsonl.partial" || code=$?
 fi
 [ "$code" -le 1 ] || exit "$code"
 [ "$verb" = sweep ] || mv "$part.jsonl.partial" "$part.jsonl"

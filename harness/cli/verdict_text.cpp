@@ -103,8 +103,9 @@ std::string unit_error_json(const OutputErrors& output, const UnitError& unit,
        {"limit_ratio", json_number(limit_ratio(output, unit, limits))}});
 }
 
-std::string result_json(const std::string& problem, const std::string& implementation,
-                        const VerifyResult& result, const std::vector<std::string>* not_told) {
+std::string result_json(
+    const std::string& problem, const std::string& implementation, const VerifyResult& result,
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& lists) {
   std::string checks;
   for (const Check& check : result.checks) {
     checks += (checks.empty() ? "" : ", ") + json_string(check.name) + ": " +
@@ -125,11 +126,10 @@ std::string result_json(const std::string& problem, const std::string& implement
       {"checked_pairs", std::to_string(report.checked_pairs)},
       {"total_pairs", std::to_string(report.total_pairs)},
       {"checks", "{" + checks + "}"}};
-  if (not_told != nullptr) {
+  for (const auto& [name, texts] : lists) {
     std::string list;
-    for (const std::string& text : *not_told)
-      list += (list.empty() ? "" : ", ") + json_string(text);
-    members.emplace_back("not_told", "[" + list + "]");
+    for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + json_string(text);
+    members.emplace_back(name, "[" + list + "]");
   }
   return json_object(members);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/files/json.h"
@@ -23,9 +24,9 @@ std::string verification_detail(Operation operation, const VerifyResult& result)
 
 std::string unit_error_json(const reference::OutputErrors& output, const reference::UnitError& unit,
                             const reference::ErrorLimits& limits);
-/// `not_told`: a member of that name, where it is given.
-std::string result_json(const std::string& problem, const std::string& implementation,
-                        const VerifyResult& result,
-                        const std::vector<std::string>* not_told = nullptr);
+/// `lists`: further members, each a list of texts.
+std::string result_json(
+    const std::string& problem, const std::string& implementation, const VerifyResult& result,
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& lists = {});
 
 }  // namespace gdn::cli

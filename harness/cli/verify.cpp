@@ -12,12 +12,14 @@
 #include "harness/cli/command.h"
 #include "harness/cli/number_check.h"
 #include "harness/cli/plugin_options.h"
+#include "harness/cli/result_lines.h"
 #include "harness/cli/suite_folder.h"
 #include "harness/cli/usage.h"
 #include "harness/cli/verdict_text.h"
 #include "harness/explain/untold_forms.h"
 #include "harness/files/outputs_file.h"
 #include "harness/operations/make_case.h"
+#include "harness/rows/build_info.h"
 #include "harness/run/guarded_device.h"
 #include "harness/verify/verification_run.h"
 #include "interface/error.h"
@@ -82,10 +84,16 @@ class Verify : public Command {
     app.add_flag("--quiet", quiet_, "only what failed")->group(how);
     CLI::Option* json =
         app.add_flag("--json", json_, "machine-readable output: one list")->group(how);
-    app.add_flag("--json-lines", json_lines_,
-                 "a line saying how many results are ahead, then a line per result as "
-                 "it is made: what a run that was cut has done stays readable")
-        ->excludes(json)
+    CLI::Option* lines =
+        app.add_flag("--json-lines", json_lines_,
+                     "a line saying how many results are ahead, then a line per result as "
+                     "it is made: what a run that was cut has done stays readable")
+            ->excludes(json)
+            ->group(how);
+    app.add_option(
+           "--out", lines_path_,
+           "a file for those lines; what a run that was cut has left there is not made again")
+        ->needs(lines)
         ->group(how);
   }
 
@@ -143,22 +151,52 @@ class Verify : public Command {
     spec.most_operations = largest_;
     spec.in_order = !json_lines_;
     VerificationRun run(std::move(spec), known_limits());
-    if (json_lines_) {
+    if (!lines_path_.empty()) {
+      go_on_with_file(run);
+    } else if (json_lines_) {
       print_line(json_object({{"results_ahead", std::to_string(run.results_ahead())}}));
     }
     run.run([&](const VerifiedProblem& verified) {
+      std::vector<std::string> gone;
       for (const KnownLimit* limit : verified.limits_gone) {
+        gone.push_back(limit->cause);
         fmt::print(stderr,
                    "gdnbench: verify: {}: limit gone, remove it from data/known_limits.tsv: {}\n",
                    verified.implementation, limit->cause);
         ++limits_gone_;
       }
-      report(verified.problem, verified.implementation, verified.coverage, verified.result);
+      report(verified.problem, verified.implementation, verified.coverage, verified.result, gone);
     });
     return finish(run.others_may_verify());
   }
 
-  static void print_line(const std::string& text) {
+  // What the file has counts as if it had been made now.
+  void go_on_with_file(VerificationRun& run) {
+    const std::string how = std::string(errors_only_ ? "--errors-only " : "") +
+                            (whole_ ? "--whole " : "") + (exact_buffers_ ? "--exact-buffers " : "");
+    file_ = std::make_unique<ResultLinesFile>(
+        lines_path_, json_object({{"results_ahead", std::to_string(run.results_ahead())},
+                                  {"sources", json_string(source_hash())},
+                                  {"device", json_string(run.device().name)},
+                                  {"driver", json_string(run.device().driver_version)},
+                                  {"how", json_string(how)}}));
+    const auto& earlier = file_->earlier();
+    const std::size_t left_out =
+        run.leave_out([&](const Problem& problem, const std::string& implementation) {
+          return earlier.count({problem.to_string(), implementation}) > 0;
+        });
+    if (left_out < earlier.size()) {
+      throw_bad_input("--out '" + lines_path_ +
+                      "': has results that this run does not make; name another file");
+    }
+    for (const auto& [key, result] : earlier) {
+      ++counts_[result.verdict];
+      limits_gone_ += result.shows_limits_gone ? 1 : 0;
+    }
+  }
+
+  void print_line(const std::string& text) {
+    if (file_) return file_->add(text);
     fmt::print("{}\n", text);
     std::fflush(stdout);
   }
@@ -266,15 +304,16 @@ class Verify : public Command {
   }
 
   void report(const Problem& of, const std::string& implementation, const std::string& coverage,
-              const VerifyResult& result) {
+              const VerifyResult& result, const std::vector<std::string>& limits_gone = {}) {
     const std::string problem = of.to_string();
     ++counts_[result.verdict];
     if (result.verdict == Verdict::too_large && why_too_large_.empty()) {
       why_too_large_ = result.reason;
     }
-    if (json_lines_) return print_line(as_json(problem, implementation, result));
+    if (json_lines_) return print_line(as_json(problem, implementation, result, limits_gone));
     if (json_) {
-      fmt::print("{}{}", first_ ? "[\n" : ",\n", as_json(problem, implementation, result));
+      fmt::print("{}{}", first_ ? "[\n" : ",\n",
+                 as_json(problem, implementation, result, limits_gone));
       first_ = false;
       return;
     }
@@ -302,10 +341,14 @@ class Verify : public Command {
 
   // Of outputs made elsewhere also what is not told, in a suite by none of the cases so far.
   std::string as_json(const std::string& problem, const std::string& implementation,
-                      const VerifyResult& result) const {
-    return result_json(
-        problem, implementation, result,
-        outputs_.empty() || result.verdict != Verdict::passed ? nullptr : &untold_texts_);
+                      const VerifyResult& result,
+                      const std::vector<std::string>& limits_gone) const {
+    std::vector<std::pair<std::string, std::vector<std::string>>> lists;
+    if (!outputs_.empty() && result.verdict == Verdict::passed) {
+      lists.emplace_back("not_told", untold_texts_);
+    }
+    if (!limits_gone.empty()) lists.emplace_back(ResultLinesFile::kLimitsGone, limits_gone);
+    return result_json(problem, implementation, result, lists);
   }
 
   void print_where_to_look(const std::string& problem, const std::string& implementation) const {
@@ -375,6 +418,8 @@ class Verify : public Command {
   bool quiet_ = false;
   bool json_ = false;
   bool json_lines_ = false;
+  std::string lines_path_;
+  std::unique_ptr<ResultLinesFile> file_;
   bool first_ = true;
   std::set<Hypothesis> told_;                 // by a case that passed
   std::map<Hypothesis, std::string> untold_;  // by none, and why the last one does not

@@ -144,6 +144,24 @@ std::size_t VerificationRun::results_ahead() const {
   return results;
 }
 
+std::size_t VerificationRun::leave_out(
+    const std::function<bool(const Problem&, const std::string& implementation)>& is_made) {
+  const std::size_t before = results_ahead();
+  for (VerificationTask& task : tasks_) {
+    auto& all = task.implementations;
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](const Implementation* implementation) {
+                               return is_made(task.entry.problem,
+                                              implementation->description().name);
+                             }),
+              all.end());
+  }
+  tasks_.erase(std::remove_if(tasks_.begin(), tasks_.end(),
+                              [](const auto& task) { return task.implementations.empty(); }),
+               tasks_.end());
+  return before - results_ahead();
+}
+
 void VerificationRun::verify_task(const VerificationTask& task, Device& device,
                                   const HandOverResult& hand_over) const {
   const SuiteProblem& entry = task.entry;

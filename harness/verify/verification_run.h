@@ -50,6 +50,10 @@ class VerificationRun {
 
   /// Results that run() will hand over.
   std::size_t results_ahead() const;
+  /// Makes those not that `is_made` is true of; how many of the results ahead they were.
+  std::size_t leave_out(
+      const std::function<bool(const Problem&, const std::string& implementation)>& is_made);
+  const DeviceInfo& device() const { return device_; }
   /// Verifies; hands each result over on the calling thread. Throws Error(out_of_memory) for a
   /// problem too large that is not a suite's.
   void run(const std::function<void(const VerifiedProblem&)>& hand_over);
