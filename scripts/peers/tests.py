@@ -9,6 +9,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import rows  # noqa: E402
+import stated_times  # noqa: E402
 import table  # noqa: E402
 from inputs import parse_heads, parse_lengths  # noqa: E402
 from gdnbench.turns import order_in_round  # noqa: E402
@@ -31,6 +32,23 @@ def line(contender, time_ms, seq="1x64", gates="weak", at="1", error=2e-3, statu
     else:
         known["reason"] = "it broke"
     return known
+
+
+class StatedTimes(unittest.TestCase):
+    def test_a_ratio_is_of_the_same_library_shape_and_gates(self):
+        stated = {("FLA", "2/4", "1x64"): 2.0, ("FLA", "2/4", "1x128"): 1.0, ("FlashInfer", "2/4", "1x64"): 1.0}
+        measured = {("fla", "2/4", "1x64", "weak"): 3.0, ("fla", "2/4", "1x64", "none"): 1.0,
+                    ("fla", "2/4", "1x128", "weak"): 6.0, ("fla", "4/4", "1x64", "weak"): 9.0,
+                    ("flashinfer-cp", "2/4", "1x64", "weak"): 9.0}
+        self.assertEqual(stated_times.table(stated_times.ratios(stated, measured)).splitlines()[2:],
+                         ["| FLA | none | 1 | 0.50 | 0.50 at 2/4 1x64 | 0.50 at 2/4 1x64 |",
+                          "| FLA | weak | 2 | 3.00 | 1.50 at 2/4 1x64 | 6.00 at 2/4 1x128 |"])
+
+    def test_the_page_has_the_table_of_every_stated_shape(self):
+        found = stated_times.ratios(stated_times.read_stated(), stated_times.read_measured())
+        self.assertEqual({len(each) for each in found.values()}, {171})
+        text = stated_times.PAGE.read_text(encoding="utf-8")
+        self.assertEqual(text, stated_times.page_with(text, found))
 
 
 class InAFolder(unittest.TestCase):
