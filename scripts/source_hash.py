@@ -6,7 +6,8 @@
 
 Comments are left out, and white space that means nothing, so that the result of a GPU run stays that of sources of
 which only those changed. Line breaks mean nothing outside preprocessor directives; a space does not beside a bracket,
-a comma or a semicolon. Of Python the whole text is hashed. Needs Python 3.6 and nothing else: what is hashed must be the
+a comma or a semicolon. Of Python the whole text is hashed. Of the list of implementations those of the CPU and of HIP
+are left out, on which no result of an NVIDIA GPU depends. Needs Python 3.6 and nothing else: what is hashed must be the
 same on every machine.
 """
 import hashlib
@@ -36,6 +37,7 @@ CMAKE_TOKEN = re.compile(r"""
   | (?P<space> \s+ )
   | (?P<word> \\. | . )
 """, re.VERBOSE | re.DOTALL)
+OTHER_BACKENDS = re.compile(r"gdn_implementation\((?:cpu|hip)/[^()]*\)")
 ALONE = "()[]{},;"  # joins nothing beside it, with or without a space
 
 
@@ -88,7 +90,10 @@ def hashed_text(path):
     text = path.read_bytes().replace(b"\r\n", b"\n").decode("latin-1")
     if path.suffix == ".py":
         return text
-    return (cpp_text if path.suffix in CPP else cmake_text)(text)
+    if path.suffix in CPP:
+        return cpp_text(text)
+    text = cmake_text(text)
+    return OTHER_BACKENDS.sub("", text) if path.name == "implementations.cmake" else text
 
 
 def is_hashed(path, relative, part):

@@ -109,6 +109,21 @@ class SourceHash(unittest.TestCase):
             (self.tree / path).write_text("int x;\n")
         self.assertEqual(self.hash(), before)
 
+    def test_of_the_implementations_those_of_cuda_count(self):
+        listed = self.tree / "impls/implementations.cmake"
+        cuda = "gdn_implementation(cuda/x.cpp SM90A\n  cuda/x/a.cu)\n"
+        seen = set()
+        for text in ("", cuda, cuda.replace("a.cu", "b.cu"), cuda.replace(" SM90A", "")):
+            hashes = set()
+            for others in ("", "# Of the CPU.\n", "gdn_implementation(cpu/x.cpp)\n",
+                           "gdn_implementation(hip/x.cpp\n  hip/y.cpp)\ngdn_implementation(cpu/y.cpp)\n"):
+                for whole in (others + text, text + others):
+                    listed.write_text(whole)
+                    hashes.add(self.hash())
+            self.assertEqual(len(hashes), 1, text)
+            self.assertFalse(hashes & seen, text)
+            seen |= hashes
+
     def test_the_harness_has_a_hash_of_its_own(self):
         before = self.hash("harness")
         self.places[KERNEL].write_text("int x;\n")
