@@ -86,21 +86,26 @@ endfunction()
 
 # gdn_embed_code_objects(OUTPUT.cpp FUNCTION f NAMES name...)
 # writes the source of  const std::vector<EmbeddedCodeObject>& gdn::hip::f()  with the code objects NAME.co and
-# the listings NAME.lst of the current binary folder.
+# the listings NAME.lst of the current binary folder, packed.
 function(gdn_embed_code_objects output)
   cmake_parse_arguments(ARG "" "FUNCTION" "NAMES" ${ARGN})
   set(entries "")
   set(declarations "")
   set(dependencies "")
+  set(packer ${CMAKE_SOURCE_DIR}/cmake/pack_listing.awk)
   foreach(name ${ARG_NAMES})
-    foreach(kind co lst)
+    set(prefix ${CMAKE_CURRENT_BINARY_DIR}/${name})
+    add_custom_command(OUTPUT ${prefix}.packed
+      COMMAND awk -f ${packer} ${prefix}.lst > ${prefix}.packed
+      DEPENDS ${packer} ${prefix}.lst VERBATIM COMMENT "Packing the listing of ${name}")
+    foreach(kind co packed)
       string(APPEND declarations "GDN_EMBED(${name}_${kind}, \"${CMAKE_CURRENT_BINARY_DIR}/${name}.${kind}\")\n")
       list(APPEND dependencies ${CMAKE_CURRENT_BINARY_DIR}/${name}.${kind})
     endforeach()
-    string(APPEND entries "      {\"${name}\", view(${name}_co, ${name}_co_end), view(${name}_lst, ${name}_lst_end)},\n")
+    string(APPEND entries "      {\"${name}\", view(${name}_co, ${name}_co_end), view(${name}_packed, ${name}_packed_end)},\n")
   endforeach()
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${output} @ONLY CONTENT [[
-// Made by cmake/GdnHip.cmake: the bytes of each code object and of its listing.
+// Made by cmake/GdnHip.cmake: the bytes of each code object and of its packed listing.
 #include "hip/code_objects.h"
 
 #define GDN_EMBED(symbol, path)                                             \

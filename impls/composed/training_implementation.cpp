@@ -127,12 +127,6 @@ int TrainingImplementation::rank(const Problem& problem) const {
 }
 
 Support TrainingImplementation::supports(const Problem& problem) const {
-  if (problem.final_state && !members_.copies_rows) {
-    return Support::no(
-        "ht=1 makes final states in a pool of their own, and nothing copies the rows "
-        "of pools on " +
-        description_.backend + "; expected ht=0");
-  }
   const Support forward = member_supports(members_.forward, forward_of(problem));
   return forward ? member_supports(members_.backward, backward_of(problem)) : forward;
 }

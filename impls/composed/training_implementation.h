@@ -22,8 +22,6 @@ struct TrainingMembers {
   const Implementation& forward;
   /// It gives the step its name, form and rank.
   const Implementation& backward;
-  /// Whether devices of the backend copy rows of pools (Device::enqueue_copies), which ht=1 needs.
-  bool copies_rows = true;
   /// Description::examples.
   std::vector<std::string> examples;
 };

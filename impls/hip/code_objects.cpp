@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "hip/emulator/code_object.h"
+#include "hip/emulator/packed_listing.h"
 #include "interface/error.h"
 #include "interface/problem.h"
 
@@ -30,6 +31,8 @@ Index& index() {
 }
 
 }  // namespace
+
+std::string EmbeddedCodeObject::listing() const { return gfx906::unpack_listing(packed_listing); }
 
 const char* code_object_compiler() { return "clang " GDN_CLANG_VERSION; }
 

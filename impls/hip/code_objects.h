@@ -9,9 +9,11 @@
 namespace gdn::hip {
 
 struct EmbeddedCodeObject {
-  std::string name;          ///< "gated_delta_fused"
-  std::string_view elf;      ///< device-only ELF for plain gfx906
-  std::string_view listing;  ///< its llvm-objdump listing, made at build time
+  std::string name;                 ///< "gated_delta_fused"
+  std::string_view elf;             ///< device-only ELF for plain gfx906
+  std::string_view packed_listing;  ///< its listing, made at build time (emulator/packed_listing.h)
+
+  std::string listing() const;  ///< unpacked
 };
 
 /// Those of this backend's kernels.

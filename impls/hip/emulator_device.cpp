@@ -6,11 +6,13 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <thread>
 
 #include "hip/code_objects.h"
 #include "hip/emulator/modelled_card.h"
 #include "hip/kernel_launcher.h"
+#include "hip/row_copies.h"
 #include "interface/error.h"
 
 namespace gdn::hip {
@@ -27,7 +29,7 @@ const gfx906::CodeObject& loaded_code_object(const std::string& kernel) {
   const EmbeddedCodeObject& object = code_object_of(kernel);
   const std::scoped_lock lock(mutex);
   auto& code = loaded[object.name];
-  if (!code) code = std::make_unique<gfx906::CodeObject>(object.elf, object.listing);
+  if (!code) code = std::make_unique<gfx906::CodeObject>(object.elf, object.listing());
   return *code;
 }
 
@@ -81,6 +83,14 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   void fill_async(void* destination, unsigned char byte, std::int64_t bytes) override {
     std::memset(destination, byte, static_cast<std::size_t>(bytes));
     if (timing_) card_.transfer(0, bytes);
+  }
+  void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
+    for (const StridedCopy& copy : copies) {
+      // A kernel may touch what was allocated here; a caller's own memory is the host's.
+      const bool is_ours =
+          owns(copy.from) && owns(copy.to) && (!copy.rows || owns(copy.rows.word(0)));
+      if (!is_ours || !launch_row_copy(*this, copy)) Device::enqueue_copies({&copy, 1}, stream);
+    }
   }
   void synchronize() override {}        // launches run at once
   void flush_cache_async() override {}  // every modelled time starts with an empty cache
@@ -136,6 +146,14 @@ class EmulatorDevice final : public Device, public KernelLauncher {
   }
 
  private:
+  bool owns(const void* place) const {
+    const auto address = reinterpret_cast<std::uint64_t>(place);
+    auto buffer = buffers_.upper_bound(address);
+    if (buffer == buffers_.begin()) return false;
+    --buffer;
+    return address < buffer->first + static_cast<std::uint64_t>(buffer->second);
+  }
+
   gfx906::LaunchOptions options_;
   DeviceInfo info_;
   std::map<std::uint64_t, std::int64_t> buffers_;

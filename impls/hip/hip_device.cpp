@@ -5,10 +5,12 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "hip/code_objects.h"
 #include "hip/kernel_launcher.h"
+#include "hip/row_copies.h"
 #include "hip/runtime_library.h"
 #include "hip/support.h"
 #include "interface/error.h"
@@ -127,6 +129,11 @@ class HipDevice final : public Device, public KernelLauncher {
     if (bytes == 0) return;
     select();
     GDN_HIP_CALL(hipMemsetAsync, destination, byte, static_cast<std::size_t>(bytes), stream_);
+  }
+  void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
+    for (const StridedCopy& copy : copies) {
+      if (!launch_row_copy(*this, copy)) Device::enqueue_copies({&copy, 1}, stream);
+    }
   }
   void synchronize() override {
     select();

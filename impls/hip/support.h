@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "interface/index_array.h"
+
 namespace gdn::hip {
 
 /// hold_stream: waits until *flag is not 0, at most max_polls reads of it.
@@ -17,6 +19,20 @@ struct CopyParams {
   void* destination;
   std::int64_t elements;
   std::int64_t step;  ///< threads in the grid
+};
+
+/// copy_rows: to[row(n)][i] = from[row(n)][i] for each of `entries` n and `elements` i, a work-item each and an
+/// element of 2 or 4 bytes. row(n) is rows[n], and nothing is copied where that is negative; n where there are none.
+struct RowCopyParams {
+  const void* from;
+  void* to;
+  IndexArray rows;
+  std::int64_t entries;
+  std::int64_t elements;
+  std::int64_t from_row_stride, from_stride;  ///< elements
+  std::int64_t to_row_stride, to_stride;
+  std::int32_t entry_step;  ///< workgroups along y
+  std::int32_t element_bytes;
 };
 
 /// fma_chain: `rounds` times kFmaPerRound float32 multiply-adds per lane, in independent chains.

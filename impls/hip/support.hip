@@ -1,5 +1,6 @@
 // Kernels the HIP device uses itself: a wait that holds the stream while a measurement is queued,
-// and the two that measure what the card can do (copy bandwidth, float32 multiply-adds).
+// the two that measure what the card can do (copy bandwidth, float32 multiply-adds), and one that
+// copies rows of pools.
 #include <hip/hip_runtime.h>
 
 #include "hip/support.h"
@@ -18,6 +19,22 @@ __global__ __launch_bounds__(256) void copy_words(CopyParams p) {
   auto* const destination = static_cast<float4*>(p.destination);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * 256 + threadIdx.x;
   for (std::int64_t i = first; i < p.elements; i += p.step) destination[i] = source[i];
+}
+
+__global__ __launch_bounds__(256) void copy_rows(RowCopyParams p) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= p.elements) return;
+  for (std::int64_t n = blockIdx.y; n < p.entries; n += p.entry_step) {
+    const std::int64_t row = p.rows ? p.rows[n] : n;
+    if (row < 0) continue;
+    const std::int64_t from = row * p.from_row_stride + i * p.from_stride;
+    const std::int64_t to = row * p.to_row_stride + i * p.to_stride;
+    if (p.element_bytes == 2) {
+      static_cast<std::uint16_t*>(p.to)[to] = static_cast<const std::uint16_t*>(p.from)[from];
+    } else {
+      static_cast<std::uint32_t*>(p.to)[to] = static_cast<const std::uint32_t*>(p.from)[from];
+    }
+  }
 }
 
 __global__ __launch_bounds__(256) void fma_chain(FmaParams p) {

@@ -239,7 +239,9 @@ std::vector<Instruction> decode_listing(std::string_view listing) {
   return code;
 }
 
-CodeObject::CodeObject(std::string_view elf, std::string_view listing) {
+CodeObject::CodeObject(std::string_view elf, std::string whole_listing)
+    : listing_(std::move(whole_listing)) {
+  const std::string_view listing = listing_;
   const Elf64_Ehdr& header = elf_header(elf);
   for (int pass = 0; pass < 2; ++pass) {
     for (int i = 0; i < header.e_phnum; ++i) {

@@ -53,8 +53,7 @@ class CodeObject {
  public:
   /// Throws Error(bad_input): not an AMDGPU ELF, a float mode other than the default (round to
   /// nearest even, denormals kept), a listing that names none of the kernels.
-  /// The listing must outlive this.
-  CodeObject(std::string_view elf, std::string_view listing);
+  CodeObject(std::string_view elf, std::string listing);
   CodeObject(const CodeObject&) = delete;
   CodeObject& operator=(const CodeObject&) = delete;
 
@@ -65,9 +64,10 @@ class CodeObject {
   std::uint64_t image_bytes() const { return image_bytes_; }
 
  private:
+  std::string listing_;
   struct Entry {
     Kernel kernel;
-    std::string_view lines;  ///< of the listing
+    std::string_view lines;  ///< of listing_
   };
   std::vector<std::uint8_t> storage_;
   std::uint8_t* image_ = nullptr;

@@ -22,9 +22,8 @@ std::int64_t occurrences(std::string_view text, std::string_view word) {
   return count;
 }
 
-/// The listing of one kernel of a code object's.
-std::string_view listing_of(const EmbeddedCodeObject& object, const std::string& kernel) {
-  const std::string_view listing = object.listing;
+/// The part of a code object's listing that is one kernel's.
+std::string_view part_of(std::string_view listing, const std::string& kernel) {
   const std::size_t first = listing.find("<" + kernel + ">:");
   EXPECT_NE(first, std::string_view::npos) << kernel;
   if (first == std::string_view::npos) return {};
@@ -35,8 +34,9 @@ TEST(Float16, KernelsOfFloat16TokensHoldDot2AndNoOthersDo) {
   int with_dot2 = 0;
   for (const EmbeddedCodeObject& object : code_objects()) {
     if (object.name != "gated_delta_fused" && object.name != "gated_delta_chunkwise") continue;
+    const std::string listing = object.listing();
     for (const gfx906::KernelResources& kernel : gfx906::read_resources(object.elf)) {
-      const std::int64_t dot2 = occurrences(listing_of(object, kernel.name), "v_dot2_f32_f16");
+      const std::int64_t dot2 = occurrences(part_of(listing, kernel.name), "v_dot2_f32_f16");
       // chunkwise_walk multiplies with float32 states only.
       const bool expected =
           kernel.name.ends_with("_f16") && kernel.name.find("_walk_") == std::string::npos;

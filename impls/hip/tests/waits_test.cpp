@@ -9,7 +9,7 @@ namespace {
 
 TEST(Waits, NoKernelUsesWhatMayNotHaveArrived) {
   for (const EmbeddedCodeObject& object : code_objects()) {
-    const gfx906::CodeObject code(object.elf, object.listing);
+    const gfx906::CodeObject code(object.elf, object.listing());
     const auto kernels = gfx906::read_resources(object.elf);
     ASSERT_FALSE(kernels.empty()) << object.name;
     for (const gfx906::KernelResources& kernel : kernels) {
@@ -25,7 +25,7 @@ TEST(Waits, NoKernelUsesWhatMayNotHaveArrived) {
 TEST(Waits, AWaitTakenOutOfAKernelIsMissed) {
   const std::string name = "naive_f32";
   const EmbeddedCodeObject& object = code_object_of(name);
-  const gfx906::CodeObject code(object.elf, object.listing);
+  const gfx906::CodeObject code(object.elf, object.listing());
   gfx906::Kernel kernel;
   kernel.name = name;
   kernel.code = code.find(name).code;
