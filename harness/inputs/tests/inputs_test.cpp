@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -59,6 +60,136 @@ TEST(Inputs, OneSeedIsTheSameNumbersForEver) {
   EXPECT_EQ(fingerprint(c["log_decay"]), 12157056647820273038u) << "gate";
   EXPECT_EQ(fingerprint(c["beta"]), 9101867717516069134u) << "beta";
   EXPECT_EQ(fingerprint(c["initial_state"]), 4771578150472837853u) << "state";
+}
+
+// Of everything that is drawn, under its name.
+std::uint64_t fingerprint(const Case& c) {
+  std::map<std::string, std::uint64_t> parts;
+  for (const auto& [name, values] : c.arrays) {
+    std::uint64_t hash = values.size();
+    for (const float value : values) {
+      // Of what must not be read it only counts that it is not a number.
+      const float told = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
+      hash = mix64(hash ^ std::bit_cast<std::uint32_t>(told));
+    }
+    parts[name] = hash;
+  }
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& indices) {
+    std::uint64_t hash = indices.size();
+    for (const std::int64_t index : indices) hash = mix64(hash ^ static_cast<std::uint64_t>(index));
+    parts[name] = hash;
+  };
+  add("slot_index", c.slot_index);
+  for (const auto& [name, indices] : c.other_indices) add(name, indices);
+  std::uint64_t all = parts.size();
+  for (const auto& [name, hash] : parts) {
+    for (const char letter : name) all = mix64(all ^ static_cast<unsigned char>(letter));
+    all = mix64(all ^ hash);
+  }
+  return all;
+}
+
+struct FrozenCase {
+  const char* problem;
+  std::uint64_t fingerprint;
+};
+
+// Every distribution, encoding and index that a problem can ask for. Frozen as those above are: a
+// number that is wrong here is another's than the one that a stored row was measured with.
+constexpr FrozenCase kFrozenCases[] = {
+    {"gated_delta:heads=1/2,dim=7x5,seq=1x9+1x0+1x20,dtype=f32,seed=3,h0=large",
+     15326855474256005098u},
+    {"gated_delta:heads=2/"
+     "4,dim=5x6,seq=1x12+1x17,dtype=f16,h0=normal,slots=permuted,pool_pad=3,layout=vk",
+     15301049493349539652u},
+    {"gated_delta:heads=2/"
+     "2,dim=4,seq=7x2,dtype=bf16,h0=huge,slots=padding,state=bf16,keys=correlated",
+     13053270884536086964u},
+    {"gated_delta:heads=2/"
+     "2,dim=4,seq=7x2,dtype=f32,h0=normal,slots=padding,pool_rows=5,keys=near_equal",
+     12750446272262600559u},
+    {"gated_delta:heads=2/"
+     "2,dim=6,seq=7x3,dtype=f32,h0=normal,slots=permuted,output_slots=other,keys=equal",
+     6500400853384610281u},
+    {"gated_delta:heads=2/2,dim=6,seq=7x3,dtype=f32,h0=normal,output_slots=other,keys=lengths",
+     12518163258132432063u},
+    {"gated_delta:heads=2/"
+     "2,dim=6,seq=3x9,dtype=f32,keys=alternating,state=bf16,state_rounding=stochastic",
+     3752893926235184704u},
+    {"gated_delta:heads=2/2,dim=6,seq=1x200+1x150+1x90+1x0,dtype=bf16,keys=zero,checkpoints=4",
+     3821859766756427635u},
+    {"gated_delta:heads=1/2,dim=9,seq=20,dtype=f16,keys=unnormalised,norm=1,steps=3,decay=channel",
+     8923031907158526574u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=none,betas=zero", 11744200048443093934u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=weak,betas=one", 8987476235387786577u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=near_one,betas=two", 17650029898385088189u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=strong,betas=wide", 12016190913628540878u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=mid,betas=mixture,gate=decay", 4538469689261188430u},
+    {"gated_delta:heads=1/2,dim=4,seq=90,gates=reset,betas=0.25..0.75,gate=neg_log_decay",
+     4325832324731786315u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=tiny,betas=0.5,beta=logit", 11505280587092247533u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=masked,betas=mixture,beta=logit2",
+     18372259675770832435u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=decay_uniform,betas=wide,beta=logit2,gate=logits",
+     3130688739182853487u},
+    {"gated_delta:heads=1/2,dim=4,seq=70+200,gates=edges,gate=logits,logits=token,dtype=f16",
+     15866452379522596646u},
+    {"gated_delta:heads=1/2,dim=4,seq=40+20,gates=step", 18128654188021967473u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=bounded,gate=bounded,bound=4,decay=channel",
+     14718811470994694217u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=bounded,beta=logit,logits=token,dtype=bf16",
+     4672969743310168468u},
+    {"gated_delta:heads=5/5,dim=4,seq=30,gates=far,gate=logits,logits=token,dtype=f16",
+     5652040390016532597u},
+    {"gated_delta:heads=5/5,dim=4,seq=30,gates=far,gate=neg_log_decay", 8308482162988734382u},
+    {"gated_delta:heads=7/7,dim=4,seq=30,gates=mixture", 4407693798226821658u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=-20..-0.5,gate=logits", 10524241746068064432u},
+    {"gated_delta:heads=1/2,dim=4,seq=30,gates=real,gate=logits,decay=channel",
+     2784543692894825326u},
+    {"gated_delta:heads=3/3,dim=8,seq=16+9+13,dtype=bf16,magnitudes=edges,norm=1",
+     4903016362577094064u},
+    {"gated_delta:heads=3/3,dim=8,seq=16+9+13,dtype=f16,magnitudes=edges", 2556777230286802696u},
+    {"gated_delta_backward:heads=1/2,dim=4x6,seq=5+0+3,dtype=f16,h0=normal,state=bf16,pool_pad=2",
+     10147939839045554116u},
+    {"gated_delta_backward:heads=1/2,dim=4x6,seq=5+3,dtype=bf16,ht=0", 3535757510586864216u},
+    {"gated_delta_training:heads=1/2,dim=4x6,seq=5+3,dtype=bf16,h0=normal", 13951171687051704077u},
+    {"gated_delta_layer:heads=1/2,dim=8,seq=1x9+1x2,dtype=f16,gate=logits,beta=logit,norm=1",
+     3503250919394215698u},
+    {"gated_delta_verify:heads=1/2,dim=4,seq=3x4+0+9+1+6+7,dtype=bf16,h0=normal",
+     9589555244958273111u},
+    {"gated_delta_verify:heads=1/2,dim=4,seq=3x4+0+9,dtype=f32,accepted=geometric",
+     5647374751530954993u},
+    {"gated_delta_ring:heads=1/2,dim=4x6,seq=5x3+0+2,dtype=bf16,h0=normal,slots=padding,pool_pad=2",
+     785798157012701317u},
+    {"gated_delta_ring:heads=1/"
+     "2,dim=4x6,seq=9x3,dtype=f16,norm=1,keys=unnormalised,ring_fill=cycle,ring=13",
+     12562908533266341267u},
+    {"gated_delta_ring:heads=1/2,dim=4,seq=5x3,dtype=f32,ring_fill=all", 11080463964693140419u},
+    {"gated_delta_ring:heads=1/2,dim=4,seq=5x3,dtype=f32,ring_fill=none", 11301842712458245401u},
+    {"causal_conv1d:heads=1/2,dim=5,seq=1x9+1x0+1x2,dtype=bf16,bias=1,width=7,slots=padding",
+     3441117838868961252u},
+    {"causal_conv1d:channels=6,seq=9x2,dtype=f16,weights=f32,bias=1,window_order=ring,residual="
+     "tensor",
+     11489869018964225132u},
+    {"causal_conv1d:channels=6,seq=5+9,dtype=f32,fresh=1,state=bf16,window_length=6",
+     7414166332121041355u},
+    {"causal_conv1d:channels=6,seq=5+9,dtype=f32,window=written,conv_layout=time",
+     6217761440621074685u},
+    {"causal_conv1d:channels=9,seq=5+9+3,dtype=f16,conv_layout=time,magnitudes=edges",
+     15178462455376967925u},
+    {"causal_conv1d_backward:channels=6,seq=5+9,dtype=bf16,conv_layout=time,bias=1",
+     14044648922214999828u},
+    {"causal_conv1d_backward:channels=6,seq=5+9,dtype=f16,window=none", 11474352288471931434u},
+    {"gated_rms_norm:heads=1/5,dim=3x70,seq=1x9+1x2,dtype=f16", 9332841556006446457u},
+    {"gated_rms_norm:heads=1/5,dim=3x70,seq=1x9+1x2,dtype=bf16", 3374994661539116870u},
+    {"gated_rms_norm_backward:heads=1/4,dim=8x9,seq=7+3,dtype=f16", 4539171829787319765u},
+    {"gated_rms_norm_backward:heads=1/4,dim=8x9,seq=7+3,dtype=f32", 3730571224032501978u},
+};
+
+TEST(Inputs, EveryDistributionIsTheSameNumbersForEver) {
+  for (const FrozenCase& frozen : kFrozenCases) {
+    EXPECT_EQ(fingerprint(generated(frozen.problem)), frozen.fingerprint) << frozen.problem;
+  }
 }
 
 // Rows own fixed counters, so a shorter problem (made by fewer threads) is a prefix of a longer
