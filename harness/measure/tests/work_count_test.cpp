@@ -155,6 +155,64 @@ TEST(WorkCount, LayerIsBothAndItsIntermediateStaysInside) {
                    conv.bytes_moved() + delta.bytes_moved() - 2 * intermediate - offsets);
 }
 
+TEST(WorkCount, ALayerThatEndsInTheGatedNormCountsItToo) {
+  const std::string shape = "gated_delta_layer:heads=1/2,dim=8x6,seq=1x10,dtype=f32";
+  const WorkCount without = count_work(shapes_of(shape), 16);
+  const WorkCount with = count_work(shapes_of(shape + ",gated_norm=1"), 16);
+  // Five operations for each of the 10 * 2 * 6 elements.
+  EXPECT_DOUBLE_EQ(with.flops_chunkwise, without.flops_chunkwise + 5.0 * 10 * 2 * 6);
+  EXPECT_DOUBLE_EQ(with.flops_recurrent, without.flops_recurrent + 5.0 * 10 * 2 * 6);
+}
+
+// Of each gradient the count that its text names, of the tokens that are not padding.
+TEST(WorkCount, GradientsAreCountedAsTheirTextsSay) {
+  struct Counted {
+    const char* problem;
+    std::int64_t chunk;
+    double chunkwise;
+    double recurrent;
+    const char* text;
+  };
+  const std::vector<std::int64_t> slots = {1, -1};
+  // 10 tokens of 2 heads, Dk = 8, Dv = 6: Dk Dv = 48, Dk + Dv = 14.
+  const Counted all[] = {
+      {"gated_delta_backward:heads=1/2,dim=8x6,seq=10+7,slots=padding", 16,
+       10.0 * 2 * 2 * (8 * 48 + 4 * 16 * 14), 10.0 * 2 * 22 * 48,
+       "2 (8 Dk Dv + 4 C (Dk + Dv)) per token and value head, C = 16"},
+      {"gated_delta_backward:heads=1/2,dim=8x6,seq=10+7,slots=padding", 0,
+       10.0 * 2 * 2 * (8 * 48 + 4 * 64 * 14), 10.0 * 2 * 22 * 48,
+       "2 (8 Dk Dv + 4 C (Dk + Dv)) per token and value head, C = chunk (64 where not chunked)"},
+      {"gated_delta_training:heads=1/2,dim=8x6,seq=10+7,slots=padding", 16,
+       10.0 * 2 * 2 * (11 * 48 + 6 * 16 * 14), 10.0 * 2 * (22 + 7) * 48,
+       "2 (11 Dk Dv + 6 C (Dk + Dv)) per token and value head, C = 16"},
+      {"gated_delta_training:heads=1/2,dim=8x6,seq=10+7,slots=padding", 0,
+       10.0 * 2 * 2 * (11 * 48 + 6 * 64 * 14), 10.0 * 2 * (22 + 7) * 48,
+       "2 (11 Dk Dv + 6 C (Dk + Dv)) per token and value head, C = chunk (64 where not chunked)"},
+      {"causal_conv1d_backward:channels=5,seq=10+7,width=3,slots=padding", 0, 10.0 * 5 * 18,
+       10.0 * 5 * 18, "6 width (+ 2 with a bias, + 1 with a residual) per token and channel"},
+      {"causal_conv1d_backward:channels=5,seq=10+7,width=3,bias=1,residual=1,slots=padding", 0,
+       10.0 * 5 * 21, 10.0 * 5 * 21,
+       "6 width (+ 2 with a bias, + 1 with a residual) per token and channel"},
+      {"gated_rms_norm_backward:heads=1/2,dim=8x6,seq=10+7", 0, 17.0 * 2 * 6 * 15,
+       17.0 * 2 * 6 * 15, "15 per element of y"},
+      // Beside them what runs forward, with what it may add.
+      {"causal_conv1d:channels=5,seq=10+7,width=3,residual=tensor,slots=padding", 0, 10.0 * 5 * 7,
+       10.0 * 5 * 7, "2 width (+ 1 with a bias, + 1 with a residual) per token and channel"},
+      {"gated_rms_norm:heads=1/2,dim=8x6,seq=10+7", 0, 17.0 * 2 * 6 * 5, 17.0 * 2 * 6 * 5,
+       "5 per element of y"},
+  };
+  for (const Counted& counted : all) {
+    const Problem problem = Problem::parse(counted.problem);
+    const bool has_slots = problem.slots == SlotMap::padding;
+    const WorkCount work = count_work(
+        shapes_of(counted.problem, has_slots ? slots : std::vector<std::int64_t>{}), counted.chunk);
+    EXPECT_DOUBLE_EQ(work.flops_chunkwise, counted.chunkwise) << counted.problem;
+    EXPECT_DOUBLE_EQ(work.flops_recurrent, counted.recurrent) << counted.problem;
+    EXPECT_EQ(harness_of(problem.operation).flops_text(counted.chunk), counted.text)
+        << counted.problem;
+  }
+}
+
 DeviceInfo gpu() {
   DeviceInfo info;
   info.backend = info.runs = "cuda";
