@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -155,6 +156,37 @@ TEST(Conventions, BoundedGatesAndBetasUpToTwoAreDecoded) {
     EXPECT_EQ(theirs["beta"][i], static_cast<float>(expected.beta[i])) << i;
   }
   EXPECT_FALSE(theirs.arrays.has("A_log"));
+}
+
+// A kernel that always reads a state is given one of zeros; one that may go without is given none.
+TEST(Conventions, AStateIsWrittenForAllWhoseKernelsCannotDoWithout) {
+  const std::set<std::string> always_read = {"max", "flashinfer-decode", "ggml", "mlx-native",
+                                             "vllm"};
+  for (const Example& example : examples()) {
+    std::string problem = example.gated_delta;
+    for (const std::string field : {",h0=normal", ",slots=permuted", ",slots=padding"}) {
+      const auto at = problem.find(field);
+      if (at != std::string::npos) problem.erase(at, field.size());
+    }
+    const TemporaryFolder folder;
+    const Case ours = example_case(example, problem.c_str());
+    ASSERT_EQ(ours.problem.initial_state, InitialState::absent) << problem;
+    const Convention& convention = find_convention(example.convention);
+    export_case(convention, ours, folder.file("in.h5"));
+    const bool is_there =
+        GroupReader(folder.file("in.h5"), "/").has_dataset(convention.initial_state.name);
+    EXPECT_EQ(is_there, always_read.count(example.convention) > 0) << example.convention;
+    const Case imported = import_case(convention, folder.file("in.h5"));
+    EXPECT_EQ(imported.problem.initial_state != InitialState::absent, is_there)
+        << example.convention;
+    for (const float x : imported["initial_state"]) {
+      ASSERT_TRUE(is_there ? x == 0 : std::isnan(x)) << example.convention << ": " << x;
+    }
+    run_foreign_kernel(example, ours, folder.file("in.h5"), folder.file("out.h5"));
+    const VerifyResult result =
+        judge(ours, import_outputs(convention, ours, folder.file("out.h5")).outputs);
+    EXPECT_TRUE(result.passed()) << example.convention << ": " << result.reason;
+  }
 }
 
 TEST(Conventions, EveryConventionHasAnExample) {

@@ -112,6 +112,20 @@ TEST(Plugin, ThatHungThreeTimesIsAskedNothingMore) {
   EXPECT_TRUE(says(finished, "not run: 3 calls before it took longer than the limit"));
   EXPECT_TRUE(says(finished, "0 passed, 5 failed"));
 }
+// Problems of the plug-in `spoiled`: two that spoil its process, each before one that it does right in another.
+const char* const kSpoilingInTurn =
+    " --problem gated_delta:heads=1/1,dim=5,dtype=f32,seq=9"
+    " --problem gated_delta:heads=1/1,dim=8,dtype=f32,seq=9"
+    " --problem gated_delta:heads=1/1,dim=6,dtype=f32,seq=9"
+    " --problem gated_delta:heads=1/1,dim=8,dtype=f32,seq=7 ";
+
+TEST(Plugin, ThatFailedIsAskedTheNextInAProcessOfItsOwn) {
+  const Finished finished =
+      gdnbench("verify --device cpu --plugin " + plugin("spoiled") + kSpoilingInTurn);
+  EXPECT_EQ(finished.code, 1) << finished.text;
+  EXPECT_TRUE(says(finished, "the device is lost"));
+  EXPECT_TRUE(says(finished, "2 passed, 2 failed"));
+}
 TEST(Plugin, ThatThrowsFailsWithWhatItThrew) {
   expect_failed(verify("throws"), "enqueue() threw: thrown by a plug-in");
 }
@@ -236,6 +250,20 @@ TEST(PluginRow, OfACrashIsStoredAndTheSweepGoesOn) {
   EXPECT_EQ(stored.rows[0].plugin_hash, file_hash(plugin("crashes")));
   EXPECT_EQ(stored.rows[1].status, row_status::kOk);
   EXPECT_EQ(stored.rows[1].plugin_hash, "");
+}
+
+TEST(PluginRow, BehindAFailureIsMadeInAProcessOfItsOwn) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("rows.h5");
+  const Finished finished = gdnbench("sweep --quiet --device cpu --max-samples 3 --plugin " +
+                                     plugin("spoiled") + kSpoilingInTurn + "--out " + file);
+  EXPECT_EQ(finished.code, 1) << finished.text;
+  const StoredRows stored = read_rows(file);
+  ASSERT_EQ(stored.rows.size(), 4u);
+  EXPECT_EQ(stored.rows[0].status, row_status::kDeviceFailure) << stored.rows[0].reason;
+  EXPECT_EQ(stored.rows[1].status, row_status::kOk) << stored.rows[1].reason;
+  EXPECT_EQ(stored.rows[2].status, row_status::kFailed) << stored.rows[2].reason;
+  EXPECT_EQ(stored.rows[3].status, row_status::kOk) << stored.rows[3].reason;
 }
 
 TEST(PluginRow, OfAFileThatCouldNotBeLoadedSaysWhy) {

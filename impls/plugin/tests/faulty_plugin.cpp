@@ -20,6 +20,7 @@
 #define FAILS 6
 #define EXITS 7
 #define SUPPORTS_CRASHES 8
+#define SPOILED 9
 #define OTHER_VERSION 20
 #define LIES_ABOUT_VERSION 21
 #define LIES_ABOUT_SIZE 22
@@ -69,6 +70,14 @@ gdnbench_status enqueue(const gdnbench_plugin_problem* problem, const gdnbench_a
   return GDNBENCH_DEVICE_FAILURE;
 #elif FAULT == EXITS
   std::_Exit(7);
+#elif FAULT == SPOILED
+  // Whatever this process is asked after such a problem goes wrong in the same way.
+  static std::int64_t spoilt_by = 0;
+  if (problem->key_head_dim == 5 || problem->key_head_dim == 6) spoilt_by = problem->key_head_dim;
+  if (spoilt_by == 5) {
+    std::snprintf(message->text, sizeof message->text, "the device is lost");
+    return GDNBENCH_DEVICE_FAILURE;
+  }
 #endif
   const auto array = [&](const char* name) {
     return gdnbench_plugin_array(arrays, num_arrays, name);
@@ -93,6 +102,8 @@ gdnbench_status enqueue(const gdnbench_plugin_problem* problem, const gdnbench_a
         float before = alpha, after = 1;
 #if FAULT == LATE_DECAY
         before = 1, after = alpha;
+#elif FAULT == SPOILED
+        if (spoilt_by == 6) before = 1, after = alpha;
 #endif
         float* const o =
             static_cast<float*>(output->written) + t * output->strides[0] + h * output->strides[1];
