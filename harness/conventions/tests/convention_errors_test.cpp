@@ -78,6 +78,13 @@ TEST_F(CannotExpress, Options) {
   expect("fla", "gated_delta_layer:dim=8,seq=3,dtype=f32,gate=logits,beta=logit,norm=1",
          {"gated_delta_layer", "--op gated_delta"});
 }
+TEST_F(CannotExpress, PoolsOfMoreRowsThanSequences) {
+  expect("fla", "gated_delta:dim=8,seq=2x3,dtype=f32,h0=normal,pool_rows=3",
+         {"no slot index", "a row per sequence, 2", "pool has 3"});
+}
+TEST_F(CannotExpress, AScaleOfZeroWhereThatIsTheDefault) {
+  expect("flashinfer-prefill", "gated_delta:dim=8,seq=3,dtype=bf16,scale=0", {"scale of 0"});
+}
 TEST_F(CannotExpress, Gates) {
   const std::string decode = "gated_delta:dim=8,seq=3x1,dtype=bf16,norm=1,";
   expect("flashinfer-decode", decode + "gates=none", {"logits", "decay of 1"});
@@ -89,6 +96,25 @@ TEST_F(CannotExpress, Convolutions) {
   expect("max", "causal_conv1d:dim=8,seq=3,dtype=f32", {"no activation", "SiLU"});
   expect("mlx-native", "causal_conv1d:dim=8,seq=3,dtype=f32,act=none", {"always applies SiLU"});
   expect("ggml", "causal_conv1d:dim=8,seq=3,dtype=f32,act=none,bias=1", {"bias"});
+}
+
+// The number that a kernel has fixed is no other scale where it is written out, to float32's rounding.
+TEST(FixedScale, MayBeWrittenOut) {
+  const TemporaryFolder folder;
+  const auto exported = [&](const std::string& scale) {
+    const Case ours =
+        generate_case(Problem::parse("gated_delta:dim=9,seq=3,dtype=f32,layout=vk,scale=" + scale));
+    std::filesystem::remove(folder.file("f.h5"));
+    export_case(find_convention("ggml"), ours, folder.file("f.h5"));
+    return import_case(find_convention("ggml"), folder.file("f.h5")).problem.effective_scale();
+  };
+  for (const char* scale : {"auto", "0.33333333", "0.33333334"}) {
+    const double found = exported(scale);
+    EXPECT_TRUE(std::abs(3 * found - 1) <= 1e-7) << scale << ": " << found;
+  }
+  for (const char* scale : {"0.3333", "0.334", "3", "-0.33333333"}) {
+    expect_error([&] { exported(scale); }, {"fixed scale 1/sqrt(Dk)"});
+  }
 }
 
 // With --round the file is another case, and says so by what it holds.
