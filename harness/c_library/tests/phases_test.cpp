@@ -13,6 +13,7 @@
 #include "harness/operations/generate_case.h"
 #include "harness/run/batches.h"
 #include "harness/run/execute.h"
+#include "harness/verify/suites.h"
 #include "interface/operations/gated_delta_verify.h"
 
 namespace gdn {
@@ -169,6 +170,29 @@ INSTANTIATE_TEST_SUITE_P(Forms, PhasesFromC,
                            std::replace(name.begin(), name.end(), '/', '_');
                            return name;
                          });
+
+// Lists are asked for by number, from zero to the first that is none; what is before them is none either.
+TEST(Lists, BeginAtZeroAndEndWithNothing) {
+  std::vector<std::string> suites, operations;
+  for (int i = 0; gdnbench_suite_name(i) != nullptr; ++i) suites.push_back(gdnbench_suite_name(i));
+  EXPECT_EQ(suites, suite_names());
+  EXPECT_EQ(gdnbench_suite_name(-1), nullptr);
+  for (int i = 0; gdnbench_operation_name(i) != nullptr; ++i) {
+    operations.push_back(gdnbench_operation_name(i));
+  }
+  EXPECT_EQ(operations.size(), gdn::operations().size());
+  EXPECT_EQ(gdnbench_operation_name(-1), nullptr);
+  const auto problem_at = [](int index) {
+    gdnbench_suite_problem problem{"not looked at", "", ""};
+    EXPECT_EQ(gdnbench_suite_problem_of("quick", index, &problem), GDNBENCH_OK) << index;
+    return std::string(problem.problem == nullptr ? "" : problem.problem);
+  };
+  EXPECT_EQ(problem_at(-1), "");
+  EXPECT_NE(problem_at(0), "");
+  int count = 0;
+  while (!problem_at(count).empty()) ++count;
+  EXPECT_EQ(static_cast<std::size_t>(count), find_suite("quick").problems.size());
+}
 
 }  // namespace
 }  // namespace gdn

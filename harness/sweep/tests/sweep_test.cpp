@@ -154,6 +154,11 @@ TEST(Sweep, AFailingCaseDoesNotStopTheOthers) {
   EXPECT_EQ(totals.failed, 2);
   ASSERT_EQ(seen.size(), 5u);
   EXPECT_TRUE(std::isnan(seen.front().left_s));
+  for (std::size_t i = 1; i < 4; ++i) {
+    // As long for each row that is left as it took for each that was made.
+    const double left = seen[i].elapsed_s * static_cast<double>(4 - i) / static_cast<double>(i);
+    EXPECT_TRUE(std::abs(seen[i].left_s - left) <= 1e-9 * left) << i << ": " << seen[i].left_s;
+  }
   EXPECT_EQ(seen.back().done, 4);
   EXPECT_EQ(seen.back().total, 4);
 }
