@@ -39,7 +39,7 @@ FIELDS = ("seed", "number", "file", "line", "operator", "before", "after", "outc
 JUDGED_EQUAL, TEST_NOW = "equal", "a test now"  # how a judgement begins that --summary knows
 
 # A test that takes so many times what it took on the sound copy, and so many seconds at least, is hanging.
-HANGING, HANGING_AT_LEAST_S = 10, 60
+HANGING, HANGING_AT_LEAST_S = 10, 20
 
 # What is asked of the CPU's implementations, and of none in particular.
 CPU = "implementation_tests --gtest_filter=-*cuda_*:*hip_*"
@@ -58,8 +58,9 @@ OF_OPERATION = {
 # Sources by the start of their path, the first that fits: target, and the tests that stand nearest.
 ROOMS = (
     ("impls/cpu/", "cpu", (CPU, "cpu_backend_tests")),
-    ("impls/cuda/gated_delta/fused_sm90/planner", "planner", ("fused_sm90_planner_tests", "fused_sm90_tests")),
-    ("impls/cuda/gated_delta/channel_sm90/planner", "planner", ("channel_sm90_planner_tests", "channel_sm90_tests")),
+    # What a planner decides is asked of it alone: the emulated kernels take minutes for a fault, and most plans are right.
+    ("impls/cuda/gated_delta/fused_sm90/planner", "planner", ("fused_sm90_planner_tests",)),
+    ("impls/cuda/gated_delta/channel_sm90/planner", "planner", ("channel_sm90_planner_tests",)),
     ("impls/cuda/gated_delta/fused_sm90/", "cuda", ("fused_sm90_tests", "implementation_tests --gtest_filter=*/cuda_fused_sm90*")),
     ("impls/cuda/gated_delta/channel_sm90/", "cuda", ("channel_sm90_tests",
                                                       "implementation_tests --gtest_filter=*/cuda_channel_sm90*")),

@@ -170,6 +170,13 @@ TEST(FusedSm90Planner, ManyItemsAreBoundByTheirBytes) {
   ASSERT_GT(chunk, 1.85);
   EXPECT_NEAR(chain_us(of_chunks({10}, 132, 132), {1, 0, false}, kNever, kH200), 4.2 + 10 * chunk,
               1e-9);
+  // every piece is an item, a whole one and one of a chunk: of 60 heads 120
+  const double of_120 = 120 * (4 * 16384.0 + 11392) / 4.2e6;
+  ASSERT_GT(of_120, 1.85);
+  EXPECT_NEAR(chain_us(of_chunks({20}, 60, 60), {1, 10, false}, kStrong, kH200),
+              4.2 + (1 + 10) * of_120 + 2.5, 1e-9);
+  EXPECT_NEAR(chain_us(of_chunks({11}, 60, 60), {1, 10, false}, kStrong, kH200),
+              4.2 + 10 * of_120 + 2.5, 1e-9);
 }
 
 TEST(FusedSm90Planner, NearPiecesBeginEarlyEnoughToForget) {
@@ -227,6 +234,19 @@ TEST(FusedSm90Planner, OneLaunchWhereItWasMeasuredToWin) {
   // a block orders at most 256 sequences
   EXPECT_TRUE(choose_on_h200(of_tokens(std::vector<std::int64_t>(256, 600), 16, 32)).one_launch);
   EXPECT_FALSE(choose_on_h200(of_tokens(std::vector<std::int64_t>(257, 600), 16, 32)).one_launch);
+}
+
+// A prepare block takes 4 us and 2.3 us a head, and 4 * 132 = 528 run at once; of more blocks the
+// last leave half a block's time empty.
+TEST(FusedSm90Planner, PrepareBlocksServeFewHeadsWhereAllRunAtOnce) {
+  const auto heads_per_block = [](std::int64_t chunks) {  // of 4 value heads a key head
+    return choose(of_chunks({chunks}, 2, 8), costs_h200, kH200, /*may_split=*/false)
+        .heads_per_block;
+  };
+  EXPECT_EQ(heads_per_block(66), 1);   // 528 blocks
+  EXPECT_EQ(heads_per_block(67), 2);   // 268 blocks in 8.6 us, or 536 in 6.3 * 1.52 = 9.5 us
+  EXPECT_EQ(heads_per_block(135), 2);  // 540 blocks in 8.6 * 1.52 = 13.1 us, or 270 in 13.2 us
+  EXPECT_EQ(heads_per_block(138), 4);  // 552 blocks in 8.6 * 1.55 = 13.3 us
 }
 
 TEST(FusedSm90Planner, TwoChainsWhereKindsOfGatesDiffer) {
@@ -310,6 +330,16 @@ TEST(FusedSm90Planner, PrepareHasABlockForEveryChunkKeyHeadAndGroup) {
       2);
 }
 
+TEST(FusedSm90Planner, PrepareHasNoBlockWithoutAHead) {
+  for (const int heads_per_block : {1, 2, 4}) {  // of 4 value heads a key head
+    Choice choice;
+    choice.heads_per_block = heads_per_block;
+    const PrepareGrid grid = prepare_grid(of_tokens({640}, 2, 8), choice, kH200);
+    EXPECT_EQ(grid.chunk_blocks, (10 + 1) * 2 * 4 / heads_per_block) << heads_per_block;
+    EXPECT_EQ(grid.prefetch_chunks, 4 * kH200 * heads_per_block / (2 * 4)) << heads_per_block;
+  }
+}
+
 TEST(FusedSm90Planner, LongItemsGoByArrival) {
   const auto by_arrival = [](std::int64_t chunks, const ChainDivision& division) {
     return chain_items(of_chunks({chunks}), division, costs_h200).by_arrival;
@@ -333,6 +363,16 @@ TEST(FusedSm90Planner, WorkspaceHoldsWhatKernelsHandOn) {
   EXPECT_EQ(pieces.states, 12 * 128 * 128 * 4);
   EXPECT_EQ(pieces.saved, 2 * 128 * 128 * 4);
   EXPECT_EQ(pieces.transitions, 12 * 128 * 128 * 2 * 2);  // two bfloat16 parts
+}
+
+TEST(FusedSm90Planner, TheMostWorkspaceHoldsPiecesOnlyWhereThereMayBeAny) {
+  for (const std::int64_t heads : {1, 288, 289}) {  // two sequences: 576 pieces are the most
+    const Shape shape = of_tokens({4096, 100}, 1, heads);
+    const std::int64_t whole = workspace_bytes(shape, false, 0).total(),
+                       pieces = workspace_bytes(shape, true, kMostPieceHeads).total();
+    EXPECT_EQ(most_workspace_bytes(shape, false).total(), whole) << heads;
+    EXPECT_EQ(most_workspace_bytes(shape, true).total(), heads == 289 ? whole : pieces) << heads;
+  }
 }
 
 TEST(FusedSm90Planner, AnotherKernelBringsItsOwnSizes) {
