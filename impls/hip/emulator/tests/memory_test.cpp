@@ -1,5 +1,6 @@
 // LDS, global and scalar memory: what is moved, and every fault that must be found.
 #include <algorithm>
+#include <random>
 
 #include "interface/error.h"
 #include "wave_fixture.h"
@@ -156,6 +157,40 @@ TEST_F(MemoryTest, UndefinedLdsIsNamed) {
   ASSERT_EQ(num_faults(), 1u);
   EXPECT_NE(faults()[0].text.find("read before it was written"), std::string::npos)
       << faults()[0].text;
+}
+
+// Lanes that read what a lane near them has just read are not looked at again.
+TEST_F(MemoryTest, WhatALaneReadsOfLdsIsAsDefinedAsItsOwnAddress) {
+  for (unsigned int seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const auto any = [&] { return random() | std::uint64_t{random()} << 32; };
+    run("");
+    context().lds.reset(1024);
+    set_lanes(0, [](int lane) { return static_cast<std::uint32_t>(4 * lane); });
+    set_lanes(1, [](int lane) { return static_cast<std::uint32_t>(lane + 1000); });
+    const std::uint64_t written = any(), reading = any();
+    wave().set_scalar64(kExec, written);
+    run("ds_write_b32 v0, v1");
+    std::array<std::uint32_t, kLanes> dword{};
+    for (std::size_t lane = 0; lane < dword.size(); ++lane) {
+      const auto kind = random() % 4;
+      dword[lane] = kind < 2 && lane >= 1    ? dword[lane - 1]
+                    : kind == 2 && lane >= 8 ? dword[lane - 8]
+                                             : random() % kLanes;
+    }
+    set_lanes(2, [&](int lane) { return 4 * dword[static_cast<std::size_t>(lane)]; });
+    set_lanes(3, [](int) { return 7u; });
+    wave().set_scalar64(kExec, reading);
+    run("ds_read_b32 v3, v2");
+    for (int i = 0; i < kLanes; ++i) {
+      const std::uint32_t at = dword[static_cast<std::size_t>(i)];
+      const bool reads = (reading >> i & 1) != 0, defined = !reads || (written >> at & 1) != 0;
+      EXPECT_EQ(wave().v_defined[3] >> i & 1, defined ? 1u : 0u) << "seed " << seed << ", " << i;
+      if (defined) {
+        EXPECT_EQ(lane(3, i), reads ? at + 1000 : 7u) << "seed " << seed << ", " << i;
+      }
+    }
+  }
 }
 
 TEST_F(MemoryTest, BankConflictsAndCacheLinesAreCounted) {
