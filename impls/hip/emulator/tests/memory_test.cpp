@@ -150,6 +150,20 @@ TEST_F(MemoryTest, AnUndefinedLaneOfAComparisonIsFoundInExec) {
   EXPECT_EQ(num_faults(), 1u);
 }
 
+TEST_F(MemoryTest, FaultsBeyondTheMostAreCountedAndOneThatEndsTheLaunchStillDoes) {
+  options_.max_faults = 2;
+  set_address(0);
+  set_lanes(0, [](int lane) { return static_cast<std::uint32_t>(4 * lane); });
+  const std::string store = "global_store_dword v0, v2, s[0:1]\n";  // of what nobody wrote
+  run(store, ranges());
+  EXPECT_EQ(faults().size(), 1u);
+  run(store + store + store, ranges());
+  EXPECT_EQ(num_faults(), 4u);
+  EXPECT_EQ(faults().size(), 2u);
+  set_lanes(0, [](int) { return 2048u; });
+  EXPECT_THROW(run("global_load_dword v1, v0, s[0:1]", ranges()), Error);
+}
+
 TEST_F(MemoryTest, UndefinedLdsIsNamed) {
   set_address(0);
   set_lanes(0, [](int lane) { return static_cast<std::uint32_t>(4 * lane); });
