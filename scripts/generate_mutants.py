@@ -79,7 +79,7 @@ ROOMS = (
       for folder, suite in OF_OPERATION.items()),
     ("impls/hip/gated_delta/", "gfx906", ("implementation_tests --gtest_filter=*/GatedDelta*/hip_*:*/RecurrenceVariants.*/hip_*",
                                           "hip_tests")),
-    ("impls/hip/emulator/", "gfx906", ("gfx906_emulator_tests", "hip_tests")),
+    ("impls/hip/emulator/", "gfx906", ("gfx906_emulator_tests", "gfx906_fuzz_tests", "hip_tests")),
     ("impls/hip/", "gfx906", ("hip_tests", "implementation_tests --gtest_filter=*/hip_*")),
     ("impls/held/", "harness", ("held_tests", "implementation_tests --gtest_filter=*Held*-*cuda_*:*hip_*")),
     ("impls/plugin/", "harness", ("plugin_tests", "harness_plugin_tests")),

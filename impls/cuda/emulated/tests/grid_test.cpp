@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -28,6 +29,12 @@ const std::vector<ExecutionOptions> kOrders = {{ThreadOrder::forward, 0},
                                                {ThreadOrder::random, 2},
                                                {ThreadOrder::random, 3}};
 
+// Threads take their turns forward wherever a test asks for no other order.
+class EmulatedGrid : public testing::Test {
+ protected:
+  EmulatedGrid() { cuda_grid::set_execution_options({}); }
+};
+
 // Each thread writes its place and, after the barrier if there is one, adds its neighbour's up.
 template <bool kBarrier>
 __global__ void neighbour_kernel(int* sums) {
@@ -48,7 +55,7 @@ std::vector<int> neighbour_sums(bool barrier, const ExecutionOptions& options) {
   return sums;
 }
 
-TEST(EmulatedGrid, OrderOfThreadsChangesNothingWithBarriers) {
+TEST_F(EmulatedGrid, OrderOfThreadsChangesNothingWithBarriers) {
   std::vector<int> expected(3 * 64);
   for (int i = 0; i < 3 * 64; ++i) {
     expected[static_cast<std::size_t>(i)] = i % 64 + 1 + (i + 1) % 64 + 1;
@@ -59,7 +66,7 @@ TEST(EmulatedGrid, OrderOfThreadsChangesNothingWithBarriers) {
 __global__ void empty_kernel() {}
 
 // As a driver keeps one figure per kernel: what is said last counts.
-TEST(EmulatedGrid, SharedMemoryBeyondWhatTheKernelIsAllowedIsReported) {
+TEST_F(EmulatedGrid, SharedMemoryBeyondWhatTheKernelIsAllowedIsReported) {
   const auto failure = [](std::size_t bytes) {
     return failure_of([&] { launch_kernel(empty_kernel, 1, 32, bytes, nullptr); });
   };
@@ -74,9 +81,62 @@ TEST(EmulatedGrid, SharedMemoryBeyondWhatTheKernelIsAllowedIsReported) {
   expect_has(failure(100000), "it was allowed 60000");
 }
 
-TEST(EmulatedGrid, AMissingBarrierShowsInEveryOrder) {
+TEST_F(EmulatedGrid, AMissingBarrierShowsInEveryOrder) {
   const std::vector<int> right = neighbour_sums(true, {});
   for (const ExecutionOptions& order : kOrders) EXPECT_NE(neighbour_sums(false, order), right);
+}
+
+// Each thread notes its turns before and after a barrier. Of one block: nothing runs beside it.
+__global__ void turns_kernel(std::vector<int>* turns) {
+  turns->push_back(static_cast<int>(threadIdx.x));
+  __syncthreads();
+  turns->push_back(static_cast<int>(threadIdx.x));
+}
+
+TEST_F(EmulatedGrid, WarpsAndLanesGetTheirTurnsInTheOrderAskedFor) {
+  constexpr int kThreads = 70;  // the last warp has 6 lanes
+  const auto turns = [](const ExecutionOptions& options) {
+    cuda_grid::set_execution_options(options);
+    std::vector<int> log;
+    launch_kernel(turns_kernel, 1, kThreads, 0, nullptr, &log);
+    EXPECT_EQ(log.size(), 2u * kThreads);
+    return log;
+  };
+  // Threads of a warp, in the order of their turns before or after the barrier.
+  const auto of_warp = [](const std::vector<int>& log, int phase, int warp) {
+    std::vector<int> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) {
+      const int thread = log.at(static_cast<std::size_t>(phase * kThreads) + i);
+      if (thread / 32 == warp) threads.push_back(thread);
+    }
+    return threads;
+  };
+  // Lanes come round one after the other, whichever is the first.
+  const auto expect_round = [](const std::vector<int>& threads, int warp, int step) {
+    const int size = std::min(32, kThreads - 32 * warp);
+    ASSERT_EQ(static_cast<int>(threads.size()), size) << "warp " << warp;
+    for (int i = 0; i < size; ++i)
+      EXPECT_EQ(threads[static_cast<std::size_t>(i)] % 32,
+                (threads[0] % 32 + step * i + size) % size)
+          << "warp " << warp;
+  };
+  std::vector<int> wanted(kThreads);
+  std::iota(wanted.begin(), wanted.end(), 0);
+  for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::reverse}) {
+    if (order == ThreadOrder::reverse) std::reverse(wanted.begin(), wanted.end());
+    const std::vector<int> log = turns({order, 0});
+    EXPECT_EQ(std::vector<int>(log.begin(), log.begin() + kThreads), wanted);
+    for (int warp = 0; warp < 3; ++warp)
+      expect_round(of_warp(log, 1, warp), warp, order == ThreadOrder::reverse ? -1 : 1);
+  }
+  // In random order a warp begins with any lane; a seed gives the same again.
+  for (const std::uint64_t seed : {2, 3}) {
+    SCOPED_TRACE(seed);
+    const std::vector<int> log = turns({ThreadOrder::random, seed});
+    EXPECT_EQ(turns({ThreadOrder::random, seed}), log);
+    EXPECT_NE(turns({ThreadOrder::random, seed + 10}), log);
+    for (int warp = 0; warp < 3; ++warp) expect_round(of_warp(log, 0, warp), warp, 1);
+  }
 }
 
 __global__ void one_warp_waits_kernel() {
@@ -96,38 +156,45 @@ __global__ void lane_leaves_kernel() {
   if (threadIdx.x == 5) return;
   __syncwarp();
 }
-__global__ void writes_past_shared_kernel(int byte) {
+// Every `step`-th byte from `first` to the end of what is watched behind 64 bytes.
+__global__ void writes_past_shared_kernel(int first, int step) {
   GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
-  shared_bytes[byte] = 1;
+  for (int byte = first; byte < 64 + 4096; byte += step) shared_bytes[byte] = 1;
 }
 
-TEST(EmulatedGrid, ReportsThreadsThatWaitForEver) {
+TEST_F(EmulatedGrid, ReportsThreadsThatWaitForEver) {
   expect_has(failure_of([] { launch_kernel(one_warp_waits_kernel, 1, 64, 0, nullptr); }),
              "thread 0 at barrier 1, where 32 of 64 have come");
   expect_has(failure_of([] { launch_kernel(lane_leaves_kernel, 1, 32, 0, nullptr); }),
              "__syncwarp, where 31 lanes of warp 0 have come");
 }
 
-TEST(EmulatedGrid, ReportsABarrierOfTwoCounts) {
+TEST_F(EmulatedGrid, ReportsABarrierOfTwoCounts) {
   expect_has(failure_of([] { launch_kernel(two_counts_kernel, 1, 64, 0, nullptr); }),
              "barrier 1 is waited for by");
 }
 
-TEST(EmulatedGrid, ReportsLanesThatMeetInDifferentOperations) {
+TEST_F(EmulatedGrid, ReportsLanesThatMeetInDifferentOperations) {
   std::vector<int> out(32);
   expect_has(
       failure_of([&] { launch_kernel(diverging_lanes_kernel, 1, 32, 0, nullptr, out.data()); }),
       "lanes of warp 0 meet in __shfl_xor_sync and in __syncwarp");
 }
 
-TEST(EmulatedGrid, ReportsAWritePastTheDynamicSharedMemory) {
-  EXPECT_EQ(failure_of([] { launch_kernel(writes_past_shared_kernel, 2, 32, 64, nullptr, 63); }),
-            "");
-  expect_has(failure_of([] { launch_kernel(writes_past_shared_kernel, 2, 32, 64, nullptr, 64); }),
-             "byte 64 of 64 of the dynamic shared memory is written");
+TEST_F(EmulatedGrid, ReportsAWritePastTheDynamicSharedMemory) {
+  const auto failure = [](int first, int step) {
+    return failure_of(
+        [&] { launch_kernel(writes_past_shared_kernel, 2, 32, 64, nullptr, first, step); });
+  };
+  constexpr int kOnce = 1 << 20;
+  EXPECT_EQ(failure(63, kOnce), "");
+  for (const int byte : {64, 65, 1000, 64 + 4095})
+    for (const int step : {kOnce, 2, 1})
+      expect_has(failure(byte, step),
+                 "byte " + std::to_string(byte) + " of 64 of the dynamic shared memory is written");
 }
 
-TEST(EmulatedGrid, RunsOnAfterAFailure) {
+TEST_F(EmulatedGrid, RunsOnAfterAFailure) {
   failure_of([] { launch_kernel(one_warp_waits_kernel, 1, 64, 0, nullptr); });
   EXPECT_EQ(neighbour_sums(true, {}), neighbour_sums(true, kOrders[1]));
 }
@@ -141,7 +208,7 @@ __global__ void shuffles_kernel(int* out) {
   own[3] = __shfl_sync(~0u, lane, 31);
 }
 
-TEST(EmulatedGrid, ShufflesMoveWhatTheirDefinitionSays) {
+TEST_F(EmulatedGrid, ShufflesMoveWhatTheirDefinitionSays) {
   for (const ExecutionOptions& order : kOrders) {
     cuda_grid::set_execution_options(order);
     std::vector<int> out(4 * 64);
@@ -170,7 +237,7 @@ __global__ void late_copy_kernel(const float4* source, float* early, float* late
   late[threadIdx.x] = place->x;
 }
 
-TEST(EmulatedGrid, AsynchronousCopiesArriveWhenWaitedForAndNotBefore) {
+TEST_F(EmulatedGrid, AsynchronousCopiesArriveWhenWaitedForAndNotBefore) {
   std::vector<float4> source(32);
   for (int i = 0; i < 32; ++i) source[static_cast<std::size_t>(i)].x = static_cast<float>(10 + i);
   std::vector<float> early(32), late(32);
@@ -232,7 +299,7 @@ void expect_product(int depth) {
   }
 }
 
-TEST(EmulatedGrid, ProductsPlaceElementsAsThePtxTablesSay) {
+TEST_F(EmulatedGrid, ProductsPlaceElementsAsThePtxTablesSay) {
   expect_product<__half>(16);
   expect_product<__nv_bfloat16>(16);
   expect_product<float>(8);
@@ -248,7 +315,7 @@ __global__ void matrices_kernel(const std::uint16_t* matrices, std::uint32_t* pl
   for (int i = 0; i < 4; ++i) transposed[4 * threadIdx.x + i] = pairs[i];
 }
 
-TEST(EmulatedGrid, MatrixLoadsGiveEachLaneItsPairs) {
+TEST_F(EmulatedGrid, MatrixLoadsGiveEachLaneItsPairs) {
   std::vector<std::uint16_t> matrices(4 * 64);
   std::iota(matrices.begin(), matrices.end(), std::uint16_t{0});
   std::vector<std::uint32_t> plain(128), transposed(128);
