@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -79,6 +80,22 @@ TEST_F(EmulatedGrid, SharedMemoryBeyondWhatTheKernelIsAllowedIsReported) {
   EXPECT_EQ(failure(100000), "");
   allow(60000);
   expect_has(failure(100000), "it was allowed 60000");
+}
+
+// What a GPU of sm_90 cannot launch.
+TEST_F(EmulatedGrid, ALaunchThatIsNotPossibleIsRefused) {
+  constexpr std::size_t kMostBytes = 232448;
+  std::atomic<int> runs = 0;
+  const auto failure = [&](unsigned int blocks, unsigned int threads, std::size_t bytes) {
+    return failure_of([&] { cuda_grid::enqueue_grid(blocks, threads, bytes, [&] { ++runs; }); });
+  };
+  expect_has(failure(0, 32, 0), "a launch of 0 blocks of 32 threads and 0 bytes");
+  expect_has(failure(2, 0, 0), "a launch of 2 blocks of 0 threads and 0 bytes");
+  expect_has(failure(1, 1025, 0), "a launch of 1 blocks of 1025 threads and 0 bytes");
+  expect_has(failure(1, 32, kMostBytes + 1), "32 threads and 232449 bytes of shared memory");
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(failure(1, 1024, kMostBytes), "");
+  EXPECT_EQ(runs, 1024);
 }
 
 TEST_F(EmulatedGrid, AMissingBarrierShowsInEveryOrder) {

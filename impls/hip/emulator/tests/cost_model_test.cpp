@@ -2,6 +2,10 @@
 // L2.
 #include "hip/emulator/cost_model.h"
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 #include "hip/emulator/l2_cache.h"
 #include "wave_fixture.h"
 
@@ -134,6 +138,50 @@ TEST(CostModelL2, KeepsTheLinesUsedLastAndWritesBackTheDirty) {
   EXPECT_EQ(cache.take_traffic().lines_written, 1u);
   cache.access(1, false);
   EXPECT_EQ(cache.take_traffic().hits, 0u);
+}
+
+TEST(CostModelL2, CountsWhatAListOfTheLinesInItsOrderCounts) {
+  struct Line {
+    std::uint64_t line;
+    bool dirty;
+  };
+  for (unsigned int seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const std::uint64_t capacity = 1 + seed % 7;
+    L2Cache cache(capacity);
+    std::vector<Line> lines;  // the one used last at the end
+    for (int step = 0; step < 300; ++step) {
+      const std::uint64_t line = random() % 10;
+      const bool write = random() % 3 == 0;
+      L2Cache::Traffic wanted;
+      if (random() % 50 == 0) {
+        for (const Line& one : lines) wanted.lines_written += one.dirty ? 1 : 0;
+        lines.clear();
+        cache.flush();
+      }
+      const auto found = std::find_if(lines.begin(), lines.end(),
+                                      [&](const Line& one) { return one.line == line; });
+      Line used{line, write};
+      if (found != lines.end()) {
+        ++wanted.hits;
+        used.dirty |= found->dirty;
+        lines.erase(found);
+      } else {
+        wanted.lines_read += write ? 0 : 1;
+        if (lines.size() == capacity) {
+          wanted.lines_written += lines.front().dirty ? 1 : 0;
+          lines.erase(lines.begin());
+        }
+      }
+      lines.push_back(used);
+      cache.access(line, write);
+      const L2Cache::Traffic counted = cache.take_traffic();
+      ASSERT_EQ(counted.hits, wanted.hits) << "seed " << seed << ", step " << step;
+      ASSERT_EQ(counted.lines_read, wanted.lines_read) << "seed " << seed << ", step " << step;
+      ASSERT_EQ(counted.lines_written, wanted.lines_written)
+          << "seed " << seed << ", step " << step;
+    }
+  }
 }
 
 }  // namespace
