@@ -65,18 +65,18 @@ RowComparison compare_one(const StoredRows& a, const StoredRows& b,
   return result.rows.at(0);
 }
 
-struct Case {
+struct Sampling {
   double spread;  // of the logarithm; the interquartile range is 1.35 times it
   int count;
 };
 // What the stopping rule leaves: few quiet samples, or many noisy ones.
-const std::vector<Case> kCases = {{0.002, 10}, {0.004, 32}, {0.01, 100}, {0.02, 400}};
+const std::vector<Sampling> kCases = {{0.002, 10}, {0.004, 32}, {0.01, 100}, {0.02, 400}};
 
 int count_verdicts(SpeedVerdict wanted, double slowdown, int repeats) {
   std::mt19937_64 generator(kSeed);
   StoredRows a;
   StoredRows b;
-  for (const Case& c : kCases) {
+  for (const Sampling& c : kCases) {
     for (int i = 0; i < repeats; ++i) {
       const double median_ms = 0.01 * (1 + i);
       Row row = timed_row("p" + std::to_string(c.count) + "-" + std::to_string(i));
