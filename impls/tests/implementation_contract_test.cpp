@@ -1,5 +1,6 @@
 // What interface/implementation.h promises of every implementation, whatever its operation: the one
 // asked for is the one that runs, what is not supported has a reason, bad arguments are refused.
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -42,6 +43,16 @@ TEST_P(AnyImplementation, IsFoundByItsNameAndDescribesItself) {
   EXPECT_FALSE(description.form.empty());
   EXPECT_FALSE(description.summary.empty());
   EXPECT_EQ(description.summary.find('\n'), std::string::npos);
+}
+
+// Who ceases to would be skipped by the tests of gates in 16 bits and of gates with strides.
+TEST_P(AnyImplementation, TakesGatesAsTheyAreHeldOnTheCpuAndCuda) {
+  const Description& description = implementation().description();
+  const std::vector<Operand>& operands = description.operation->operands;
+  const bool has_gates = std::any_of(operands.begin(), operands.end(),
+                                     [](const Operand& operand) { return operand.may_have_form; });
+  EXPECT_EQ(description.gates_in_any_form, has_gates && description.backend != "hip")
+      << description.name << " of " << to_string(description.operation);
 }
 
 TEST_P(AnyImplementation, PlansTheChunkAskedForAndWithinItsEstimate) {
