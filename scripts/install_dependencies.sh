@@ -11,7 +11,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git pkg-config libeigen3-dev libfmt-dev libcli11-dev libhdf5-dev
-          libbenchmark-dev libgtest-dev python3 python3-numpy python3-h5py python3-pytest python3-yaml)
+          libbenchmark-dev libgtest-dev python3 python3-numpy python3-h5py python3-pytest python3-yaml python3-jsonschema)
 optional=()
 for wanted in "$@"; do
   case "$wanted" in

@@ -38,7 +38,7 @@ class Rows : public Command {
   }
 
   void add_options(CLI::App& app) override {
-    app.add_option("files", files_, "rows files")->required();
+    app.add_option("files", files_, "rows files");
     app.add_option("--where", filters_, "COLUMN=VALUE or COLUMN=A|B: only these rows; repeatable");
     app.add_option("--columns", columns_, "only these columns, comma list; default: all")
         ->delimiter(',');
@@ -46,9 +46,16 @@ class Rows : public Command {
     app.add_flag("--list-columns", list_, "the columns and what they hold, instead of rows");
     app.add_flag("--quiet", quiet_, "with --out: nothing on stdout");
     app.add_flag("--json", json_, "JSON instead of CSV");
+    app.add_flag("--json-schema", json_schema_,
+                 "the JSON schema of what --json prints of every column, instead of rows");
   }
 
   int run() override {
+    if (json_schema_) {
+      fmt::print("{}\n", rows_json_schema());
+      return 0;
+    }
+    if (files_.empty()) throw_bad_input("rows: expected a rows file");
     if (list_) return list_columns();
     std::vector<RowFilter> filters;
     for (const std::string& text : filters_) filters.push_back(parse_row_filter(text));
@@ -125,6 +132,7 @@ class Rows : public Command {
   bool list_ = false;
   bool quiet_ = false;
   bool json_ = false;
+  bool json_schema_ = false;
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "harness/cli/result_lines.h"
 #include "harness/verify/worst_unit.h"
+#include "interface/enum_names.h"
 #include "reference/operation.h"
 
 namespace gdn::cli {
@@ -126,12 +128,71 @@ std::string result_json(
       {"checked_pairs", std::to_string(report.checked_pairs)},
       {"total_pairs", std::to_string(report.total_pairs)},
       {"checks", "{" + checks + "}"}};
-  for (const auto& [name, texts] : lists) {
-    std::string list;
-    for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + json_string(text);
-    members.emplace_back(name, "[" + list + "]");
-  }
+  for (const auto& [name, texts] : lists) members.emplace_back(name, json_strings(texts));
   return json_object(members);
+}
+
+std::string verdicts_json_schema() {
+  using Members = std::vector<std::pair<std::string, std::string>>;
+  const auto described = [](const std::string& type, const std::string& description) {
+    return json_object({{"type", type}, {"description", json_string(description)}});
+  };
+  const auto object = [](const Members& properties, const std::vector<std::string>& required) {
+    return json_object({{"type", json_string("object")},
+                        {"properties", json_object(properties)},
+                        {"required", json_strings(required)}});
+  };
+  const auto map_of = [](const std::string& values, const std::string& description) {
+    return json_object({{"type", json_string("object")},
+                        {"additionalProperties", values},
+                        {"description", json_string(description)}});
+  };
+  const auto names = [](const auto& table) {
+    std::vector<std::string> found;
+    for (const auto& [name, value] : table) found.emplace_back(name);
+    return json_object({{"enum", json_strings(found)}});
+  };
+  const auto reference = [](const std::string& definition) {
+    return json_object({{"$ref", json_string("#/$defs/" + definition)}});
+  };
+  const std::string text = json_string("string"), count = json_string("integer");
+  const std::string number = json_strings({"number", "null"});  // null where it is not finite
+  const std::string texts = json_object(
+      {{"type", json_string("array")}, {"items", json_object({{"type", json_string("string")}})}});
+
+  const std::string error = object(
+      {{"relative_l2", described(number, "relative L2 error of the worst sequence and head")},
+       {"floor", described(number, "the error of rounding the reference to the output's type")},
+       {"floor_ratio", described(number, "relative_l2 over floor; null where that says nothing")},
+       {"scaled_max", described(number, "the largest error over the root mean square")},
+       {"non_finite", described(count, "values not finite where the reference is")},
+       {"limit", described(number, "the relative L2 error that is allowed")},
+       {"limit_ratio", described(number, "relative_l2 over limit")}},
+      {"relative_l2", "floor", "floor_ratio", "scaled_max", "non_finite", "limit", "limit_ratio"});
+  const std::string result =
+      object({{"problem", described(text, "the problem, as --problem takes it")},
+              {"implementation", described(text, "its name, or the file of the outputs")},
+              {"verdict", names(names_of<Verdict>())},
+              {"reason", described(text, "why, where it is not passed")},
+              {"errors", map_of(reference("error"), "of each output the worst sequence and head")},
+              {"checked_pairs", described(count, "sequences and heads that were compared")},
+              {"total_pairs", described(count, "sequences and heads of the problem")},
+              {"checks", map_of(names(names_of<Check::Result>()), "what each check found")},
+              {"not_told", texts},
+              {ResultLinesFile::kLimitsGone, texts}},
+             {"problem", "implementation", "verdict", "reason", "errors", "checked_pairs",
+              "total_pairs", "checks"});
+  const std::string line = json_object(
+      {{"anyOf",
+        json_array({reference("result"), object({{"results_ahead", described(count, "first line")}},
+                                                {"results_ahead"})})}});
+  return json_object(
+      {{"$schema", json_string("https://json-schema.org/draft/2020-12/schema")},
+       {"$id", json_string("urn:gdnbench:gdn-verdicts:1")},
+       {"title", json_string("gdn-verdicts/1: what gdnbench verify --json prints")},
+       {"type", json_string("array")},
+       {"items", reference("result")},
+       {"$defs", json_object({{"error", error}, {"result", result}, {"line", line}})}});
 }
 
 }  // namespace gdn::cli

@@ -29,4 +29,7 @@ std::string result_json(
     const std::string& problem, const std::string& implementation, const VerifyResult& result,
     const std::vector<std::pair<std::string, std::vector<std::string>>>& lists = {});
 
+/// The JSON schema (2020-12) of the list of results that verify --json prints; its $defs have a line of --json-lines.
+std::string verdicts_json_schema();
+
 }  // namespace gdn::cli

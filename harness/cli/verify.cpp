@@ -90,6 +90,9 @@ class Verify : public Command {
                      "it is made: what a run that was cut has done stays readable")
             ->excludes(json)
             ->group(how);
+    app.add_flag("--json-schema", json_schema_,
+                 "the JSON schema of what --json and --json-lines print, and nothing else")
+        ->group(how);
     app.add_option(
            "--out", lines_path_,
            "a file for those lines; what a run that was cut has left there is not made again")
@@ -98,6 +101,10 @@ class Verify : public Command {
   }
 
   int run() override {
+    if (json_schema_) {
+      fmt::print("{}\n", verdicts_json_schema());
+      return 0;
+    }
     use_exact_buffers(exact_buffers_);
     if (!outputs_.empty()) require_flags_of_judging();
     try {
@@ -418,6 +425,7 @@ class Verify : public Command {
   bool quiet_ = false;
   bool json_ = false;
   bool json_lines_ = false;
+  bool json_schema_ = false;
   std::string lines_path_;
   std::unique_ptr<ResultLinesFile> file_;
   bool first_ = true;

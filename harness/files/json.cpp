@@ -45,4 +45,16 @@ std::string json_object(const std::vector<std::pair<std::string, std::string>>& 
   return text + "}";
 }
 
+std::string json_array(const std::vector<std::string>& values) {
+  std::string text = "[";
+  for (const std::string& value : values) text += (text.size() > 1 ? ", " : "") + value;
+  return text + "]";
+}
+
+std::string json_strings(const std::vector<std::string>& texts) {
+  std::vector<std::string> values;
+  for (const std::string& text : texts) values.push_back(json_string(text));
+  return json_array(values);
+}
+
 }  // namespace gdn

@@ -172,6 +172,8 @@ struct RowColumn {
 };
 /// Every column but those of errors, in the order of files.
 const std::vector<RowColumn>& row_columns();
+/// The JSON schema (2020-12) of rows that are printed as JSON with every column. Later rows may have more columns.
+std::string rows_json_schema();
 /// The columns of errors that any of the rows has: OUTPUT_METRIC ("output_relative_l2",
 /// "final_state_floor_ratio"), and OUTPUT_error_by_position: "0:0.0021 64:0.0023 ...", relative L2 in
 /// the window that begins at each token, the worst unit.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/files/json.h"
 #include "harness/rows/row.h"
 #include "interface/device.h"
 #include "interface/error.h"
@@ -289,6 +290,29 @@ std::string value_text(const FieldValue& value) {
 
 std::string column_text(const Row& row, const RowColumn& column) {
   return value_text(column.get(row));
+}
+
+std::string rows_json_schema() {
+  std::vector<std::pair<std::string, std::string>> properties;
+  std::vector<std::string> names;
+  for (const RowColumn& column : row_columns()) {
+    // A number that is not finite is null.
+    const std::string type = column.is_text()   ? json_string("string")
+                             : column.is_real() ? json_strings({"number", "null"})
+                                                : json_string("integer");
+    properties.emplace_back(
+        column.name, json_object({{"type", type}, {"description", json_string(column.help)}}));
+    names.push_back(column.name);
+  }
+  const std::string row = json_object({{"type", json_string("object")},
+                                       {"properties", json_object(properties)},
+                                       {"required", json_strings(names)}});
+  return json_object(
+      {{"$schema", json_string("https://json-schema.org/draft/2020-12/schema")},
+       {"$id", json_string("urn:gdnbench:gdn-rows:2")},
+       {"title", json_string(std::string(kRowsSchema) + ": what gdnbench rows --json prints")},
+       {"type", json_string("array")},
+       {"items", row}});
 }
 
 }  // namespace gdn
