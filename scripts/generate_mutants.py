@@ -4,6 +4,7 @@
     scripts/generate_mutants.py --seed 7 --count 20 --only cpu reference     draw, plant, build, run the tests
     scripts/generate_mutants.py --seed 7 --count 20 --list                   only say what would be planted
     scripts/generate_mutants.py --summary                                    what came of all of them, by part
+    scripts/generate_mutants.py --page                                       that, and every survivor, into a page
 
 What mutants.py does with faults that were written, in the same scratch copy. A place is drawn from a file, a file by its
 lines of code; of what stands there one operator is drawn (OPERATORS). Tests are those of the file's room (ROOMS), the
@@ -367,6 +368,27 @@ def summary(rows):
     return lines
 
 
+def page(rows):
+    """What came of all of them, for readers."""
+    made = [row for row in rows if row["outcome"] != NOT_COMPILED]
+    survivors = [row for row in made if row["outcome"] not in (mutants.KILLED, EQUAL, DEAR)]
+
+    def code(text):
+        return "`" + text.strip().replace("|", "\\|").replace("`", "'") + "`"
+    lines = ["# Faults that nobody chose", "",
+             "Operators applied to places of the sources, both drawn by a seed, and what the tests said that run without a GPU.",
+             "`scripts/generate_mutants.py --page` writes this page out of `generated.tsv`, which has every mutant with its",
+             "commit; that script's `--help` says how they are drawn and judged. Counts are of the tests as they were when a",
+             "mutant was drawn. Survivors that have a test now were seen to fail it.", "",
+             *summary(rows), "",
+             f"Of the {len(survivors)} survivors each has been judged:", "",
+             "| file | line | operator | before | after | judgement |", "|---|--:|---|---|---|---|"]
+    for row in sorted(survivors, key=lambda row: (row["file"], int(row["line"]))):
+        lines.append(f"| {row['file']} | {row['line']} | {row['operator']} | {code(row['before'])} | {code(row['after'])} "
+                     f"| {row['judgement'] or 'not judged yet'} |")
+    return "\n".join(lines) + "\n"
+
+
 def commit_of_sources():
     """The commit whose sources these are; with a + where they are not quite."""
     def git(*words):
@@ -422,6 +444,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help=f"targets ({', '.join(mutants.TARGETS)}) or paths")
     parser.add_argument("--list", action="store_true", help="only list them")
     parser.add_argument("--summary", action="store_true", help="only count what --out has, by part")
+    parser.add_argument("--page", action="store_true", help="write generated.md beside --out")
     parser.add_argument("--dear", type=float, default=240, metavar="S", help="seconds after which a mutant's build is cut")
     parser.add_argument("--out", default=mutants.CATALOGUE / "generated.tsv", help="results, of which those of the seed stand")
     parser.add_argument("--scratch", default=mutants.ROOT / "build-mutants", metavar="DIR", help="kept for the next time")
@@ -429,11 +452,15 @@ def main():
     arguments = parser.parse_args()
     if arguments.count < 1:
         parser.error(f"--count {arguments.count}: expected 1 or more")
-    if not arguments.summary and not arguments.seed:
+    if not arguments.summary and not arguments.page and not arguments.seed:
         parser.error("--seed is missing: the draw has to have a name")
     try:
         if arguments.summary:
             print("\n".join(summary(read_results(pathlib.Path(arguments.out)))))
+            return 0
+        if arguments.page:
+            path = pathlib.Path(arguments.out)
+            path.with_suffix(".md").write_text(page(read_results(path)), encoding="utf-8")
             return 0
         if arguments.list:
             for (_, fault), _ in zip(Drawing(arguments.seed, arguments.only), range(arguments.count)):

@@ -145,6 +145,24 @@ class Results(unittest.TestCase):
         ])
 
 
+class Page(unittest.TestCase):
+    def test_is_that_of_the_stored_results(self):
+        path = mutants.CATALOGUE / "generated.tsv"
+        self.assertEqual(path.with_suffix(".md").read_text(encoding="utf-8"),
+                         generate.page(generate.read_results(path)))
+
+    def test_names_survivors_and_no_others(self):
+        def row(line, outcome, judgement=""):
+            return {"file": "reference/a.cpp", "line": str(line), "operator": "x", "before": "a | b", "after": "b",
+                    "outcome": outcome, "judgement": judgement}
+        text = generate.page([row(12, "SURVIVED"), row(3, "SURVIVED", "equal: why"), row(4, mutants.KILLED),
+                                      row(5, generate.EQUAL), row(6, generate.NOT_COMPILED)])
+        lines = text.splitlines()
+        self.assertEqual(lines[-2:], ["| reference/a.cpp | 3 | x | `a \\| b` | `b` | equal: why |",
+                                      "| reference/a.cpp | 12 | x | `a \\| b` | `b` | not judged yet |"])
+        self.assertNotIn("a.cpp | 4", text)
+
+
 class FakeBuild:
     """A build of two programs that is no compiler's: objects are what the source says, a test fails where it says so."""
 
