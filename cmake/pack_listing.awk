@@ -1,5 +1,5 @@
 # Packs llvm-objdump's listing of a code object, as impls/hip/emulator/packed_listing.h describes: each distinct
-# instruction once, and functions as numbers of theirs. Listings of kernels repeat themselves: a twentieth is left.
+# instruction once, and functions as numbers of theirs. Listings of kernels repeat themselves: a sixth is left.
 BEGIN { distinct = 0 }
 function hex(digits,  i, value) {
   value = 0

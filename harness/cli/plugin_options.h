@@ -15,6 +15,7 @@ class PluginOptions {
   /// Of a command about one case of one implementation, which load_here() is for.
   void add_here_to(CLI::App& app);
   bool any() const { return !paths_.empty(); }
+  const std::vector<std::string>& paths() const { return paths_; }
   /// " --plugin 'FILE'" for each, to be part of a command line.
   std::string as_arguments() const;
 

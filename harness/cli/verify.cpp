@@ -17,12 +17,15 @@
 #include "harness/cli/usage.h"
 #include "harness/cli/verdict_text.h"
 #include "harness/explain/untold_forms.h"
+#include "harness/files/case_file.h"
+#include "harness/files/data_file.h"
 #include "harness/files/outputs_file.h"
 #include "harness/operations/make_case.h"
 #include "harness/rows/build_info.h"
 #include "harness/run/guarded_device.h"
 #include "harness/verify/verification_run.h"
 #include "interface/error.h"
+#include "plugin/file_hash.h"
 
 namespace gdn::cli {
 namespace {
@@ -181,12 +184,21 @@ class Verify : public Command {
   void go_on_with_file(VerificationRun& run) {
     const std::string how = std::string(errors_only_ ? "--errors-only " : "") +
                             (whole_ ? "--whole " : "") + (exact_buffers_ ? "--exact-buffers " : "");
+    // A plug-in that was built anew, or a case with other numbers under its name, has other results.
+    std::set<std::string> paths(plugins_.paths().begin(), plugins_.paths().end());
+    for (const SuiteProblem& entry : problems()) {
+      const std::string& file = entry.problem.case_file;
+      if (!file.empty()) paths.insert(find_data_file(CasePath::parse(file).file));
+    }
+    std::vector<std::string> hashes;
+    for (const std::string& path : paths) hashes.push_back(file_hash(path));
     file_ = std::make_unique<ResultLinesFile>(
         lines_path_, json_object({{"results_ahead", std::to_string(run.results_ahead())},
                                   {"sources", json_string(source_hash())},
                                   {"device", json_string(run.device().name)},
                                   {"driver", json_string(run.device().driver_version)},
-                                  {"how", json_string(how)}}));
+                                  {"how", json_string(how)},
+                                  {"files", json_strings(hashes)}}));
     const auto& earlier = file_->earlier();
     const std::size_t left_out =
         run.leave_out([&](const Problem& problem, const std::string& implementation) {

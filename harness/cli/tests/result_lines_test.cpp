@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -122,6 +123,22 @@ TEST(VerifyIntoAFile, AFileOfSomethingElseIsRefusedAndStays) {
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_TRUE(has(nowhere.text, "No such file")) << nowhere.text;
   EXPECT_EQ(gdnbench("verify --device cpu --problem gated_delta:seq=8 --out " + path).code, 2);
+}
+
+TEST(VerifyIntoAFile, ACaseWithOtherNumbersUnderItsNameIsAnotherRun) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("results.jsonl"), file = folder.file("case.h5");
+  const std::string gen = "gen --quiet --problem gated_delta:heads=1/1,dim=8,seq=9,dtype=f32,seed=";
+  const std::string verify =
+      "verify --device cpu --impl cpu/naive --json-lines --case " + file + " --out " + path;
+  ASSERT_EQ(gdnbench(gen + "1 --out " + file).code, 0);
+  ASSERT_EQ(gdnbench(verify).text, "");
+  EXPECT_EQ(gdnbench(verify).text, "");
+  std::filesystem::remove(file);
+  ASSERT_EQ(gdnbench(gen + "2 --out " + file).code, 0);
+  const Finished other = gdnbench(verify);
+  EXPECT_EQ(other.code, 2);
+  EXPECT_TRUE(has(other.text, "was begun by another run")) << other.text;
 }
 
 TEST(VerifyIntoAFile, OneProcessWritesIt) {

@@ -2,6 +2,7 @@
 // throws, writes out of bounds or is none at all is a result with a reason, and what comes behind it runs.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -49,6 +50,21 @@ TEST(Plugin, InCPassesEveryCheckOfASuite) {
   EXPECT_EQ(finished.code, 0) << finished.text;
   EXPECT_TRUE(says(finished, "PASS cpu/recurrence_in_c"));
   EXPECT_TRUE(says(finished, " 0 failed"));
+}
+
+// Results of verify in a file are of the plug-in as it was.
+TEST(Plugin, ThatWasBuiltAnewIsVerifiedAnew) {
+  const TemporaryFolder folder;
+  const std::string copy = folder.file("plugin.so"), results = folder.file("results.jsonl");
+  const std::string verify = "verify --device cpu --problem '" + kProblem + "' --plugin " + copy +
+                             " --json-lines --out " + results;
+  std::filesystem::copy_file(plugin("recurrence"), copy);
+  ASSERT_EQ(gdnbench(verify).text, "");
+  EXPECT_EQ(gdnbench(verify).text, "");
+  std::ofstream(copy, std::ios::app) << "other bytes, which nothing loads";
+  const Finished other = gdnbench(verify);
+  EXPECT_EQ(other.code, 2);
+  EXPECT_TRUE(says(other, "was begun by another run"));
 }
 
 TEST(Plugin, IsNotVerifiedWhereOthersAreNamed) {

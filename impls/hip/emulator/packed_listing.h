@@ -1,5 +1,5 @@
-// Listings as cmake/pack_listing.awk packs them for the library: in llvm-objdump's own form those of the kernels take
-// 90 MB, packed 14.
+// Listings as cmake/pack_listing.awk packs them for the library: those of the kernels take a sixth of what they take in
+// llvm-objdump's own form.
 //
 // First the number of distinct instructions; then each of them in a line, the number of its 32-bit words in front:
 // "2 v_mul_u32_u24_e32 v74, 0x110, v71". Then the functions: a line "0000000000002100 <name>:" as it was, and a line of
