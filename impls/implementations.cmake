@@ -43,15 +43,20 @@ gdn_implementation(cuda/gated_delta/fused.cpp
   cuda/gated_delta/chunk/fused_f32.cu cuda/gated_delta/chunk/fused_bf16.cu
   cuda/gated_delta/chunk/fused_f16.cu cuda/gated_delta/chunk/fused_checkpoints.cu)
 gdn_implementation(cuda/gated_delta_backward/chunkwise_sm90.cpp SM90A
+  cuda/gated_delta_backward/chunkwise_sm90/plan.cpp
+  cuda/gated_delta_backward/chunkwise_sm90/planner.cpp
   cuda/gated_delta_backward/chunkwise_sm90/prepare.cu
   cuda/gated_delta_backward/chunkwise_sm90/chains.cu
   cuda/gated_delta_backward/chunkwise_sm90/gradients.cu
   cuda/gated_delta_backward/chunkwise_sm90/small_betas.cu)
+gdn_implementation(cuda/gated_delta_backward/chunkwise_sm90_invariant.cpp SM90A)
 gdn_implementation(cuda/gated_delta_backward/recurrent.cu)
 gdn_implementation(cuda/gated_delta_backward/chunkwise.cpp
   cuda/gated_delta_backward/chunk/chunkwise_16.cu cuda/gated_delta_backward/chunk/chunkwise_32.cu
   cuda/gated_delta_backward/chunk/chunkwise_64.cu)
 gdn_implementation(cuda/gated_delta_training/chunkwise_sm90.cpp)
+gdn_implementation(cuda/gated_delta_training/chunkwise_sm90_invariant.cpp)
+gdn_implementation(cuda/gated_delta_training/chunkwise_sm90_recomputed.cpp)
 gdn_implementation(cuda/gated_delta_training/recurrent.cpp)
 gdn_implementation(cuda/gated_delta_training/chunkwise.cpp)
 gdn_implementation(cuda/gated_delta_verify/records.cu)

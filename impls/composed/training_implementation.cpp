@@ -107,6 +107,7 @@ TrainingImplementation::TrainingImplementation(TrainingMembers members)
   const Description& forward = members_.forward.description();
   const Description backward = description_;
   description_.operation = gated_delta_training_operation();
+  if (!members_.name.empty()) description_.name = members_.name;
   description_.honours = honoured_by_both(backward.honours, forward.honours);
   description_.gates_in_any_form = backward.gates_in_any_form && forward.gates_in_any_form;
   description_.summary = "gated_delta " + forward.name + ", then gated_delta_backward " +
@@ -123,7 +124,7 @@ TrainingImplementation::TrainingImplementation(TrainingMembers members)
 }
 
 int TrainingImplementation::rank(const Problem& problem) const {
-  return members_.backward.rank(backward_of(problem));
+  return members_.backward.rank(backward_of(problem)) - (members_.name.empty() ? 0 : 1);
 }
 
 Support TrainingImplementation::supports(const Problem& problem) const {

@@ -19,8 +19,9 @@
 namespace gdn {
 
 struct TrainingMembers {
+  std::string name = {};  ///< empty: that of `backward`
   const Implementation& forward;
-  /// It gives the step its name, form and rank.
+  /// It gives the step its form and its rank, less 1 where the step has a name of its own.
   const Implementation& backward;
   /// Description::examples.
   std::vector<std::string> examples;

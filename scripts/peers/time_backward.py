@@ -249,7 +249,7 @@ def heading(device, runs):
         f"but of {JUDGED[0]} heads, {JUDGED[1]} tokens",
         "# apart: the largest relative L2 distance of a gradient from the row's first contender, at this shape",
         "# peak memory: what PyTorch had allocated at most in a forward and backward pass, beyond the inputs; workspace: "
-        "what this project's two plans have beside outputs and gradients",
+        "what this project's plans have beside outputs and gradients",
         f"| {' | '.join(COLUMNS)} |",
         f"|:--|:--|:--|{'--:|' * (len(COLUMNS) - 4)}:--|"])
 

@@ -3,10 +3,10 @@
 //
 // A piece begins as many chunks early, without output, as it takes to forget what was before them,
 // or at the sequence's beginning: a near piece needs at most kOwnChunks of them, a far one more.
-// What is forgotten is a bound, 2^-kForgetBits, on the norm of the transition M of those chunks: a
-// product over chunks of gamma_C and of max(1, beta |k|^2 - 1), the norm of I - beta k k^T.
+// When a state is forgotten says chunk_sm90/forgetting.cuh.
 #pragma once
 
+#include "cuda/gated_delta/chunk_sm90/forgetting.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/barrier.cuh"
 #include "cuda/target.h"
@@ -15,33 +15,14 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace hopper;
 
-/// What is left of a state that is forgotten: 4e-15 of it, 2^-39 of a bfloat16 rounding.
-inline constexpr float kForgetBits = 48.f;
-
 /// Whole warps: of `chunks` chunks that end where slot `end` begins, how many of the last suffice
 /// to forget the state before them; -1 if all of them do not.
 template <typename Params>
 __device__ __forceinline__ int chunks_to_forget(const Params& a, int end, int chunks, int head,
                                                 int lane) {
-  float before = 0.f;
-#pragma unroll 1
-  for (int done = 0; done < chunks; done += 32) {
-    const bool inside = done + lane < chunks;
-    float bits = inside ? a.work.transition_bound[static_cast<int64_t>(end - 1 - done - lane) *
-                                                      a.p.num_value_heads +
-                                                  head]
-                        : 0.f;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const float other = __shfl_up_sync(~0u, bits, distance);
-      if (lane >= distance) bits += other;
-    }
-    bits += before;
-    const unsigned int forgotten = __ballot_sync(~0u, inside && bits <= -kForgetBits);
-    if (forgotten != 0) return done + __ffs(static_cast<int>(forgotten));
-    before = __shfl_sync(~0u, bits, 31);
-  }
-  return -1;
+  return chunk_sm90::chunks_to_forget(chunks, lane, [&](int i) {
+    return a.work.transition_bound[static_cast<int64_t>(end - 1 - i) * a.p.num_value_heads + head];
+  });
 }
 
 /// Whole warps: chunks before slot `end`, of the `before` that its sequence has there, from which

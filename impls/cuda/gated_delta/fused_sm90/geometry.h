@@ -1,13 +1,13 @@
-// The sizes of fused_sm90, and how it cuts sequences into pieces: which slots of the workspace
-// those have. Chunks and their slots are those of every chunk kernel for Hopper
-// (chunk_sm90/chunk.h). Plain C++ that host and device share (nvcc takes constexpr functions as
-// device code).
+// The sizes of fused_sm90. Chunks, pieces and their slots in the workspace are those of every chunk
+// kernel for Hopper (chunk_sm90/chunk.h, pieces.h). Plain C++ that host and device share (nvcc takes
+// constexpr functions as device code).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 #include "cuda/gated_delta/chunk_sm90/chunk.h"
+#include "cuda/gated_delta/chunk_sm90/pieces.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
@@ -41,23 +41,5 @@ inline constexpr int kSavingBlocks = 4;
 /// parts of bfloat16, high and low, each two tiles of 64 of its rows as mn_major_128 reads them.
 inline constexpr int kTransitionTileBytes = 2 * kPanel * kKeyDim,
                      kTransitionBytes = 2 * (kKeyDim / kPanel) * kTransitionTileBytes;
-
-// ---- piece slots: as chunk slots are made of the offsets
-
-/// First piece slot of a sequence in pieces of `chunks` chunks.
-constexpr std::int64_t first_piece_slot(std::int64_t offset, std::int64_t sequence, int chunks) {
-  return static_cast<std::uint32_t>(first_chunk_slot(offset, sequence)) /
-             static_cast<std::uint32_t>(chunks) +
-         sequence;
-}
-constexpr std::int64_t piece_slots(std::int64_t tokens, std::int64_t sequences, int chunks) {
-  return chunk_slots(tokens, sequences) / chunks + sequences;
-}
-
-/// First token of a piece, counted from its sequence's beginning. It computes the tokens from there
-/// on to the next piece's first, or to the sequence's end.
-constexpr std::int64_t piece_begin(const int& piece, const int& chunks) {
-  return static_cast<std::int64_t>(piece) * chunks * kChunk;
-}
 
 }  // namespace gdn::GDN_CUDA_TARGET::fused_sm90

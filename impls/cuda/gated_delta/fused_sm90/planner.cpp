@@ -1,10 +1,9 @@
 #include "cuda/gated_delta/fused_sm90/planner.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <queue>
 
+#include "cuda/gated_delta/chunk_sm90/schedule.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
@@ -12,43 +11,6 @@ namespace {
 
 constexpr int kNeverForget = 1 << 20;  // chunks
 constexpr double kNotPossible = 1e30;  // microseconds
-constexpr std::int64_t kManyItems = 8192;
-
-/// Blocks that take work items in order, each as it has done its last.
-class Schedule {
- public:
-  explicit Schedule(int multiprocessors)
-      : busy_until_(std::greater<>(), std::vector<double>(multiprocessors, 0.0)) {}
-  /// `copies` items that take `time` and cannot begin before `ready`. Returns the last one's end.
-  double add(double time, std::int64_t copies, double ready = 0) {
-    double last = 0;
-    for (std::int64_t copy = 0; copy < copies; ++copy) {
-      const double end = std::max(busy_until_.top(), ready) + time;
-      busy_until_.pop();
-      busy_until_.push(end);
-      last = std::max(last, end);
-    }
-    end_ = std::max(end_, last);
-    return last;
-  }
-  double end() const { return end_; }
-
- private:
-  std::priority_queue<double, std::vector<double>, std::greater<>> busy_until_;
-  double end_ = 0;
-};
-
-/// Time until blocks have done `times` of `copies` items each.
-double makespan(const std::vector<double>& times, std::int64_t copies, int multiprocessors) {
-  const double total =
-      std::accumulate(times.begin(), times.end(), 0.0) * static_cast<double>(copies);
-  const double longest = times.empty() ? 0 : *std::max_element(times.begin(), times.end());
-  if (static_cast<std::int64_t>(times.size()) * copies > kManyItems)  // the average will do
-    return std::max(longest, total / multiprocessors);
-  Schedule schedule(multiprocessors);
-  for (const double time : times) schedule.add(time, copies);
-  return schedule.end();
-}
 
 /// One division of the chain under one kind of gates, weighed.
 class ChainEstimate {

@@ -12,6 +12,7 @@
 
 #include "cuda/allow_shared_memory.h"
 #include "cuda/check.h"
+#include "cuda/gated_delta/chunk_sm90/forgetting.cuh"
 #include "cuda/gated_delta/chunk_sm90/inverse.cuh"
 #include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
@@ -249,13 +250,6 @@ __device__ __forceinline__ void store_triangles(uint32_t lower, uint32_t diagona
       });
 }
 
-/// log2 of a bound on how much of a state the chunk leaves: the product of gamma_C and of 64 norms
-/// of I - beta k k^T.
-__device__ __forceinline__ float transition_bound(uint32_t gates, float largest_step) {
-  return load_shared<float>(gates + GateLayout::kCumulative + kLastToken) +
-         kChunk * log2f(fmaxf(1.f, largest_step - 1.f));
-}
-
 /// The same values in two bfloat16 parts: L, inverted diagonal blocks, and T merged of them.
 template <typename Token>
 __device__ __forceinline__ void merge_in_parts(uint32_t lower, uint32_t other, uint32_t diagonal,
@@ -365,7 +359,8 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
       bulk_commit();
       if (a.work.transition_bound != nullptr)
         a.work.transition_bound[chunk.slot * a.p.num_value_heads + heads.first + h] =
-            transition_bound(gates, largest);
+            transition_bound(load_shared<float>(gates + GateLayout::kCumulative + kLastToken),
+                             largest);
     }
     __syncwarp();
     const uint32_t t_at = slice_lane(sm + Layout::kT + triangle_slice(w), w, l, true);

@@ -5,27 +5,39 @@
 //     backwards   dV' = (gamma_C / gamma) K D + P^T dO;       Y = T^T dV';  dV = beta Y
 //                 D <- gamma_C D + Q^T (scale gamma dO) - K^T (gamma beta Y)
 //
-// A block is one chain, or the half of one for 64 columns of V. One or two math warpgroups own 64 columns each and hold
-// the state in registers, transposed [64 columns of V x Dk]; a further warp loads. For the gradients every chunk leaves
-// S at its start or D at its end, and V', in bfloat16 and as products read them (record.h); dV goes where the caller
-// wants it.
+// A block is one chain, or a piece of one, of all columns of V or of 64. One or two math warpgroups own 64 columns each
+// and hold the state in registers, transposed [64 columns of V x Dk]; a further warp loads. For the gradients every chunk
+// leaves S at its start or D at its end, and V', in bfloat16 and as products read them (record.h); dV goes where the
+// caller wants it.
+//
+// A piece begins as many chunks early as forget the state beyond them (chunk_sm90/forgetting.cuh), from zeros, and these
+// leave nothing behind. Where gates do not forget it begins where the sequence does (backwards: where it ends): the
+// longest piece then takes as long as the whole chain would.
+//
+// Of a training step the chains forwards are the forward call: a launch of their own before the others, which makes
+//
+//     O = scale gamma (Q S) + P V'
+//
+// and the final states besides. O leaves from the place of the chunk's Q, which is given back a chunk later.
 //
 // Tokens past the end of a sequence: rows of K, Q, V and dO are zeroed in shared memory before their first use, T, P and
 // factors carry zeros there, and rows of dV are not stored.
 //
-// Bound by: memory where there are many heads, 165 KB a chunk and value head, of which S, D, V' and dV are 96; else the
-// dependent products of a chunk. Reached, H200, 16/32 heads: 0.82 ms of 4x8192 tokens, 1.02 of 1x32768 (log.md).
+// Bound by: memory, 165 KB a chunk and value head of both directions, of which S, D, V' and dV are 96; a forward call
+// moves 27 KB more. Where there are few blocks, by the dependent products of a chunk. Reached, H200: 3.2 to 3.7 TB/s,
+// 0.82 ms for 16/32 heads of 4x8192 tokens, 0.14 for 2/4 heads of 1x32768 in pieces (log.md).
 #include <cuda_runtime.h>
 
-#include "cuda/allow_shared_memory.h"
+#include "cuda/gated_delta/chunk_sm90/forgetting.cuh"
 #include "cuda/gated_delta/chunk_sm90/panel_math.cuh"
 #include "cuda/gated_delta/chunk_sm90/pool_state.cuh"
+#include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/chunk_sm90/tile_rows.cuh"
 #include "cuda/gated_delta_backward/chunkwise_sm90/launches.h"
 #include "cuda/grid_blocks.h"
 #include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/hopper/launch_overlapping.cuh"
 #include "cuda/hopper/ring.cuh"
-#include "cuda/launch_kernel.cuh"
 #include "cuda/shared_memory.cuh"
 #include "cuda/target.h"
 
@@ -36,6 +48,13 @@ using namespace hopper;
 namespace {
 
 using Token = __nv_bfloat16;
+
+/// What a launch does.
+enum class Part {
+  both,      ///< the chains of either direction
+  forward,   ///< those forwards, as the forward call of a training step
+  backward,  ///< those backwards
+};
 
 /// MathWarpgroups 2: a block does all of V; 1: 64 columns of it.
 template <int MathWarpgroups>
@@ -60,14 +79,20 @@ struct ChainLayout {
 /// Barriers of hardware; 0 is __syncthreads.
 enum NamedBarrier : int { all_math = 1, first_math };
 
-/// A chain, or the half of one.
+/// What a block walks: a piece of a chain, and the chunks before it in the chain's direction that it takes to forget.
 struct Chain {
   bool backwards;
   int head, panel;  // first 64-column panel of V
-  int sequence;
   int64_t row;
-  int64_t first_token, tokens, first_slot;
-  int chunks;
+  int64_t first_token, tokens, first_slot;  // of the sequence
+  int first_chunk;                          // of the walk
+  int steps, early_steps;                   // all, and the first of them, which leave nothing
+  bool from_state;                          // else from zeros
+  bool to_sequence_end;                     // of the chain's direction
+
+  __device__ __forceinline__ int chunk(int step) const {
+    return backwards ? first_chunk - step : first_chunk + step;
+  }
 };
 
 /// Where this lane's rows lie in a state's image [2 panels of Dk][64 rows][64] for k16 step i of the operand.
@@ -98,6 +123,14 @@ __device__ __forceinline__ void multiply_by_columns(float (&d)[32], const uint32
     wgmma::multiply_rs_n64<Token>(d, a + 4 * i, wgmma::k_major_128(tile) + 2 * i, i > 0);
   wgmma::commit();
 }
+/// d += a tile^T.
+__device__ __forceinline__ void add_by_columns(float (&d)[32], const uint32_t (&a)[16],
+                                               uint32_t tile) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    wgmma::multiply_rs_n64<Token>(d, a + 4 * i, wgmma::k_major_128(tile) + 2 * i, true);
+  wgmma::commit();
+}
 
 /// a = factors a, of an operand [64 columns of V x 64 tokens].
 __device__ __forceinline__ void scale_operand(uint32_t (&to)[16], const uint32_t (&a)[16],
@@ -110,8 +143,8 @@ __device__ __forceinline__ void scale_operand(uint32_t (&to)[16], const uint32_t
   }
 }
 
-/// What a math warpgroup of a chain works with.
-template <int MathWarpgroups>
+/// What a math warpgroup of a chain works with. MakesOutput: of a forward call.
+template <int MathWarpgroups, bool MakesOutput>
 struct ChainMath {
   using Layout = ChainLayout<MathWarpgroups>;
 
@@ -149,37 +182,49 @@ struct ChainMath {
     if (valid < kChunk) [[unlikely]] {
       zero_own_columns(rows(), valid, t);
       for (int panel = wg; panel < 4; panel += MathWarpgroups)  // of K, then of Q
-        if (panel < 2 || chain.backwards) zero_rows(key() + panel * kPanelBytes, valid, t);
+        if (panel < 2 || chain.backwards || MakesOutput)
+          zero_rows(key() + panel * kPanelBytes, valid, t);
       fence_async_proxy();
       named_barrier_sync(all_math, 128 * MathWarpgroups);
     }
   }
   /// The state's operand copy to memory, [2 panels of Dk][Dv][64]. Its buffer is free: the copy of the chunk before was
-  /// waited for in keep_values(). The buffer of that chunk's values is given back here, whose copy has had time.
+  /// waited for in await_image(). The buffer of that chunk's values is given back here, whose copy has had time. An early
+  /// step only gives back.
   __device__ __forceinline__ void keep_state(const uint32_t (&operand)[32], uint8_t* states,
-                                             int chunk, bool first) {
-    store_image(image(), operand, w, l);
-    fence_async_proxy();
+                                             int step) {
+    const bool kept = step >= chain.early_steps;
+    if (kept) {
+      store_image(image(), operand, w, l);
+      fence_async_proxy();
+    }
     meet();
     if (leader) {
-      uint8_t* const to = states + chunk_head(chunk) * kStateBytes + panel() * kPanelBytes;
-      bulk_store(to, image(), kPanelBytes);
-      bulk_store(to + kStatePanelBytes, image() + kPanelBytes, kPanelBytes);
+      if (kept) {
+        uint8_t* const to =
+            states + chunk_head(chain.chunk(step)) * kStateBytes + panel() * kPanelBytes;
+        bulk_store(to, image(), kPanelBytes);
+        bulk_store(to + kStatePanelBytes, image() + kPanelBytes, kPanelBytes);
+      }
       bulk_commit();
-      if (!first) {
+      if (step > 0) {
         bulk_wait_read<1>();
         auto before = values;
         before.index = (values.index + Layout::kValueStages - 1) % Layout::kValueStages;
         before.release(sm);
+        if constexpr (MakesOutput) {
+          auto tiles_before = tiles;
+          tiles_before.index = (tiles.index + Layout::kTileStages - 1) % Layout::kTileStages;
+          tiles_before.release(sm);
+        }
       }
     }
     __syncwarp();
   }
-  /// What has taken the place of the values goes to memory by `copy`, of the leader.
+  /// What all threads have stored in shared memory goes to memory by `copy`, of the leader.
   template <typename Copy>
-  __device__ __forceinline__ void keep_values(const Copy& copy) {
+  __device__ __forceinline__ void send(const Copy& copy) {
     fence_async_proxy();
-    if (leader) bulk_wait_read<0>();
     meet();
     if (leader) {
       copy();
@@ -187,9 +232,15 @@ struct ChainMath {
     }
     __syncwarp();
   }
+  /// Behind the next send() the state's image may be overwritten.
+  __device__ __forceinline__ void await_image() const {
+    if (leader) bulk_wait_read<0>();
+  }
+  /// The chunk's buffers are read. From Q's place an output may be on its way: then the leader's warp gives them back in
+  /// the next keep_state().
   __device__ __forceinline__ void release_tiles() {
     __syncwarp();
-    if (l == 0) tiles.release(sm);
+    if (l == 0 && !(MakesOutput && leader)) tiles.release(sm);
     tiles.advance();
     values.advance();
   }
@@ -204,33 +255,60 @@ struct ChainMath {
     return left < kChunk ? static_cast<int>(left) : kChunk;
   }
 
-  __device__ void run_forwards();
+  /// A chunk's 64 columns of outputs or gradients of values from `panel_rows` to memory, by `map` or where fewer rows are
+  /// valid to `array`. The copy is committed.
+  __device__ __forceinline__ void store_rows(uint32_t panel_rows, const CUtensorMap* map,
+                                             void* array, int64_t token, int valid) {
+    if (valid == kChunk) {
+      send([&] { tensor_store(map, panel_rows, 0, static_cast<int>(token), panel(), chain.head); });
+    } else {
+      __syncwarp();
+      const int64_t stride = int64_t{a.backward.forward.num_value_heads} * kValueDim;
+      store_last_rows(
+          panel_rows,
+          static_cast<Token*>(array) + token * stride + chain.head * kValueDim + panel() * kPanel,
+          stride, valid, t);
+      send([] {});
+    }
+  }
+
+  __device__ void run_forwards(const CUtensorMap* output_map);
   __device__ void run_backwards(const CUtensorMap* d_value_map);
 };
 
-template <int MathWarpgroups>
-__device__ __forceinline__ void ChainMath<MathWarpgroups>::run_forwards() {
+template <int MathWarpgroups, bool MakesOutput>
+__device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_forwards(
+    const CUtensorMap* output_map) {
   float S[64], d[32], x[32];
+  [[maybe_unused]] float o[32];
   uint32_t operand[32], v[16], u[16];
 #pragma unroll
   for (int i = 0; i < 64; i++) S[i] = 0.f;
 #pragma unroll
   for (int i = 0; i < 32; i++) d[i] = 0.f;
+  if constexpr (MakesOutput) {
+#pragma unroll
+    for (int i = 0; i < 32; i++) o[i] = 0.f;
+  }
   const StatePool& pool = a.backward.forward.pool;
-  if (pool.read) load_pool_state(S, pool, chain.row, chain.head, panel() * kPanel, w, l);
+  if (pool.read && chain.from_state)
+    load_pool_state(S, pool, chain.row, chain.head, panel() * kPanel, w, l);
 #pragma unroll 1
-  for (int chunk = 0; chunk < chain.chunks; chunk++) {
+  for (int step = 0; step < chain.steps; step++) {
+    const int chunk = chain.chunk(step);
     await_chunk(valid_of(chunk));
     pack_state<Token>(operand, S);
     wgmma::hold(operand);
     wgmma::registers_ready();
     multiply_state<Token>(d, operand, key());
-    keep_state(operand, a.work.states, chunk, chunk == 0);
+    if constexpr (MakesOutput) multiply_state<Token>(o, operand, query());
+    keep_state(operand, a.work.states, step);
     load_values(v, rows(), w, l);
     scale_values<Token>(x, v, factors(Factor::beta));
     wgmma::wait<0>();
     wgmma::hold(d);
     wgmma::hold(operand);
+    if constexpr (MakesOutput) wgmma::hold(o);
     // beta (V - gamma K S)
     scale(d, factors(Factor::beta));
     subtract_from(x, d, factors(Factor::key_decayed));
@@ -240,29 +318,58 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups>::run_forwards() {
     wgmma::registers_ready();
     multiply_by_columns(d, v, record() + kT);
     scale_state(S);
+    if constexpr (MakesOutput) {
+      scale(o, factors(Factor::query_decayed));
+      wgmma::hold(o);
+    }
     wgmma::wait<0>();
     wgmma::hold(d);
     wgmma::hold(v);
     // V' in the place of V, and to memory
     pack_scaled<Token>(u, d, factors(Factor::key_update));
+    if constexpr (MakesOutput) {
+      pack_operand<Token>(v, d);
+      wgmma::hold(v);
+    }
     wgmma::hold(u);
     wgmma::registers_ready();
+    if constexpr (MakesOutput) add_by_columns(o, v, record() + kP);
     update_state<Token>(S, u, key());
-    store_outputs<Token>(rows(), d, w, l);
-    keep_values([&] {
-      bulk_store(a.work.updates + chunk_head(chunk) * kTileBytes + panel() * kPanelBytes, rows(),
-                 kPanelBytes);
-    });
+    if (step >= chain.early_steps) {
+      store_outputs<Token>(rows(), d, w, l);
+      await_image();
+      send([&] {
+        bulk_store(a.work.updates + chunk_head(chunk) * kTileBytes + panel() * kPanelBytes, rows(),
+                   kPanelBytes);
+      });
+    }
+    if constexpr (MakesOutput) {
+      wgmma::wait<1>();
+      wgmma::hold(o);
+      wgmma::hold(v);
+      if (step >= chain.early_steps) {
+        if constexpr (MathWarpgroups == 2)  // neither warpgroup reads Q any more
+          named_barrier_sync(all_math, 128 * MathWarpgroups);
+        const uint32_t outputs = query() + wg * kPanelBytes;
+        store_outputs<Token>(outputs, o, w, l);
+        store_rows(outputs, output_map, a.forward.output,
+                   chain.first_token + int64_t{chunk} * kChunk, valid_of(chunk));
+      }
+    }
     wgmma::wait<0>();
     wgmma::hold(S);
     wgmma::hold(u);
     release_tiles();
   }
+  if constexpr (MakesOutput) {
+    if (chain.to_sequence_end && a.forward.final_states.write)
+      store_pool_state(S, a.forward.final_states, chain.row, chain.head, panel() * kPanel, w, l);
+  }
   if (leader) bulk_wait<0>();
 }
 
-template <int MathWarpgroups>
-__device__ __forceinline__ void ChainMath<MathWarpgroups>::run_backwards(
+template <int MathWarpgroups, bool MakesOutput>
+__device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_backwards(
     const CUtensorMap* d_value_map) {
   float D[64], e[32], f[32];
   uint32_t operand[32], v[16], u[16];
@@ -271,10 +378,11 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups>::run_backwards(
 #pragma unroll
   for (int i = 0; i < 32; i++) e[i] = f[i] = 0.f;
   const BackwardParams& b = a.backward;
-  if (b.d_final.read) load_pool_state(D, b.d_final, chain.row, chain.head, panel() * kPanel, w, l);
+  if (b.d_final.read && chain.from_state)
+    load_pool_state(D, b.d_final, chain.row, chain.head, panel() * kPanel, w, l);
 #pragma unroll 1
-  for (int chunk = chain.chunks - 1; chunk >= 0; chunk--) {
-    const int valid = valid_of(chunk);
+  for (int step = 0; step < chain.steps; step++) {
+    const int chunk = chain.chunk(step), valid = valid_of(chunk);
     const int64_t token = chain.first_token + int64_t{chunk} * kChunk;
     await_chunk(valid);
     pack_state<Token>(operand, D);
@@ -284,7 +392,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups>::run_backwards(
     wgmma::registers_ready();
     multiply_state<Token>(e, operand, key());
     multiply_by_rows(f, v, record() + kP);
-    keep_state(operand, a.work.d_states, chunk, chunk == chain.chunks - 1);
+    keep_state(operand, a.work.d_states, step);
     scale_operand(u, v, factors(Factor::query_decayed));
     scale_state(D);
     wgmma::wait<0>();
@@ -323,19 +431,10 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups>::run_backwards(
     wgmma::hold(v);
     wgmma::registers_ready();
     update_state<Token>(D, v, key());
-    store_outputs<Token>(rows(), e, w, l);
-    if (valid == kChunk) {
-      keep_values([&] {
-        tensor_store(d_value_map, rows(), 0, static_cast<int>(token), panel(), chain.head);
-      });
-    } else {
-      __syncwarp();
-      const int64_t stride = int64_t{b.forward.num_value_heads} * kValueDim;
-      store_last_rows(rows(),
-                      static_cast<Token*>(b.forward.output) + token * stride +
-                          chain.head * kValueDim + panel() * kPanel,
-                      stride, valid, t);
-      keep_values([] {});
+    if (step >= chain.early_steps) {
+      store_outputs<Token>(rows(), e, w, l);
+      await_image();
+      store_rows(rows(), d_value_map, b.forward.output, token, valid);
     }
     wgmma::wait<0>();
     wgmma::hold(D);
@@ -343,12 +442,13 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups>::run_backwards(
     wgmma::hold(v);
     release_tiles();
   }
-  store_pool_state(D, b.d_initial, chain.row, chain.head, panel() * kPanel, w, l);
+  if (chain.to_sequence_end)
+    store_pool_state(D, b.d_initial, chain.row, chain.head, panel() * kPanel, w, l);
   if (leader) bulk_wait<0>();
 }
 
 /// One thread: every chunk's operands, in the chain's order.
-template <int MathWarpgroups>
+template <int MathWarpgroups, Part part>
 __device__ __forceinline__ void load_chain(const KernelParams& a, const Chain& chain, uint32_t sm,
                                            const CUtensorMap* query_map, const CUtensorMap* key_map,
                                            const CUtensorMap* rows_map) {
@@ -357,16 +457,17 @@ __device__ __forceinline__ void load_chain(const KernelParams& a, const Chain& c
   const int key_head = chain.head / p.value_heads_per_key_head;
   RingCursor<typename Layout::Tiles> tiles{};
   RingCursor<typename Layout::Values> values{};
-  for (int i = 0; i < chain.chunks; i++) {
-    const int chunk = chain.backwards ? chain.chunks - 1 - i : i;
+  const bool needs_query = part != Part::both || chain.backwards;  // and P
+  for (int step = 0; step < chain.steps; step++) {
+    const int chunk = chain.chunk(step);
     const int token = static_cast<int>(chain.first_token) + chunk * kChunk;
     tiles.await_empty(sm);
     const uint32_t full = tiles.full(sm), to = tiles.buffer(sm);
     // T and P, or T alone, and the factors
-    const uint32_t triangles = chain.backwards ? 2 * kTriangleTileBytes : kTriangleTileBytes;
-    tiles.expect(sm, (chain.backwards ? 2 : 1) * kTileBytes + triangles + kFactorBytes);
+    const uint32_t triangles = needs_query ? 2 * kTriangleTileBytes : kTriangleTileBytes;
+    tiles.expect(sm, (needs_query ? 2 : 1) * kTileBytes + triangles + kFactorBytes);
     tensor_load(to, key_map, full, 0, token, 0, key_head);
-    if (chain.backwards) tensor_load(to + kTileBytes, query_map, full, 0, token, 0, key_head);
+    if (needs_query) tensor_load(to + kTileBytes, query_map, full, 0, token, 0, key_head);
     const uint8_t* const record =
         a.work.records +
         ((chain.first_slot + chunk) * p.num_value_heads + chain.head) * int64_t{kRecordBytes};
@@ -380,19 +481,47 @@ __device__ __forceinline__ void load_chain(const KernelParams& a, const Chain& c
   }
 }
 
-template <int MathWarpgroups>
+/// Whole warps: the walk of the piece that begins with chunk `begin`, of its sequence's `chunks`.
+__device__ __forceinline__ void set_walk(const KernelParams& a, Chain& chain, int begin, int chunks,
+                                         int lane) {
+  const int end = min(begin + a.piece_chunks, chunks);
+  // chunks from the piece to the sequence's beginning, or to its end
+  const int beyond = chain.backwards ? chunks - end : begin;
+  int own = chunks_to_forget(beyond, lane, [&](int i) {
+    const int chunk = chain.backwards ? end + i : begin - 1 - i;
+    const int64_t record =
+        (chain.first_slot + chunk) * a.backward.forward.num_value_heads + chain.head;
+    const uint8_t* const factors = a.work.records + record * kRecordBytes + kFactors;
+    const auto factor = [&](uint32_t offset) {
+      return *reinterpret_cast<const float*>(factors + offset);
+    };
+    return transition_bound(factor(Factor::cumulative + backward_sm90::kLastToken),
+                            factor(Factor::largest_key_step));
+  });
+  if (own < 0) own = beyond;
+  chain.from_state = own == beyond;
+  chain.to_sequence_end = chain.backwards ? begin == 0 : end == chunks;
+  chain.early_steps = own;
+  chain.steps = own + end - begin;
+  chain.first_chunk = chain.backwards ? end + own - 1 : begin - own;
+}
+
+/// stored_map: of the gradients of values, or of a forward call's outputs.
+template <int MathWarpgroups, Part part>
 __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
     chains_kernel(const __grid_constant__ CUtensorMap query_map,
                   const __grid_constant__ CUtensorMap key_map,
                   const __grid_constant__ CUtensorMap value_map,
                   const __grid_constant__ CUtensorMap d_output_map,
-                  const __grid_constant__ CUtensorMap d_value_map, const KernelParams a) {
+                  const __grid_constant__ CUtensorMap stored_map, const KernelParams a) {
   using Layout = ChainLayout<MathWarpgroups>;
   constexpr int kHalves = 2 / MathWarpgroups;
   GDN_DYNAMIC_SHARED_MEMORY(raw, 1);
   const uint32_t sm = aligned_shared_address(raw);
   const GatedDeltaParams& p = a.backward.forward;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  wait_for_prerequisites();  // blocks without work, too: the next kernel waits for this one alone
+  launch_dependents();
 
   Chain chain;
   int item = blockIdx.x;  // those backwards, which take longer, come first
@@ -400,24 +529,35 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   item /= kHalves;
   chain.head = item % p.num_value_heads;
   item /= p.num_value_heads;
-  chain.backwards = item < p.num_sequences;
-  chain.sequence = chain.backwards ? item : item - p.num_sequences;
-  const SequenceSpan span = sequence_span(p, chain.sequence);
-  chain.row = span.row;
-  chain.first_token = span.first;
-  chain.tokens = span.length;
-  chain.first_slot = first_chunk_slot(span.first, chain.sequence);
-  chain.chunks = static_cast<int>(chunks_of(span.length));
+  chain.backwards = part == Part::both ? item < a.piece_slots : part == Part::backward;
+  // the longest walks of either direction come first, where gates do not forget
+  const int piece_slot =
+      chain.backwards ? item : (part == Part::both ? 2 : 1) * a.piece_slots - 1 - item;
+  const int lane = threadIdx.x % 32;
+  const SlotPlace place = place_of_slot(p, piece_slot, lane, [&](int64_t offset, int n) {
+    return first_piece_slot(offset, n, a.piece_chunks);
+  });
+  const int piece =
+      piece_slot - static_cast<int>(first_piece_slot(place.begin, place.sequence, a.piece_chunks));
+  chain.first_token = place.begin;
+  chain.tokens = place.end - place.begin;
+  const int chunks = static_cast<int>(chunks_of(chain.tokens));
+  if (piece > 0 && piece >= (chunks - 1) / a.piece_chunks + 1) return;
+  const int begin = piece * a.piece_chunks;
+  chain.row = p.slot_index ? __ldg(p.slot_index.word(place.sequence)) : place.sequence;
+  chain.first_slot = first_chunk_slot(place.begin, place.sequence);
   const int wg = warp / 4, t = threadIdx.x % 128;
-  if (span.is_padding()) {
-    if (chain.backwards && wg < MathWarpgroups) {
+  if (chain.row < 0) {  // padding
+    if ((chain.backwards || part == Part::forward) && piece == 0 && wg < MathWarpgroups) {
       const int64_t stride = int64_t{p.num_value_heads} * kValueDim;
-      store_padding(static_cast<Token*>(p.output) + span.first * stride + chain.head * kValueDim +
-                        (chain.panel + wg) * kPanel,
-                    stride, static_cast<int>(span.length), t);
+      void* const array = part == Part::forward ? a.forward.output : p.output;
+      store_padding(static_cast<Token*>(array) + chain.first_token * stride +
+                        chain.head * kValueDim + (chain.panel + wg) * kPanel,
+                    stride, static_cast<int>(chain.tokens), t);
     }
     return;
   }
+  set_walk(a, chain, begin, chunks, lane);
   if (threadIdx.x == 0) {
     for (int i = 0; i < Layout::kTileStages; i++) {
       mbarrier_init(sm + Layout::kTilesFull + 8 * i, 1);
@@ -433,38 +573,50 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   if (wg == MathWarpgroups) {
     if constexpr (MathWarpgroups == 2) registers_decrease<40>();
     if (t == 0)
-      load_chain<MathWarpgroups>(a, chain, sm, &query_map, &key_map,
-                                 chain.backwards ? &d_output_map : &value_map);
+      load_chain<MathWarpgroups, part>(a, chain, sm, &query_map, &key_map,
+                                       chain.backwards ? &d_output_map : &value_map);
     return;
   }
   if constexpr (MathWarpgroups == 2) registers_increase<232>();
-  ChainMath<MathWarpgroups> math(a, chain, sm, wg, t);
-  if (chain.backwards) {
-    math.run_backwards(&d_value_map);
+  ChainMath<MathWarpgroups, part == Part::forward> math(a, chain, sm, wg, t);
+  if constexpr (part == Part::forward) {
+    math.run_forwards(&stored_map);
+  } else if (part == Part::backward || chain.backwards) {
+    math.run_backwards(&stored_map);
   } else {
-    math.run_forwards();
+    math.run_forwards(nullptr);
   }
 }
 
-template <int MathWarpgroups>
-void enqueue(const Launch& launch, const CUtensorMap& value, const CUtensorMap& d_output,
-             cudaStream_t stream) {
+template <int MathWarpgroups, Part part>
+void enqueue(const Launch& launch, cudaStream_t stream) {
   using Layout = ChainLayout<MathWarpgroups>;
-  const GatedDeltaParams& p = launch.params.backward.forward;
-  const auto kernel = chains_kernel<MathWarpgroups>;
-  allow_shared_memory(kernel, Layout::kBytes);
+  const TensorMaps& maps = launch.maps;
+  const KernelParams& params = launch.params;
+  const auto kernel = chains_kernel<MathWarpgroups, part>;
+  constexpr int kDirections = part == Part::both ? 2 : 1, kHalves = 2 / MathWarpgroups;
   const unsigned int blocks = grid_blocks(
-      2 * int64_t{p.num_sequences} * p.num_value_heads * (2 / MathWarpgroups), launch.name);
-  launch_kernel(kernel, blocks, Layout::kThreads, Layout::kBytes, stream, launch.maps.query,
-                launch.maps.key, value, d_output, launch.maps.d_value_panel, launch.params);
+      int64_t{kDirections * kHalves} * params.piece_slots * params.backward.forward.num_value_heads,
+      launch.name);
+  launch_overlapping(kernel, blocks, Layout::kThreads, Layout::kBytes, stream, maps.query, maps.key,
+                     MathWarpgroups == 2 ? maps.value : maps.value_panel,
+                     MathWarpgroups == 2 ? maps.d_output : maps.d_output_panel,
+                     part == Part::forward ? maps.output_panel : maps.d_value_panel, params);
+}
+template <int MathWarpgroups>
+void enqueue(const Launch& launch, cudaStream_t stream) {
+  if (launch.is_step) {
+    enqueue<MathWarpgroups, Part::forward>(launch, stream);
+    enqueue<MathWarpgroups, Part::backward>(launch, stream);
+  } else {
+    enqueue<MathWarpgroups, Part::both>(launch, stream);
+  }
 }
 
 }  // namespace
 
 void enqueue_chains(const Launch& launch, cudaStream_t stream) {
-  const TensorMaps& maps = launch.maps;
-  launch.halves == 1 ? enqueue<2>(launch, maps.value, maps.d_output, stream)
-                     : enqueue<1>(launch, maps.value_panel, maps.d_output_panel, stream);
+  launch.halves == 1 ? enqueue<2>(launch, stream) : enqueue<1>(launch, stream);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

@@ -24,7 +24,6 @@
 
 #include <algorithm>
 
-#include "cuda/allow_shared_memory.h"
 #include "cuda/approximate.cuh"
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
@@ -34,9 +33,9 @@
 #include "cuda/gated_delta_backward/sums.cuh"
 #include "cuda/grid_blocks.h"
 #include "cuda/hopper/bulk_copy.cuh"
+#include "cuda/hopper/launch_overlapping.cuh"
 #include "cuda/hopper/ring.cuh"
 #include "cuda/hopper/work_items.cuh"
-#include "cuda/launch_kernel.cuh"
 #include "cuda/shared_memory.cuh"
 #include "cuda/target.h"
 
@@ -880,6 +879,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   ColumnsBefore::store(sm + Layout::kColumnsBefore, threadIdx.x, kThreads);
   fence_async_proxy();
   __syncthreads();
+  wait_for_prerequisites();
+  launch_dependents();
   if (wg == 3) {
     registers_decrease<32>();
     if (warp == 12) {
@@ -896,13 +897,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 void enqueue_gradients(const Launch& launch, cudaStream_t stream) {
-  allow_shared_memory(gradients_kernel, Layout::kBytes);
   const TensorMaps& maps = launch.maps;
   const auto items = static_cast<int>(
       grid_blocks(launch.chunk_slots * launch.params.backward.forward.num_key_heads, launch.name));
   const auto blocks = static_cast<unsigned int>(std::min(items, launch.multiprocessors));
-  launch_kernel(gradients_kernel, blocks, kThreads, Layout::kBytes, stream, maps.query, maps.key,
-                maps.d_output, maps.d_value, launch.params, items);
+  launch_overlapping(gradients_kernel, blocks, kThreads, Layout::kBytes, stream, maps.query,
+                     maps.key, maps.d_output, maps.d_value, launch.params, items);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda/gated_delta_backward/chunkwise_sm90/record.h"
+#include "cuda/gated_delta_backward/chunkwise_sm90/params.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
@@ -17,6 +17,7 @@ namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
 struct TensorMaps {
   CUtensorMap query, key, value, d_output, d_value;
   CUtensorMap value_panel, d_output_panel, d_value_panel;
+  CUtensorMap output_panel;  // of a training step only
 };
 
 struct Launch {
@@ -24,7 +25,9 @@ struct Launch {
   TensorMaps maps;
   std::int64_t chunk_slots = 0;
   int multiprocessors = 1;
-  int halves = 1;    ///< blocks of the chains that share one head's V
+  int halves = 1;  ///< blocks of the chains that share one head's V
+  /// A training step: the chains forwards are its forward call and come first, alone.
+  bool is_step = false;
   std::string name;  ///< of the implementation, for errors
 };
 

@@ -81,7 +81,7 @@ __device__ __forceinline__ void scan_head(uint32_t gates, uint32_t small_betas,
 __device__ __forceinline__ void store_factors(uint32_t to, uint32_t gates, uint32_t lengths,
                                               uint32_t small_betas, float scale, int t) {
   const uint32_t at = 4 * t;
-  if (t < 4) store_shared(to + Factor::any_small_beta + at, load_shared<float>(small_betas));
+  if (t == 0) store_shared(to + Factor::any_small_beta, load_shared<float>(small_betas));
   const float decayed = load_shared<float>(gates + GateLayout::kGamma + at),
               remaining = load_shared<float>(gates + GateLayout::kToEnd + at),
               key = load_shared<float>(lengths + at),
@@ -121,6 +121,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const GatedDeltaParams& p = a.backward.forward;
   const uint32_t sm = shared_address(shared), key_full = sm + Layout::kBarriers,
                  query_full = key_full + 8;
+  launch_dependents();  // the chains' blocks start as these leave, and wait for all of them
   const int t = threadIdx.x, w = __shfl_sync(~0u, t >> 5, 0);
   int l = t & 31;
   const int key_head = static_cast<int>(blockIdx.x) % p.num_key_heads;
@@ -214,7 +215,9 @@ __global__ void __launch_bounds__(kThreads, 4)
     const uint32_t t_at = block_lane(T, w, l, true) ^ (32 * w);
     const uint32_t blocks = tile_lane(lower, l) + LowerTile::block(w, w);
     constexpr uint32_t kWhole = ~0u;
-    if (largest_step(gates, largest_key_square(sm + Layout::kKeySquares)) <= kFloat16Limit) {
+    const float largest = largest_step(gates, largest_key_square(sm + Layout::kKeySquares));
+    if (t == 0) store_shared(factors + Factor::largest_key_step, largest);
+    if (largest <= kFloat16Limit) {
       zero_upper_blocks(T, w, l);
       merge_column<Token, kTileBlockBytes>(blocks, t_at, kWhole, w);
     } else {

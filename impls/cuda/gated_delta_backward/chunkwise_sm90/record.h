@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/chunk_sm90/chunk.h"
-#include "cuda/gated_delta_backward/arguments.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
@@ -21,6 +20,9 @@ inline constexpr std::uint32_t kStatePanelBytes = 2 * kValueDim * kPanel;
 inline constexpr std::uint32_t kStateBytes = 2 * kStatePanelBytes;
 inline constexpr std::uint32_t kTriangleTileBytes = 2 * kChunk * kChunk;  ///< T or P, [64][64]
 
+/// Chunks of a piece where sequences are not cut: more than any has.
+inline constexpr int kWhole = 1 << 30;
+
 /// A record: T, P, and factors of the 64 tokens, 64 floats each. Tiles lie as wgmma reads them, in
 /// rows of 128 bytes with the 128-byte swizzle. Byte offsets.
 ///
@@ -31,13 +33,14 @@ enum Factor : std::uint32_t {
   cumulative = 0,  ///< c: log2 of the decay since the chunk's start, the token's own included
   gamma = 256,     ///< 2^c
   beta = 512,
-  key_length = 768,       ///< 1 / |k|
-  key_decayed = 1024,     ///< gamma / |k|
-  key_update = 1280,      ///< gamma_C / gamma / |k|
-  query_length = 1536,    ///< 1 / |q|
-  query_scale = 1792,     ///< scale / |q|
-  query_decayed = 2048,   ///< scale gamma / |q|
-  any_small_beta = 2304,  ///< one float: not 0 where a token's beta is below kLeastBeta
+  key_length = 768,         ///< 1 / |k|
+  key_decayed = 1024,       ///< gamma / |k|
+  key_update = 1280,        ///< gamma_C / gamma / |k|
+  query_length = 1536,      ///< 1 / |q|
+  query_scale = 1792,       ///< scale / |q|
+  query_decayed = 2048,     ///< scale gamma / |q|
+  any_small_beta = 2304,    ///< one float: not 0 where a token's beta is below kLeastBeta
+  largest_key_step = 2308,  ///< one float: the largest beta |k|^2
 };
 inline constexpr std::uint32_t kFactorBytes = 2320;
 inline constexpr std::uint32_t kLastToken = 4 * (kChunk - 1);  ///< of a factor, bytes
@@ -45,20 +48,5 @@ inline constexpr std::uint32_t kRecordBytes = kFactors + kFactorBytes;
 /// Of a smaller beta d_beta is not made as a quotient by it: entries of L, which have its size, are
 /// float16 on their way to T, and V' and dV vanish with it.
 inline constexpr float kLeastBeta = 0x1p-12f;
-
-/// Device memory of a plan.
-struct Workspace {
-  std::uint8_t* records = nullptr;  ///< [chunk slots, Hv] of kRecordBytes
-  std::uint8_t* states =
-      nullptr;  ///< [chunk slots, Hv] of kStateBytes: S at the chunk's start, bfloat16
-  std::uint8_t* d_states = nullptr;  ///< likewise: D at the chunk's end
-  std::uint8_t* updates = nullptr;   ///< [chunk slots, Hv] of kTileBytes: V', bfloat16
-  float* d_gates = nullptr;          ///< GradientParts::gates
-};
-
-struct KernelParams {
-  BackwardParams backward;
-  Workspace work;
-};
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

@@ -15,8 +15,9 @@
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta_backward/chunkwise_sm90/launches.h"
 #include "cuda/grid_blocks.h"
+#include "cuda/hopper/barrier.cuh"
+#include "cuda/hopper/launch_overlapping.cuh"
 #include "cuda/hopper/matrix.cuh"
-#include "cuda/launch_kernel.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
@@ -109,6 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ float warp_sums[4];
   static_assert(kKeyDim == kValueDim);
   const GatedDeltaParams& p = a.backward.forward;
+  wait_for_prerequisites();
   for (int64_t index = blockIdx.x; index < chunk_heads; index += gridDim.x) {
     const int64_t slot = index / p.num_value_heads;
     const SlotPlace place =
@@ -131,8 +133,9 @@ __global__ void __launch_bounds__(kThreads)
 void enqueue_small_betas(const Launch& launch, cudaStream_t stream) {
   constexpr int64_t kMostBlocks = 4096;
   const int64_t chunk_heads = launch.chunk_slots * launch.params.backward.forward.num_value_heads;
-  launch_kernel(small_betas_kernel, static_cast<unsigned int>(std::min(chunk_heads, kMostBlocks)),
-                kThreads, 0, stream, launch.params, chunk_heads);
+  launch_overlapping(small_betas_kernel,
+                     static_cast<unsigned int>(std::min(chunk_heads, kMostBlocks)), kThreads, 0,
+                     stream, launch.params, chunk_heads);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

@@ -1,13 +1,17 @@
-// cuda/chunkwise_sm90 of gated_delta_backward over its own shapes (128x128 heads, bfloat16 tokens), of which the tests of
+// cuda/chunkwise_sm90 of gated_delta_backward and of gated_delta_training over their own shapes (128x128 heads, bfloat16 tokens), of which the tests of
 // every implementation have few; and what only chunks of 64 tokens, three kernels and operands of 16 bits can get wrong.
 // On a device of compute capability 9.0 or emulated.
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "harness/operations/generate_case.h"
+#include "harness/run/device_case.h"
 #include "harness/run/execute.h"
 #include "interface/device.h"
 #include "interface/operations/gated_delta_backward.h"
+#include "interface/operations/gated_delta_training.h"
 #include "tests/implementation_fixture.h"
 
 namespace gdn {
@@ -17,10 +21,15 @@ constexpr float kHuge = 3e38f;  // its products overflow
 
 class BackwardSm90 : public ImplementationTest {
  protected:
-  static std::string problem(const std::string& heads, const std::string& rest) {
-    return "gated_delta_backward:heads=" + heads + ",dim=128,dtype=bf16," + rest;
+  std::string problem(const std::string& heads, const std::string& rest) const {
+    return to_string(implementation().description().operation) + ":heads=" + heads +
+           ",dim=128,dtype=bf16," + rest;
   }
 };
+/// Of the gradients and of a training step, planned and with sequences whole.
+class BackwardSm90Forms : public BackwardSm90 {};
+/// Of a training step, whose forward call these kernels make too.
+class TrainingSm90 : public BackwardSm90 {};
 
 TEST_P(BackwardSm90, EveryLengthAroundChunks) {
   for (const char* seq : {"1+2+3", "15+16+17", "31+33", "62+63", "64", "65+66", "127+128", "129",
@@ -117,6 +126,73 @@ TEST_P(BackwardSm90, ManyChunksThatForgetLittle) {
   expect_all_agree({problem("1/2", "h0=normal,gates=near_one,seq=1030")});
 }
 
+// Long enough, with few enough heads, for chains to be cut: heads and stretches that forget at once, that take some
+// chunks, and that never do, beside each other. Initial states and gradients of final ones of two sizes: large ones show
+// what is left of them, and hide small faults of what comes after.
+TEST_P(BackwardSm90Forms, PiecesNearAndFar) {
+  constexpr float kAtOnce = -1.f, kSlowly = -0.12f, kNever = 0.f;  // log_decay of a token
+  struct Gates {
+    const char* name;
+    float head[2];      // log_decay of even and odd heads, but in the stretch:
+    double begin, end;  // parts of all tokens
+    float stretch;
+  };
+  constexpr Gates kGates[] = {{"all near", {kAtOnce, kSlowly}, 0, 0, 0.f},
+                              {"one head far", {kSlowly, kNever}, 0, 0, 0.f},
+                              {"far at the end", {kAtOnce, kSlowly}, 0.5, 1, kNever},
+                              {"far at the beginning", {kAtOnce, kSlowly}, 0, 0.5, kNever},
+                              {"all far", {kNever, kNever}, 0, 0, 0.f}};
+  for (const char* shape : {"seq=1160,h0=normal", "seq=700+0+450,h0=large,slots=padding"}) {
+    Case inputs = generate_case(Problem::parse(problem("1/2", std::string("gates=none,") + shape)));
+    const bool large = inputs.problem.num_sequences() > 1;
+    for (float& x : inputs["d_final_state"]) x *= large ? 1e6f : 1.f;
+    const std::int64_t tokens = inputs.problem.total_tokens();
+    for (const Gates& gates : kGates) {
+      SCOPED_TRACE(gates.name);
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        const double part = static_cast<double>(token) / static_cast<double>(tokens);
+        for (std::int64_t head = 0; head < 2; ++head)
+          inputs["log_decay"][static_cast<std::size_t>(token * 2 + head)] =
+              part >= gates.begin && part < gates.end ? gates.stretch : gates.head[head];
+      }
+      expect_agrees(inputs);
+    }
+  }
+}
+
+// Updates with beta |k|^2 above 2 make states larger: chunks of them forget only where their decays outweigh that.
+TEST_P(BackwardSm90Forms, UpdatesThatGrowAreNotForgotten) {
+  Case inputs =
+      generate_case(Problem::parse(problem("1/1", "h0=normal,gates=-0.4,seq=840,betas=two")));
+  for (float& x : inputs["k"])
+    x *= 1.09f;  // 2 |k|^2 - 1 = 1.38, of log2 0.46: -0.58 + 0.46 a token
+  expect_agrees(inputs);
+}
+
+TEST_P(BackwardSm90Forms, CutsALongSequenceUnlessItMustNot) {
+  const Case inputs = generate_case(Problem::parse(problem("1/1", "seq=530")));
+  DeviceCase on_device(inputs, device());
+  const auto plan = implementation().plan(inputs.problem, on_device.arguments(), device());
+  EXPECT_EQ(plan->info().choice.find("piece_chunks=0") != std::string::npos,
+            implementation().description().batch_invariant)
+      << plan->info().choice;
+}
+
+TEST_P(TrainingSm90, OutputsOfEveryLengthAroundChunks) {
+  for (const char* seq : {"1+2+3", "62+63", "64", "65+66", "127+128", "200+0+1"}) {
+    for (const char* heads : {"1/2", "16/16"})
+      expect_all_agree({problem(heads, "h0=normal,gates=weak,seq=" + std::string(seq))});
+  }
+}
+
+TEST_P(TrainingSm90, FinalStatesPoolsAndPadding) {
+  for (const char* more : {"layout=kv,state=f32,slots=padding", "layout=vk,state=bf16,pool_rows=9",
+                           "layout=kv,state=f16,slots=permuted,pool_pad=16", "ht=0,layout=vk"})
+    expect_all_agree({problem("1/2", "h0=normal,gates=weak,seq=70+0+3," + std::string(more))});
+  expect_all_agree({problem("1/3", "gates=mid,seq=70+0+3,norm=1,gate=logits,beta=logit,scale=0.5"),
+                    problem("1/2", "gates=strong,seq=130+64,keys=alternating,betas=one")});
+}
+
 // What lies behind a sequence's last token is another's, or nobody's.
 TEST_P(BackwardSm90, GradientsOfOneSequenceKnowNothingOfTheNext) {
   const Implementation& implementation = this->implementation();
@@ -136,17 +212,38 @@ TEST_P(BackwardSm90, GradientsOfOneSequenceKnowNothingOfTheNext) {
   }
 }
 
-std::vector<const Implementation*> backward_sm90() {
-  std::vector<const Implementation*> found;
-  for (const Implementation* implementation :
-       implementations_of(gated_delta_backward_operation())) {
-    if (implementation->description().name == "cuda/chunkwise_sm90")
+using Forms = std::vector<const Implementation*>;
+/// Those of an operation, the planned one first.
+Forms forms_of(Operation operation) {
+  Forms found;
+  for (const Implementation* implementation : implementations_of(operation)) {
+    const std::string& name = implementation->description().name;
+    if (name == "cuda/chunkwise_sm90" || name == "cuda/chunkwise_sm90_invariant")
       found.push_back(implementation);
   }
   return found;
 }
+Forms first_of(Forms forms) {
+  forms.resize(std::min<std::size_t>(forms.size(), 1));
+  return forms;
+}
+Forms both(Forms a, const Forms& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackwardSm90);
-INSTANTIATE_TEST_SUITE_P(All, BackwardSm90, testing::ValuesIn(backward_sm90()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, BackwardSm90,
+                         testing::ValuesIn(first_of(forms_of(gated_delta_backward_operation()))),
+                         test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackwardSm90Forms);
+INSTANTIATE_TEST_SUITE_P(All, BackwardSm90Forms,
+                         testing::ValuesIn(both(forms_of(gated_delta_backward_operation()),
+                                                forms_of(gated_delta_training_operation()))),
+                         operation_and_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TrainingSm90);
+INSTANTIATE_TEST_SUITE_P(All, TrainingSm90,
+                         testing::ValuesIn(first_of(forms_of(gated_delta_training_operation()))),
+                         test_name);
 
 }  // namespace
 }  // namespace gdn

@@ -1,0 +1,37 @@
+// What the kernels of chunkwise_sm90 take: the arguments of the call, the plan's device memory and its cuts.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/gated_delta/chunk_sm90/pieces.h"
+#include "cuda/gated_delta_backward/arguments.cuh"
+#include "cuda/gated_delta_backward/chunkwise_sm90/record.h"
+#include "cuda/target.h"
+
+namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
+
+/// Device memory of a plan.
+struct Workspace {
+  std::uint8_t* records = nullptr;  ///< [chunk slots, Hv] of kRecordBytes
+  std::uint8_t* states =
+      nullptr;  ///< [chunk slots, Hv] of kStateBytes: S at the chunk's start, bfloat16
+  std::uint8_t* d_states = nullptr;  ///< likewise: D at the chunk's end
+  std::uint8_t* updates = nullptr;   ///< [chunk slots, Hv] of kTileBytes: V', bfloat16
+  float* d_gates = nullptr;          ///< GradientParts::gates
+};
+
+/// What the forward call of a training step leaves besides.
+struct ForwardOutputs {
+  void* output = nullptr;  ///< [T, Hv, Dv]
+  StatePool final_states;  ///< written with ht=1
+};
+
+struct KernelParams {
+  BackwardParams backward;
+  ForwardOutputs forward;  ///< of a training step only
+  Workspace work;
+  int piece_chunks = kWhole;  ///< of the chains: chunks of a piece
+  int piece_slots = 0;        ///< chunk_sm90/pieces.h
+};
+
+}  // namespace gdn::GDN_CUDA_TARGET::backward_sm90
