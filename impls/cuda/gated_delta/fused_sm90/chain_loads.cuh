@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
+#include "cuda/gated_delta/fused_sm90/key_tile.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/target.h"
@@ -68,13 +69,13 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
     int left = item.length;
     for (int token = item.token0; left > 0; token += kChunk, left -= kChunk) {
       const uint32_t full = next_key_stage();
-      tensor_load(key.buffer(sm), key_map, full, 0, token, 0, key_head);
+      load_key_tile(key.buffer(sm), key_map, full, token, key_head, a.p.key_head_dim);
       key.advance();
       if constexpr (!kPieces) {
         const uint32_t query_full = query.full(sm);
         query.await_empty(sm);
         mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-        tensor_load(query.buffer(sm), query_map, query_full, 0, token, 0, key_head);
+        load_key_tile(query.buffer(sm), query_map, query_full, token, key_head, a.p.key_head_dim);
         query.advance();
         last_record = record;
         record.advance();

@@ -13,6 +13,11 @@
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
+/// Blocks that take whole sequences take all of V, of 128x128 heads.
+template <typename Layout>
+inline constexpr StateDims kStateDims =
+    Layout::kWholeSequences ? StateDims::square : StateDims::any;
+
 struct NoLoads {};  ///< chain_math_role's LoadAhead where other threads of the block load
 
 /// One warpgroup: where the state [Dv, Dk] lies from which the start of this piece is made: that of
@@ -82,13 +87,13 @@ __device__ __forceinline__ void load_start_state(float (&S)[64], uint32_t sm, co
                                                  int l) {
   const StatePool& pool = a.p.pool;
   if (item.start == from_pool && pool.read) {
-    load_pool_state(S, pool, item.pool_row, item.head, panel * kPanel, w, l);
+    load_pool_state<kStateDims<Layout>>(S, pool, item.pool_row, item.head, panel * kPanel, w, l);
   } else if constexpr (!Layout::kWholeSequences) {
     if (item.start == from_saved) {
       load_piece_state(S, a.work.saved_states + head_state_offset(a, item.sequence, item.head),
                        panel * kPanel, w, l);
     } else if (item.start == from_pieces || item.start == from_first) {
-      const int64_t each = static_cast<int64_t>(a.p.num_value_heads) * kStateElements;
+      const int64_t each = head_state_offset(a, 1, 0);
       const float* state = earliest_piece_state(a, item, panel, l);
       load_piece_state(S, state, panel * kPanel, w, l);
 #pragma unroll 1
@@ -135,7 +140,8 @@ __device__ __forceinline__ void store_end_state(const float (&S)[64], const Para
   }
   if (a.p.pool.write && (item.flags & ends_sequence)) {
     const int64_t row = output_row(a.p, item.sequence, item.pool_row);
-    if (row >= 0) store_pool_state(S, a.p.pool, row, item.head, panel * kPanel, w, l);
+    if (row >= 0)
+      store_pool_state<kStateDims<Layout>>(S, a.p.pool, row, item.head, panel * kPanel, w, l);
   }
 }
 
@@ -229,14 +235,16 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       __syncwarp();
     }
     const int panel = item.panel + wg;
-    const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * kValueDim;
+    const int value_dim = Layout::kWholeSequences ? kValueDim : a.p.value_head_dim;
+    const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * value_dim;
+    const bool is_there = Layout::kWholeSequences || panel * kPanel < value_dim;
     // The address of O is made where it is used, for registers are scarce.
     const auto out_at = [&](int token) {
-      return static_cast<Token*>(a.p.output) + token * out_stride + item.head * kValueDim +
+      return static_cast<Token*>(a.p.output) + token * out_stride + item.head * value_dim +
              panel * kPanel;
     };
     if (!Layout::kWholeSequences && item.pool_row < 0) {  // padding: outputs are zeros
-      store_padding(out_at(item.token0), out_stride, item.length, t);
+      store_padding(out_at(item.token0), out_stride, is_there ? item.length : 0, t);
       continue;
     }
     if constexpr (Layout::kCheckpoints) {
@@ -349,7 +357,7 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       }
       if (left < kChunk) [[unlikely]] {
         __syncwarp();
-        store_last_rows(V, out_at(token), out_stride, left, t);
+        store_last_rows(V, out_at(token), out_stride, is_there ? left : 0, t);
       }
       if constexpr (!Layout::kMathLoads) {  // value_role stores O
         __syncwarp();

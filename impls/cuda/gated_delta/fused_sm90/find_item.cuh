@@ -33,15 +33,12 @@
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-/// What a work item of the pieces kernel makes.
-enum PiecePart : int { piece_state, piece_transition, piece_parts };
-
 /// A work item as far as lengths tell it, and what is needed to complete it from what the kernels
 /// before this one have written.
 struct FoundItem {
   WorkItem item;
   int piece;  // of its sequence; with pieces
-  int part;   // pieces kernel: a PiecePart; chain: which half of V
+  int part;   // chain: which columns of V; pieces kernel: the same of a state, then the transition
   int64_t sequence_length;
 };
 
@@ -76,7 +73,9 @@ struct FoundItem {
 template <int Halves, typename Params>
 __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int lane) {
   constexpr bool kPieces = std::is_same_v<Params, PiecesParams>;
-  constexpr int kParts = kPieces ? static_cast<int>(piece_parts) : Halves;
+  // a head's work items: of two panels of V or of one; and of the pieces kernel its transition
+  const int panels = value_panels(a.p.value_head_dim),
+            parts = Halves == 2 ? panels : value_slices(panels) + (kPieces ? 1 : 0);
   const bool whole = !kPieces && a.chunks_per_piece == 0;
 #pragma unroll 1
   for (;;) {
@@ -98,9 +97,9 @@ __device__ __forceinline__ FoundItem find_item(const Params& a, int& number, int
     // The number is made of the part, which changes fastest, the head, and the sequence or piece
     // slot.
     int i = number;
-    found.part = i % kParts;
-    i /= kParts;
-    item.panel = kPieces ? 0 : found.part * (2 / Halves);
+    found.part = i % parts;
+    i /= parts;
+    item.panel = found.part * (2 / Halves);
     item.head = i % a.p.num_value_heads;
     i /= a.p.num_value_heads;
     SlotPlace place;
@@ -213,8 +212,9 @@ __device__ __forceinline__ WorkItem shorten_piece(const PiecesParams& a, const F
   WorkItem item = found.item;
   const int chunks = a.chunks_per_piece,
             forget = chunks_to_forget(a, item.chunk_slot + chunks, chunks, item.head, lane);
-  if (found.part == piece_transition) {
+  if (found.part == slices_of(a)) {
     item.start = from_unit;
+    item.panel = 0;
     if (found.piece == 0 || forget > 0) item.length = 0;
     return item;
   }

@@ -14,12 +14,18 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace chunk_sm90;
 
-inline constexpr int kKeyDim = 128;    ///< Dk: columns of K and Q
-inline constexpr int kValueDim = 128;  ///< Dv: columns of V and O
+inline constexpr int kKeyDim = 128;    ///< columns of K and Q in a block: Dk, then zeros
+inline constexpr int kValueDim = 128;  ///< columns of V and O that a block has at most
 /// Columns of K, Q, V or O that lie side by side in shared memory: 128 bytes, the widest swizzle.
 /// Of V, those that one math warpgroup owns.
 inline constexpr int kPanel = 64;
-inline constexpr int kTokenBytes = 2;  ///< of an element of K, Q, V and O
+/// Panels that a head's V has. Where a block takes two of them an odd number leaves one that is not
+/// there: copies fill it with zeros and store nothing of it.
+constexpr int value_panels(int value_head_dim) { return value_head_dim / kPanel; }
+/// Of two panels each, that a head's V has.
+constexpr int value_slices(int panels) { return (panels + 1) / 2; }
+inline constexpr int kMostValueDim = 512;  ///< Dv
+inline constexpr int kTokenBytes = 2;      ///< of an element of K, Q, V and O
 inline constexpr int kStateElements = kValueDim * kKeyDim;
 
 /// Most sequences that the one-launch kernel takes: a block orders them in shared memory.
@@ -33,7 +39,8 @@ inline constexpr int kOwnChunks = 10, kOwnChunksBesideOthers = 3;
 /// Blocks of the prepare kernel: their threads, and how many share a multiprocessor.
 inline constexpr int kPrepareThreads = 128, kPrepareBlocksPerMultiprocessor = 4;
 
-/// Blocks of the prepare kernel that save the initial state of one sequence and value head.
+/// Blocks of the prepare kernel that save the initial state of one sequence and value head, for each
+/// 128 columns of V.
 inline constexpr int kSavingBlocks = 4;
 
 /// The transition M of a piece, Dk x Dk: S_out = S_in M + Z, where Z is the state that the piece

@@ -24,11 +24,17 @@ constexpr const Costs& kCosts = costs_h200;  // of the one card that these kerne
 /// The one-launch form's whole workspace.
 constexpr std::int64_t kCounterBytes = 16;
 
+bool is_square(const Problem& problem) {
+  return problem.key_head_dim == kKeyDim && problem.value_head_dim == kValueDim;
+}
+
 Shape shape_of(const Problem& problem) {
   return {.lengths = problem.sequences.lengths,
           .key_heads = problem.num_key_heads,
           .value_heads = problem.num_value_heads,
-          .has_initial_state = problem.initial_state != InitialState::absent};
+          .has_initial_state = problem.initial_state != InitialState::absent,
+          .value_panels = value_panels(static_cast<int>(problem.value_head_dim)),
+          .may_be_one_launch = is_square(problem)};
 }
 
 /// The one-launch kernel alone has states inside a call.
@@ -74,7 +80,8 @@ Workspace allocate_workspace(Buffers& buffers, const Shape& shape, const Choice&
   if (choice.in_pieces()) {
     work.decision = buffers.allocate<int>(bytes.flags);
     work.first_state_ready = work.decision + 1;
-    work.needs_transition = work.first_state_ready + 2 * shape.sequences() * shape.value_heads;
+    work.needs_transition =
+        work.first_state_ready + 2 * shape.slices() * shape.sequences() * shape.value_heads;
   }
   work.piece_states = buffers.allocate<float>(bytes.states);
   work.saved_states = buffers.allocate<float>(bytes.saved);
@@ -185,9 +192,16 @@ class FusedSm90 final : public Implementation {
   }
 
   Support supports(const Problem& problem) const override {
-    if (problem.key_head_dim != kKeyDim || problem.value_head_dim != kValueDim)
-      return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
-                         std::to_string(problem.value_head_dim) + ": only 128x128");
+    const std::int64_t key_dim = problem.key_head_dim, value_dim = problem.value_head_dim;
+    const std::string dims =
+        "head dims " + std::to_string(key_dim) + "x" + std::to_string(value_dim);
+    if (key_dim < kPanel || key_dim > kKeyDim || key_dim % 8 != 0 || value_dim < kPanel ||
+        value_dim > kMostValueDim || value_dim % kPanel != 0)
+      return Support::no(dims + ": only Dk of 64 to 128, a multiple of 8, and Dv of 64 to " +
+                         std::to_string(kMostValueDim) + ", a multiple of 64");
+    if (is_in_one_launch(form_, problem) && !is_square(problem))
+      return Support::no(dims + (problem.checkpoints > 0 ? ", with states inside the call" : "") +
+                         ": only 128x128");
     if (problem.token_dtype == DType::float32)
       return Support::no("float32 tokens: only bfloat16 and float16");
     if (problem.effective_output_dtype() != problem.token_dtype)

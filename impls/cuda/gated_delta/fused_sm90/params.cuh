@@ -32,9 +32,9 @@ struct Workspace {
   float* transition_bound = nullptr;  ///< [chunk slots, Hv] log2 of a bound on |S_out| / |S_in|
   int* needs_transition = nullptr;    ///< [piece slots, Hv] the state before it matters after it
   int* decision = nullptr;            ///< a Decision
-  int* first_state_ready = nullptr;   ///< [N, Hv, 2 panels] of first pieces that run beside
-  float* piece_states = nullptr;      ///< [piece slots, Hv, Dv, Dk] after it, from zeros before
-  float* saved_states = nullptr;      ///< [N, Hv, Dv, Dk] initial states
+  int* first_state_ready = nullptr;   ///< [N, Hv, 2 slices] of first pieces that run beside
+  float* piece_states = nullptr;      ///< [piece slots, Hv, 128 slices, 128] after it, from zeros
+  float* saved_states = nullptr;      ///< [N, Hv, 128 slices, 128] initial states
   uint8_t* transitions = nullptr;     ///< [piece slots, Hv] of kTransitionBytes
 };
 
@@ -43,7 +43,7 @@ struct PrepareParams {
   int heads_per_block = 1;  ///< value heads of one key head that a block serves
   int prefetch_chunks = 0;  ///< so many chunks on are the blocks that run after these
   Workspace work;
-  int saving_blocks = 0;  ///< blocks that save initial states, kSavingBlocks a sequence and head
+  int saving_blocks = 0;  ///< that save initial states, kSavingBlocks a sequence, head and slice
   int saved_chunks = 0;   ///< of sequences of more chunks than these
 };
 
@@ -79,10 +79,15 @@ struct OneLaunchParams {
   int* next_item = nullptr;  ///< counter of those taken; every run leaves it at 0
 };
 
-/// Offset of a state [Dv, Dk] in an array of them, [rows, Hv].
+/// Of 128 columns of V each, that a head has.
+template <typename Params>
+__host__ __device__ inline int slices_of(const Params& a) {
+  return value_slices(value_panels(a.p.value_head_dim));
+}
+/// Offset of a state [128 slices, 128] in an array of them, [rows, Hv].
 template <typename Params>
 __host__ __device__ inline int64_t head_state_offset(const Params& a, int row, int head) {
-  return (static_cast<int64_t>(row) * a.p.num_value_heads + head) * kStateElements;
+  return (static_cast<int64_t>(row) * a.p.num_value_heads + head) * slices_of(a) * kStateElements;
 }
 
 /// Offset of a transition in an array of them, [rows, Hv].

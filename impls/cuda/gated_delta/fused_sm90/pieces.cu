@@ -52,7 +52,7 @@ __device__ __forceinline__ void pieces_math_role(uint32_t sm, const PiecesParams
       continue;
     }
     if (item.start == from_pool && a.p.pool.read) {
-      load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, w, l);
+      load_pool_state<StateDims::any>(S, a.p.pool, item.pool_row, item.head, panel * kPanel, w, l);
     } else if (item.start == from_unit) {
       for_state_elements(w, l,
                          [&](int i, int v, int k) { S[i] = panel * kPanel + v == k ? 1.f : 0.f; });
@@ -206,7 +206,7 @@ PiecesLaunch pieces_launch(const LaunchArgs& args) {
   params.chunks_per_piece = choice.far.chunks_per_piece;
   params.first_pieces_beside = choice.far.first_pieces_beside;
   params.two_chains = choice.two_chains();
-  params.items = static_cast<int>(piece_parts * piece_heads(args.shape, choice.far));
+  params.items = static_cast<int>((args.shape.slices() + 1) * piece_heads(args.shape, choice.far));
   params.near_chunks = choice.near.chunks_per_piece;
   params.near_piece_heads = static_cast<int>(piece_heads(args.shape, choice.near));
   params.work = args.work;

@@ -1,5 +1,5 @@
-// cuda/fused_sm90: gated_delta forward for Hopper (sm_90a), Dk = Dv = 128, bfloat16 or float16
-// tokens, in the form that the planner expects to take the least time.
+// cuda/fused_sm90: gated_delta forward for Hopper (sm_90a), bfloat16 or float16 tokens, in the form
+// that the planner expects to take the least time.
 #include "cuda/gated_delta/fused_sm90/fused_sm90.h"
 #include "cuda/target.h"
 

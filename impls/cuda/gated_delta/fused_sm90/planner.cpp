@@ -22,6 +22,8 @@ class ChainEstimate {
         halves_(division.halves),
         piece_(division.chunks_per_piece),
         heads_(shape.value_heads),
+        slices_(shape.slices()),
+        blocks_of_head_(shape.blocks_of_head(division.halves)),
         forget_(forget),
         multiprocessors_(multiprocessors) {
     for (const std::int64_t length : shape.lengths)
@@ -41,7 +43,7 @@ class ChainEstimate {
   double chunk_time(std::int64_t group) const {
     std::int64_t items = 0;
     for (const std::int64_t chunks : chunks_)
-      items += (piece_ == 0 ? 1 : (chunks + piece_ - 1) / piece_) * heads_;
+      items += (piece_ == 0 ? 1 : (chunks + piece_ - 1) / piece_) * heads_ * slices_;
     const double bytes = static_cast<double>(footprint_.key_query) / static_cast<double>(group) +
                          static_cast<double>(footprint_.value_output) +
                          static_cast<double>(footprint_.record);
@@ -59,20 +61,20 @@ class ChainEstimate {
     const double run = costs_.piece_start_us + static_cast<double>(piece_) * costs_.piece_chunk_us;
     for (const std::int64_t chunks : chunks_)
       for (std::int64_t begin = piece_; begin + piece_ < chunks; begin += piece_)
-        schedule.add(run, 2 * heads_);
+        schedule.add(run, (slices_ + 1) * heads_);
     const double pieces_end = schedule.end();
     std::vector<double> first_end;
     for (const std::int64_t chunks : chunks_)
       first_end.push_back(
           schedule.add(costs_.first_start_us + costs_.item_start_us +
                            static_cast<double>(std::min(piece_, chunks)) * chunk_time_,
-                       heads_ * halves_));
+                       heads_ * blocks_of_head_));
     for (std::size_t n = 0; n < chunks_.size(); ++n)
       for (std::int64_t begin = piece_; begin < chunks_[n]; begin += piece_)
         schedule.add(
             costs_.item_start_us + static_cast<double>(begin / piece_ - 1) * combine_ +
                 static_cast<double>(std::min(piece_, chunks_[n] - begin)) * chunk_time_,
-            heads_ * halves_,
+            heads_ * blocks_of_head_,
             std::max(pieces_end + costs_.pieces_kernel_us, first_end[n] + costs_.hand_on_us));
     return schedule.end() + costs_.pieces_kernel_us;
   }
@@ -103,19 +105,19 @@ class ChainEstimate {
           const double run =
               costs_.piece_start_us +
               static_cast<double>(std::min<std::int64_t>(forget_, each)) * costs_.piece_chunk_us;
-          pieces.push_back(run);
+          for (std::int64_t slice = 0; slice < slices_; ++slice) pieces.push_back(run);
           if (has_transition) pieces.push_back(run);
         }
       }
     }
-    return makespan(chain, heads_ * halves_, multiprocessors_) +
+    return makespan(chain, heads_ * blocks_of_head_, multiprocessors_) +
            (piece_ > 0 ? costs_.pieces_kernel_us : 0) + makespan(pieces, heads_, multiprocessors_);
   }
 
   const Costs& costs_;
   Footprint footprint_;
   int halves_;
-  std::int64_t piece_, heads_;
+  std::int64_t piece_, heads_, slices_, blocks_of_head_;
   int forget_, multiprocessors_;
   std::vector<std::int64_t> chunks_;  // of each sequence that has tokens
   double chunk_time_ = 0, combine_ = 0;
@@ -133,7 +135,9 @@ std::int64_t prepare_blocks_per_chunk(const Shape& shape, int heads_per_block) {
 
 /// Prepare blocks that save initial states, where sequences are in pieces.
 std::int64_t saving_blocks(const Shape& shape) {
-  return shape.has_initial_state ? kSavingBlocks * shape.sequences() * shape.value_heads : 0;
+  return shape.has_initial_state
+             ? kSavingBlocks * shape.slices() * shape.sequences() * shape.value_heads
+             : 0;
 }
 
 /// Expected time of the prepare kernel and of starting the chain after it.
@@ -156,7 +160,7 @@ double prepare_us(const Shape& shape, bool in_pieces, int heads_per_block, const
 /// of some length.
 bool one_launch_wins(const Shape& shape, const Choice& two_launches, double chain_us,
                      const Costs& costs, int multiprocessors) {
-  if (shape.sequences() > kMostOrderedSequences ||
+  if (!shape.may_be_one_launch || shape.sequences() > kMostOrderedSequences ||
       shape.tokens() < costs.one_launch_tokens * shape.sequences())
     return false;
   std::vector<double> times;
@@ -298,7 +302,7 @@ PrepareGrid prepare_grid(const Shape& shape, const Choice& choice, int multiproc
 ChainItems chain_items(const Shape& shape, const ChainDivision& division, const Costs& costs) {
   const std::int64_t whole = shape.sequences() * shape.value_heads;
   ChainItems result;
-  result.items = division.halves *
+  result.items = shape.blocks_of_head(division.halves) *
                  (division.in_pieces()
                       ? piece_heads(shape, division) + (division.first_pieces_beside ? whole : 0)
                       : whole);
@@ -324,9 +328,9 @@ WorkspaceBytes workspace_bytes(const Shape& shape, bool in_pieces, std::int64_t 
   bytes.order = (shape.sequences() + 2) * kInteger;
   if (in_pieces) {
     bytes.bounds = chunk_heads * kFloat;
-    bytes.flags = (1 + 2 * heads + far_heads) * kInteger;
-    bytes.states = far_heads * each.state;
-    bytes.saved = shape.has_initial_state ? heads * each.state : 0;
+    bytes.flags = (1 + 2 * shape.slices() * heads + far_heads) * kInteger;
+    bytes.states = far_heads * shape.slices() * each.state;
+    bytes.saved = shape.has_initial_state ? heads * shape.slices() * each.state : 0;
     bytes.transitions = far_heads * each.transition;
   }
   return bytes;

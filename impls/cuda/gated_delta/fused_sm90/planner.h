@@ -23,7 +23,7 @@ struct Footprint {
   std::int64_t record;        ///< of a chunk and value head
   std::int64_t key_query;     ///< K and Q of a chunk and key head
   std::int64_t value_output;  ///< V and O of a chunk and value head
-  std::int64_t state;         ///< of a value head, handed from piece to piece
+  std::int64_t state;         ///< of 128 columns of a value head, handed from piece to piece
   std::int64_t transition;    ///< of a piece and value head
 };
 inline constexpr Footprint kFootprint{
@@ -40,17 +40,23 @@ struct Shape {
   std::int64_t key_heads = 1, value_heads = 1;
   bool has_initial_state = false;
   Footprint footprint = kFootprint;
+  int value_panels = 2;           ///< of 64 columns, that a head's V has
+  bool may_be_one_launch = true;  ///< that kernel takes 128x128 heads alone
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;
   std::int64_t longest() const;
   /// Value heads of a key head.
   std::int64_t group() const { return value_heads / key_heads; }
+  /// Of 128 columns of V each, that a head has.
+  int slices() const { return value_slices(value_panels); }
+  /// Blocks of the chain that a head has.
+  int blocks_of_head(int halves) const { return halves == 2 ? value_panels : slices(); }
 };
 
 /// How a launch of the chain is divided.
 struct ChainDivision {
-  int halves = 1;            ///< blocks that share one head's V
+  int halves = 1;            ///< blocks that share 128 columns of a head's V
   int chunks_per_piece = 0;  ///< 0: sequences whole
   /// The chains of first pieces run beside the pieces kernel and hand their states on.
   bool first_pieces_beside = false;
@@ -84,7 +90,7 @@ std::vector<int> piece_lengths(const Shape& shape);
 /// Blocks of the prepare kernel, in their order in the grid.
 struct PrepareGrid {
   std::int64_t ranking_blocks = 0;  ///< order the sequences by length
-  std::int64_t saving_blocks = 0;   ///< save initial states, kSavingBlocks a sequence and head
+  std::int64_t saving_blocks = 0;   ///< save initial states, kSavingBlocks a sequence, head, slice
   std::int64_t chunk_blocks = 0;    ///< a chunk, key head and group of value heads each
   /// States are saved of sequences longer than this many chunks: of those that the near or the far
   /// division cuts.

@@ -17,6 +17,7 @@
 #include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/fused_sm90/gate_form.cuh"
+#include "cuda/gated_delta/fused_sm90/key_tile.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/gated_delta/fused_sm90/record_factors.cuh"
 #include "cuda/grid_blocks.h"
@@ -66,7 +67,8 @@ __device__ __forceinline__ void rank_sequences(const PrepareParams& a, int block
   if (n == 0) a.work.next_item[chain_counter] = a.work.next_item[pieces_counter] = 0;
   if (n == 0 && a.work.decision != nullptr) *a.work.decision = undecided;
   if (block == 0 && a.work.first_state_ready != nullptr)
-    for (int i = n; i < 2 * a.p.num_sequences * a.p.num_value_heads; i += kPrepareThreads)
+    for (int i = n; i < 2 * slices_of(a) * a.p.num_sequences * a.p.num_value_heads;
+         i += kPrepareThreads)
       a.work.first_state_ready[i] = 0;
   if (n >= a.p.num_sequences) return;
   const int64_t length = a.p.sequence_offsets[n + 1] - a.p.sequence_offsets[n];
@@ -106,15 +108,27 @@ __device__ __forceinline__ void save_quarter_state(const StatePool& pool, const 
   for (int i = 0; i < 32; i += 4)
     *reinterpret_cast<float4*>(to + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
 }
+/// The same of other head dims than 128x128: columns 32 quarter .. +31 of V, with zeros past Dk.
+__device__ __forceinline__ void save_quarter_of_any(const StatePool& pool, int64_t row, int head,
+                                                    float* to, int quarter) {
+  for (int i = threadIdx.x; i < 32 * kKeyDim; i += kPrepareThreads) {
+    const int v = 32 * quarter + i / kKeyDim, k = i % kKeyDim;
+    if (v < pool.value_head_dim)
+      to[v * kKeyDim + k] = k < pool.key_head_dim ? load_state(pool, row, head, k, v) : 0.f;
+  }
+}
 /// Block `number` of those that save the initial states of sequences in pieces.
 __device__ __forceinline__ void save_initial_state(const PrepareParams& a, int number) {
-  const int quarter = number % kSavingBlocks, head = number / kSavingBlocks % a.p.num_value_heads,
-            n = number / kSavingBlocks / a.p.num_value_heads;
+  const int quarters = kSavingBlocks * slices_of(a);
+  const int quarter = number % quarters, head = number / quarters % a.p.num_value_heads,
+            n = number / quarters / a.p.num_value_heads;
   const SequenceSpan span = sequence_span(a.p, n);
   if (span.is_padding() || span.length <= a.saved_chunks * kChunk) return;
   const int64_t from = state_offset(a.p.pool, span.row, head);
   float* to = a.work.saved_states + head_state_offset(a, n, head);
-  if (a.p.pool.dtype == DType::float32) {
+  if (a.p.key_head_dim != kKeyDim || a.p.value_head_dim != kValueDim) {
+    save_quarter_of_any(a.p.pool, span.row, head, to, quarter);
+  } else if (a.p.pool.dtype == DType::float32) {
     save_quarter_state(a.p.pool, static_cast<const float*>(a.p.pool.data) + from, to, quarter);
   } else if (a.p.pool.dtype == DType::bfloat16) {
     save_quarter_state(a.p.pool, static_cast<const __nv_bfloat16*>(a.p.pool.data) + from, to,
@@ -167,18 +181,18 @@ __device__ __forceinline__ HeadRange heads_of_group(const PrepareParams& a,
 /// One thread: asks for K and Q.
 __device__ __forceinline__ void load_tiles(uint32_t sm, uint32_t key_full, uint32_t query_full,
                                            const CUtensorMap* query_map, const CUtensorMap* key_map,
-                                           const ChunkPlace& chunk) {
+                                           const ChunkPlace& chunk, int key_head_dim) {
   using Layout = PrepareLayout;
   prefetch_tensor_map(query_map);
   mbarrier_init(key_full, 1);
   mbarrier_init(query_full, 1);
   fence_mbarrier_init();
   mbarrier_arrive_expect(key_full, Layout::kTileBytes);
-  tensor_load(sm + Layout::kKey, key_map, key_full, 0, static_cast<int>(chunk.token0), 0,
-              chunk.key_head);
+  load_key_tile(sm + Layout::kKey, key_map, key_full, static_cast<int>(chunk.token0),
+                chunk.key_head, key_head_dim);
   mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-  tensor_load(sm + Layout::kQuery, query_map, query_full, 0, static_cast<int>(chunk.token0), 0,
-              chunk.key_head);
+  load_key_tile(sm + Layout::kQuery, query_map, query_full, static_cast<int>(chunk.token0),
+                chunk.key_head, key_head_dim);
 }
 
 /// One warp: the gates of the chunk that takes this one's place come to the cache, if its sequence
@@ -299,7 +313,7 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
   const int valid = chunk.left < kChunk ? static_cast<int>(chunk.left) : kChunk;
   const HeadRange heads = heads_of_group(a, chunk);
 
-  if (t == 0) load_tiles(sm, key_full, query_full, &query_map, &key_map, chunk);
+  if (t == 0) load_tiles(sm, key_full, query_full, &query_map, &key_map, chunk, a.p.key_head_dim);
   __syncwarp();
   if (w == 3) prefetch_gates(a, chunk.token0, chunk.end, heads, l);
   scan_heads<Token, Form>(sm, a, chunk.token0, heads, valid, w, l);

@@ -22,7 +22,8 @@ static_assert(kPanel * kKeyDim == 64 * 128 && kPanel == 64 && kKeyDim == kStateK
 template <typename Params>
 __device__ __forceinline__ int* first_state_ready(const Params& a, int sequence, int head,
                                                   int panel) {
-  return a.work.first_state_ready + 2 * (int64_t{sequence} * a.p.num_value_heads + head) + panel;
+  return a.work.first_state_ready +
+         2 * slices_of(a) * (int64_t{sequence} * a.p.num_value_heads + head) + panel;
 }
 /// S holds 64 rows of M, each where a state has a column of V, of which `tile` says the number: to
 /// the kTransitionBytes of the piece.

@@ -7,13 +7,15 @@
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
-/// Of an array [tokens, heads, dim], in boxes of 64 tokens and `panels` panels.
+/// Of an array [tokens, heads, dim], in boxes of 64 tokens and `panels` panels; where dim is no
+/// whole number of panels of one, and a panel is a column to begin with.
 CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_stride, int heads,
                       int dim, int panels, DType dtype, const char* name) {
+  const bool whole = dim % kPanel == 0;
   return hopper::make_tensor_map(base, dtype,
-                                 {{kPanel, 1, kPanel},
+                                 {{whole ? kPanel : dim, 1, kPanel},
                                   {tokens, token_stride, kChunk},
-                                  {dim / kPanel, kPanel, panels},
+                                  {whole ? dim / kPanel : 1, kPanel, whole ? panels : 1},
                                   {heads, dim, 1}},
                                  name);
 }
@@ -22,20 +24,22 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
 
 TensorMaps make_tensor_maps(const GatedDeltaParams& p, std::int64_t tokens, DType token_dtype) {
   constexpr int kKeyPanels = kKeyDim / kPanel, kValuePanels = kValueDim / kPanel;
-  const auto value_map = [&](int panels) {
-    return token_map(p.value, tokens, p.value_token_stride, p.num_value_heads, kValueDim, panels,
-                     token_dtype, "v");
+  const auto key_map = [&](const void* base, std::int64_t token_stride, const char* name) {
+    return token_map(base, tokens, token_stride, p.num_key_heads, p.key_head_dim, kKeyPanels,
+                     token_dtype, name);
   };
-  const std::int64_t output_token_stride = std::int64_t{p.num_value_heads} * kValueDim;
+  const auto value_map = [&](int panels) {
+    return token_map(p.value, tokens, p.value_token_stride, p.num_value_heads, p.value_head_dim,
+                     panels, token_dtype, "v");
+  };
+  const std::int64_t output_token_stride = std::int64_t{p.num_value_heads} * p.value_head_dim;
   return {
-      .query = token_map(p.query, tokens, p.query_token_stride, p.num_key_heads, kKeyDim,
-                         kKeyPanels, token_dtype, "q"),
-      .key = token_map(p.key, tokens, p.key_token_stride, p.num_key_heads, kKeyDim, kKeyPanels,
-                       token_dtype, "k"),
+      .query = key_map(p.query, p.query_token_stride, "q"),
+      .key = key_map(p.key, p.key_token_stride, "k"),
       .value = value_map(kValuePanels),
       .value_panel = value_map(1),
-      .output = token_map(p.output, tokens, output_token_stride, p.num_value_heads, kValueDim, 1,
-                          token_dtype, "output"),
+      .output = token_map(p.output, tokens, output_token_stride, p.num_value_heads,
+                          p.value_head_dim, 1, token_dtype, "output"),
   };
 }
 

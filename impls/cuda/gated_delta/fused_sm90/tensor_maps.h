@@ -10,11 +10,11 @@
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
-/// [tokens, heads, 128] of 16-bit elements as {64, tokens, 2 panels, heads}, 128-byte swizzled, in
-/// boxes of 64 tokens: of both panels, 16 KB, or of one.
+/// [tokens, heads, dim] of 16-bit elements as {64, tokens, panels, heads}, 128-byte swizzled, in
+/// boxes of 64 tokens: of two panels, 16 KB, or of one. Panels that are not there read as zeros.
 struct TensorMaps {
-  CUtensorMap query, key;
-  CUtensorMap value;        ///< both panels: a block does all of V
+  CUtensorMap query, key;   ///< two panels, or one by one (key_tile.cuh)
+  CUtensorMap value;        ///< two panels: a block does 128 columns of V
   CUtensorMap value_panel;  ///< one panel
   CUtensorMap output;       ///< one panel
 };

@@ -1,4 +1,4 @@
-// The Hopper kernel over its own shapes (128x128 heads, 16-bit tokens), where the grids over every
+// The Hopper kernel over its own shapes (128x128 heads and others, 16-bit tokens), where the grids over every
 // implementation have few problems it supports; and what only a kernel that loads boxes of tokens
 // and splits sequences can get wrong. On a device of compute capability 9.0 or emulated.
 #include <cmath>
@@ -40,7 +40,8 @@ class FusedSm90 : public ImplementationTest {
     };
     const std::string choice = choice_of(implementation());
     for (const char* other : {"cuda/fused_sm90_invariant", "cuda/fused_sm90_one_launch"}) {
-      if (choice == choice_of(find_implementation(gated_delta_operation(), other))) return true;
+      const Implementation& form = find_implementation(gated_delta_operation(), other);
+      if (form.supports(inputs.problem) && choice == choice_of(form)) return true;
     }
     return false;
   }
@@ -228,6 +229,46 @@ TEST_P(FusedSm90, NearAndFarPieces) {
                            "far_v_split=1 far_pieces=[1-9][0-9]* firsts_beside=1",
                            "far_pieces=[1-9][0-9]* firsts_beside=0", "far_pieces=0"}) {
     EXPECT_TRUE(std::regex_search(choices, std::regex(kind))) << kind << ":\n" << choices;
+  }
+}
+
+// Heads of other than 128x128: columns of K and Q past Dk, panels of V past Dv, one panel and many; states in either
+// layout and every type, padding, last chunks.
+TEST_P(FusedSm90, HeadDims) {
+  if (implementation().description().name == "cuda/fused_sm90_one_launch") {
+    EXPECT_FALSE(implementation().supports(
+        Problem::parse("gated_delta:heads=1/2,dim=96x192,seq=70,dtype=bf16")));
+    GTEST_SKIP() << "128x128 alone";
+  }
+  for (const char* dim : {"64", "64x128", "96x192", "96x256", "128x64", "128x256", "104x320"}) {
+    expect_all_agree({"gated_delta:heads=1/2,dtype=bf16,seq=70+0+3+64,gates=mid,h0=normal,dim=" +
+                      std::string(dim)});
+  }
+  for (const char* pool :
+       {"layout=vk,state=bf16,slots=padding", "layout=kv,state=f16,pool_pad=8,slots=permuted",
+        "layout=vk,norm=1,output_slots=other,slots=permuted", "layout=kv,ht=0,norm=1"}) {
+    for (const char* dim : {"96x192", "128x256"})
+      expect_all_agree({"gated_delta:heads=2/4,dtype=f16,seq=130+70+1,gates=weak,h0=normal,dim=" +
+                        std::string(dim) + "," + pool});
+  }
+}
+
+// The same in pieces: near ones, far ones with states and transitions of every panel, saved initial states.
+TEST_P(FusedSm90, HeadDimsInPieces) {
+  if (implementation().description().name != "cuda/fused_sm90") GTEST_SKIP() << "never in pieces";
+  for (const char* dim : {"96x192", "128x256"}) {
+    for (const char* gates : {"none", "weak", "strong"}) {
+      for (const char* layout : {"kv", "vk,state=bf16"}) {
+        const Case inputs = generate_case(Problem::parse(
+            "gated_delta:heads=1/1,dtype=bf16,seq=2500,h0=normal,dim=" + std::string(dim) +
+            ",gates=" + gates + ",layout=" + layout));
+        DeviceCase on_device(inputs, device());
+        const std::string choice =
+            implementation().plan(inputs.problem, on_device.arguments(), device())->info().choice;
+        EXPECT_EQ(choice.find("piece_chunks=0"), std::string::npos) << choice;
+        expect_agrees(inputs);
+      }
+    }
   }
 }
 
