@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
+#include "cuda/gated_delta/chunk_sm90/key_tile.cuh"
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
-#include "cuda/gated_delta/fused_sm90/key_tile.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/target.h"

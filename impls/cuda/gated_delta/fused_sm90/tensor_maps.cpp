@@ -1,5 +1,6 @@
 #include "cuda/gated_delta/fused_sm90/tensor_maps.h"
 
+#include "cuda/gated_delta/chunk_sm90/key_tile_map.h"
 #include "cuda/gated_delta/fused_sm90/geometry.h"
 #include "cuda/hopper/tensor_map.h"
 #include "cuda/target.h"
@@ -7,15 +8,13 @@
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 namespace {
 
-/// Of an array [tokens, heads, dim], in boxes of 64 tokens and `panels` panels; where dim is no
-/// whole number of panels of one, and a panel is a column to begin with.
+/// Of an array [tokens, heads, dim], in boxes of 64 tokens and `panels` panels.
 CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_stride, int heads,
                       int dim, int panels, DType dtype, const char* name) {
-  const bool whole = dim % kPanel == 0;
   return hopper::make_tensor_map(base, dtype,
-                                 {{whole ? kPanel : dim, 1, kPanel},
+                                 {{kPanel, 1, kPanel},
                                   {tokens, token_stride, kChunk},
-                                  {whole ? dim / kPanel : 1, kPanel, whole ? panels : 1},
+                                  {dim / kPanel, kPanel, panels},
                                   {heads, dim, 1}},
                                  name);
 }
@@ -23,10 +22,10 @@ CUtensorMap token_map(const void* base, std::int64_t tokens, std::int64_t token_
 }  // namespace
 
 TensorMaps make_tensor_maps(const GatedDeltaParams& p, std::int64_t tokens, DType token_dtype) {
-  constexpr int kKeyPanels = kKeyDim / kPanel, kValuePanels = kValueDim / kPanel;
+  constexpr int kValuePanels = kValueDim / kPanel;
   const auto key_map = [&](const void* base, std::int64_t token_stride, const char* name) {
-    return token_map(base, tokens, token_stride, p.num_key_heads, p.key_head_dim, kKeyPanels,
-                     token_dtype, name);
+    return key_tile_map(base, tokens, token_stride, p.num_key_heads, p.key_head_dim, token_dtype,
+                        name);
   };
   const auto value_map = [&](int panels) {
     return token_map(p.value, tokens, p.value_token_stride, p.num_value_heads, p.value_head_dim,

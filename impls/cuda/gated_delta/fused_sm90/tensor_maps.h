@@ -13,7 +13,7 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 /// [tokens, heads, dim] of 16-bit elements as {64, tokens, panels, heads}, 128-byte swizzled, in
 /// boxes of 64 tokens: of two panels, 16 KB, or of one. Panels that are not there read as zeros.
 struct TensorMaps {
-  CUtensorMap query, key;   ///< two panels, or one by one (key_tile.cuh)
+  CUtensorMap query, key;   ///< two panels, or one by one (chunk_sm90/key_tile.cuh)
   CUtensorMap value;        ///< two panels: a block does 128 columns of V
   CUtensorMap value_panel;  ///< one panel
   CUtensorMap output;       ///< one panel

@@ -29,6 +29,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gated_delta/chunk_sm90/forgetting.cuh"
+#include "cuda/gated_delta/chunk_sm90/key_tile.cuh"
 #include "cuda/gated_delta/chunk_sm90/panel_math.cuh"
 #include "cuda/gated_delta/chunk_sm90/pool_state.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
@@ -82,7 +83,7 @@ enum NamedBarrier : int { all_math = 1, first_math };
 /// What a block walks: a piece of a chain, and the chunks before it in the chain's direction that it takes to forget.
 struct Chain {
   bool backwards;
-  int head, panel;  // first 64-column panel of V
+  int head, panel;  // first 64-column panel of V, of all slices
   int64_t row;
   int64_t first_token, tokens, first_slot;  // of the sequence
   int first_chunk;                          // of the walk
@@ -171,8 +172,14 @@ struct ChainMath {
     return {record() + kFactors + which + 8 * (l & 3)};
   }
   __device__ __forceinline__ void meet() const { named_barrier_sync(first_math + wg, 128); }
-  __device__ __forceinline__ int64_t chunk_head(int chunk) const {
-    return (chain.first_slot + chunk) * a.backward.forward.num_value_heads + chain.head;
+  /// In the arrays that a chunk and slice have, and the panel in it.
+  __device__ __forceinline__ int64_t slice_index(int chunk) const {
+    return a.slice_index(chain.first_slot + chunk, chain.head, panel() / 2);
+  }
+  __device__ __forceinline__ int panel_of_slice() const { return panel() % 2; }
+  /// Of Dv: else its columns are zeros, and stored nowhere but for the gradients.
+  __device__ __forceinline__ bool is_panel_there() const {
+    return panel() * kPanel < a.backward.forward.value_head_dim;
   }
 
   /// Until the chunk's operands are there, with zeros in rows past the sequence's end.
@@ -202,7 +209,7 @@ struct ChainMath {
     if (leader) {
       if (kept) {
         uint8_t* const to =
-            states + chunk_head(chain.chunk(step)) * kStateBytes + panel() * kPanelBytes;
+            states + slice_index(chain.chunk(step)) * kStateBytes + panel_of_slice() * kPanelBytes;
         bulk_store(to, image(), kPanelBytes);
         bulk_store(to + kStatePanelBytes, image() + kPanelBytes, kPanelBytes);
       }
@@ -263,11 +270,12 @@ struct ChainMath {
       send([&] { tensor_store(map, panel_rows, 0, static_cast<int>(token), panel(), chain.head); });
     } else {
       __syncwarp();
-      const int64_t stride = int64_t{a.backward.forward.num_value_heads} * kValueDim;
+      const int value_dim = a.backward.forward.value_head_dim;
+      const int64_t stride = int64_t{a.backward.forward.num_value_heads} * value_dim;
       store_last_rows(
           panel_rows,
-          static_cast<Token*>(array) + token * stride + chain.head * kValueDim + panel() * kPanel,
-          stride, valid, t);
+          static_cast<Token*>(array) + token * stride + chain.head * value_dim + panel() * kPanel,
+          stride, is_panel_there() ? valid : 0, t);
       send([] {});
     }
   }
@@ -292,7 +300,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_forw
   }
   const StatePool& pool = a.backward.forward.pool;
   if (pool.read && chain.from_state)
-    load_pool_state(S, pool, chain.row, chain.head, panel() * kPanel, w, l);
+    load_pool_state<StateDims::any>(S, pool, chain.row, chain.head, panel() * kPanel, w, l);
 #pragma unroll 1
   for (int step = 0; step < chain.steps; step++) {
     const int chunk = chain.chunk(step);
@@ -339,8 +347,9 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_forw
       store_outputs<Token>(rows(), d, w, l);
       await_image();
       send([&] {
-        bulk_store(a.work.updates + chunk_head(chunk) * kTileBytes + panel() * kPanelBytes, rows(),
-                   kPanelBytes);
+        bulk_store(
+            a.work.updates + slice_index(chunk) * kTileBytes + panel_of_slice() * kPanelBytes,
+            rows(), kPanelBytes);
       });
     }
     if constexpr (MakesOutput) {
@@ -363,7 +372,8 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_forw
   }
   if constexpr (MakesOutput) {
     if (chain.to_sequence_end && a.forward.final_states.write)
-      store_pool_state(S, a.forward.final_states, chain.row, chain.head, panel() * kPanel, w, l);
+      store_pool_state<StateDims::any>(S, a.forward.final_states, chain.row, chain.head,
+                                       panel() * kPanel, w, l);
   }
   if (leader) bulk_wait<0>();
 }
@@ -379,7 +389,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_back
   for (int i = 0; i < 32; i++) e[i] = f[i] = 0.f;
   const BackwardParams& b = a.backward;
   if (b.d_final.read && chain.from_state)
-    load_pool_state(D, b.d_final, chain.row, chain.head, panel() * kPanel, w, l);
+    load_pool_state<StateDims::any>(D, b.d_final, chain.row, chain.head, panel() * kPanel, w, l);
 #pragma unroll 1
   for (int step = 0; step < chain.steps; step++) {
     const int chunk = chain.chunk(step), valid = valid_of(chunk);
@@ -443,7 +453,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_back
     release_tiles();
   }
   if (chain.to_sequence_end)
-    store_pool_state(D, b.d_initial, chain.row, chain.head, panel() * kPanel, w, l);
+    store_pool_state<StateDims::any>(D, b.d_initial, chain.row, chain.head, panel() * kPanel, w, l);
   if (leader) bulk_wait<0>();
 }
 
@@ -466,8 +476,9 @@ __device__ __forceinline__ void load_chain(const KernelParams& a, const Chain& c
     // T and P, or T alone, and the factors
     const uint32_t triangles = needs_query ? 2 * kTriangleTileBytes : kTriangleTileBytes;
     tiles.expect(sm, (needs_query ? 2 : 1) * kTileBytes + triangles + kFactorBytes);
-    tensor_load(to, key_map, full, 0, token, 0, key_head);
-    if (needs_query) tensor_load(to + kTileBytes, query_map, full, 0, token, 0, key_head);
+    load_key_tile(to, key_map, full, token, key_head, p.key_head_dim);
+    if (needs_query)
+      load_key_tile(to + kTileBytes, query_map, full, token, key_head, p.key_head_dim);
     const uint8_t* const record =
         a.work.records +
         ((chain.first_slot + chunk) * p.num_value_heads + chain.head) * int64_t{kRecordBytes};
@@ -525,8 +536,9 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
 
   Chain chain;
   int item = blockIdx.x;  // those backwards, which take longer, come first
-  chain.panel = item % kHalves;
-  item /= kHalves;
+  const int parts = kHalves * a.slices;
+  chain.panel = item % parts * MathWarpgroups;
+  item /= parts;
   chain.head = item % p.num_value_heads;
   item /= p.num_value_heads;
   chain.backwards = part == Part::both ? item < a.piece_slots : part == Part::backward;
@@ -549,11 +561,13 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   const int wg = warp / 4, t = threadIdx.x % 128;
   if (chain.row < 0) {  // padding
     if ((chain.backwards || part == Part::forward) && piece == 0 && wg < MathWarpgroups) {
-      const int64_t stride = int64_t{p.num_value_heads} * kValueDim;
+      const int panel = chain.panel + wg;
+      const int64_t stride = int64_t{p.num_value_heads} * p.value_head_dim;
       void* const array = part == Part::forward ? a.forward.output : p.output;
       store_padding(static_cast<Token*>(array) + chain.first_token * stride +
-                        chain.head * kValueDim + (chain.panel + wg) * kPanel,
-                    stride, static_cast<int>(chain.tokens), t);
+                        chain.head * p.value_head_dim + panel * kPanel,
+                    stride, panel * kPanel < p.value_head_dim ? static_cast<int>(chain.tokens) : 0,
+                    t);
     }
     return;
   }
@@ -595,9 +609,10 @@ void enqueue(const Launch& launch, cudaStream_t stream) {
   const KernelParams& params = launch.params;
   const auto kernel = chains_kernel<MathWarpgroups, part>;
   constexpr int kDirections = part == Part::both ? 2 : 1, kHalves = 2 / MathWarpgroups;
-  const unsigned int blocks = grid_blocks(
-      int64_t{kDirections * kHalves} * params.piece_slots * params.backward.forward.num_value_heads,
-      launch.name);
+  const unsigned int blocks =
+      grid_blocks(int64_t{kDirections * kHalves * params.slices} * params.piece_slots *
+                      params.backward.forward.num_value_heads,
+                  launch.name);
   launch_overlapping(kernel, blocks, Layout::kThreads, Layout::kBytes, stream, maps.query, maps.key,
                      MathWarpgroups == 2 ? maps.value : maps.value_panel,
                      MathWarpgroups == 2 ? maps.d_output : maps.d_output_panel,

@@ -26,6 +26,7 @@
 
 #include "cuda/approximate.cuh"
 #include "cuda/gated_delta/chunk_sm90/gate_factors.cuh"
+#include "cuda/gated_delta/chunk_sm90/key_tile.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/chunk_sm90/tile_rows.cuh"
 #include "cuda/gated_delta/chunk_sm90/triangles.cuh"
@@ -392,7 +393,7 @@ struct Math {
   __device__ __forceinline__ void sum_query(float (&sums)[64], RowPair& inverse) {
     const uint32_t Q = sm + Layout::kQuery;
 #pragma unroll 1
-    for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
+    for (int h = 0; h < a.head_slices; h++) {
       await_head(h);
       if (h == 0) keep_products(sm + Layout::kQueryProducts, Q);
       parts.await_empty(sm);
@@ -430,7 +431,7 @@ struct Math {
   __device__ __forceinline__ void sum_key_of_updates(float (&sums)[64], RowPair& inverse) {
     const uint32_t K = sm + Layout::kKey;
 #pragma unroll 1
-    for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
+    for (int h = 0; h < a.head_slices; h++) {
       await_head(h);
       float d[32], e[32];
       multiply_rows(d, at(Layout::kUpdate), at(Layout::kDOutput));
@@ -498,7 +499,7 @@ struct Math {
   __device__ __forceinline__ void sum_key_of_values(float (&sums)[64]) {
     const uint32_t K = sm + Layout::kKey;
 #pragma unroll 1
-    for (int h = 0; h < a.backward.forward.value_heads_per_key_head; h++) {
+    for (int h = 0; h < a.head_slices; h++) {
       await_head(h);
       if (h == 0) keep_products(sm + Layout::kKeyProducts, K);
       float d[32];
@@ -582,12 +583,15 @@ struct Math {
                       x[0], x[1], x[2], x[3]);
     }
     __syncwarp();
-    const int64_t stride = int64_t{a.backward.forward.num_key_heads} * kKeyDim;
-    Token* const memory = static_cast<Token*>(to) + item.token0 * stride + item.key_head * kKeyDim;
+    const GatedDeltaParams& p = a.backward.forward;
+    const int64_t stride = int64_t{p.num_key_heads} * p.key_head_dim;
+    Token* const memory =
+        static_cast<Token*>(to) + item.token0 * stride + item.key_head * p.key_head_dim;
 #pragma unroll 1
     for (int i = l; i < 16 * 16; i += 32) {  // the warp's own rows
       const int r = 16 * w + i / 16, unit = i % 16;
       if (r >= item.valid) break;
+      if (8 * unit >= p.key_head_dim) continue;
       *reinterpret_cast<uint4*>(memory + r * stride + 8 * unit) =
           load_shared<uint4>(staged + unit / 8 * kPanelBytes + swizzle_128(r, unit % 8 * 16));
     }
@@ -616,25 +620,26 @@ struct Loader {
   /// K and Q, and every head's operands.
   __device__ __forceinline__ void load(const ChunkItem& item) {
     const GatedDeltaParams& p = a.backward.forward;
+    int value_head = item.key_head * p.value_heads_per_key_head, slice = 0;
+    int64_t index = a.slice_index(item.slot, value_head, 0);
 #pragma unroll 1
-    for (int h = 0; h < p.value_heads_per_key_head; h++) {
-      const int value_head = item.key_head * p.value_heads_per_key_head + h;
-      const int64_t index = int64_t{item.slot} * p.num_value_heads + value_head;
+    for (int h = 0; h < a.head_slices; h++, index++) {
       head.await_empty(sm);
       head.expect(sm, 3 * kTileBytes + kFactorBytes);
       const uint32_t to = head.buffer(sm), full = head.full(sm);
-      bulk_load(to + Layout::kFactorsAt, a.work.records + index * kRecordBytes + kFactors,
+      bulk_load(to + Layout::kFactorsAt,
+                a.work.records + a.record_index(item.slot, value_head) * kRecordBytes + kFactors,
                 kFactorBytes, full);
-      tensor_load(to + Layout::kDOutput, d_output_map, full, 0, item.token0, 0, value_head);
+      tensor_load(to + Layout::kDOutput, d_output_map, full, 0, item.token0, 2 * slice, value_head);
       bulk_load(to + Layout::kUpdate, a.work.updates + index * kTileBytes, kTileBytes, full);
-      tensor_load(to + Layout::kDValue, d_value_map, full, 0, item.token0, 0, value_head);
+      tensor_load(to + Layout::kDValue, d_value_map, full, 0, item.token0, 2 * slice, value_head);
       if (h == 0) {
         mbarrier_wait(sm + Layout::kTilesEmpty, tiles_parity);
         mbarrier_arrive_expect(sm + Layout::kTilesFull, 2 * kTileBytes);
-        tensor_load(sm + Layout::kKey, key_map, sm + Layout::kTilesFull, 0, item.token0, 0,
-                    item.key_head);
-        tensor_load(sm + Layout::kQuery, query_map, sm + Layout::kTilesFull, 0, item.token0, 0,
-                    item.key_head);
+        load_key_tile(sm + Layout::kKey, key_map, sm + Layout::kTilesFull, item.token0,
+                      item.key_head, p.key_head_dim);
+        load_key_tile(sm + Layout::kQuery, query_map, sm + Layout::kTilesFull, item.token0,
+                      item.key_head, p.key_head_dim);
       }
       mbarrier_wait(sm + Layout::kStateEmpty, parity);
       mbarrier_arrive_expect(sm + Layout::kStateFull, kStateBytes);
@@ -646,6 +651,10 @@ struct Loader {
                 sm + Layout::kDStateFull);
       head.advance();
       parity ^= 1;
+      if (++slice == a.slices) {
+        slice = 0;
+        value_head++;
+      }
     }
     head.await_empty(sm);  // the stage that stays empty
     mbarrier_arrive(head.full(sm));
@@ -728,8 +737,8 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
   const GatedDeltaParams& p = a.backward.forward;
   const int warp = t / 32, lane = t % 32;
 #pragma unroll 1
-  for (int h = 0; h < p.value_heads_per_key_head; h++) {
-    const int value_head = item.key_head * p.value_heads_per_key_head + h;
+  for (int h = 0; h < a.head_slices; h++) {
+    const int value_head = item.key_head * p.value_heads_per_key_head + h / a.slices;
     const uint32_t parts = part.buffer(sm), products = parts + Layout::kStateProducts;
     head.await_full(sm);
     const float decay =
@@ -750,9 +759,8 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
                                 load_shared<float>(products) + load_shared<float>(products + 4) +
                                     load_shared<float>(products + 8),
                                 sum);
-      float* const to = a.work.d_gates + 2 * ((item.token0 + t) * p.num_value_heads + value_head);
       if (t < item.valid)
-        *reinterpret_cast<float2*>(to) =
+        *reinterpret_cast<float2*>(a.gate_gradients(item.token0 + t, value_head, h % a.slices)) =
             make_float2(d_gate, load_shared<float>(parts + Layout::kDBeta + 4 * t));
     }
     part.release(sm);
@@ -768,20 +776,20 @@ __device__ __forceinline__ void sum_gates(const KernelParams& a, const ChunkItem
 __device__ __forceinline__ void store_zero_gradients(const KernelParams& a, const ChunkItem& item,
                                                      int t) {
   const GatedDeltaParams& p = a.backward.forward;
-  const int64_t stride = int64_t{p.num_key_heads} * kKeyDim,
-                first = item.token0 * stride + item.key_head * kKeyDim;
-  const int tokens = -item.valid, heads = p.value_heads_per_key_head;
-  for (int i = t; i < tokens * (kKeyDim / 8); i += kAuxiliaryThreads) {
-    const int64_t at = first + i / 16 * stride + i % 16 * 8;
+  const int64_t stride = int64_t{p.num_key_heads} * p.key_head_dim,
+                first = item.token0 * stride + item.key_head * p.key_head_dim;
+  const int tokens = -item.valid, heads = p.value_heads_per_key_head, units = p.key_head_dim / 8;
+  for (int i = t; i < tokens * units; i += kAuxiliaryThreads) {
+    const int64_t at = first + i / units * stride + i % units * 8;
     *reinterpret_cast<uint4*>(static_cast<Token*>(a.backward.d_query) + at) =
         make_uint4(0, 0, 0, 0);
     *reinterpret_cast<uint4*>(static_cast<Token*>(a.backward.d_key) + at) = make_uint4(0, 0, 0, 0);
   }
-  for (int i = t; i < tokens * heads; i += kAuxiliaryThreads) {
-    float* const to = a.work.d_gates + 2 * ((item.token0 + int64_t{i / heads}) * p.num_value_heads +
-                                            item.key_head * heads + i % heads);
-    *reinterpret_cast<float2*>(to) = make_float2(0.f, 0.f);
-  }
+  for (int i = t; i < tokens * heads; i += kAuxiliaryThreads)
+    for (int slice = 0; slice < a.slices; slice++)
+      *reinterpret_cast<float2*>(
+          a.gate_gradients(item.token0 + i / heads, item.key_head * heads + i % heads, slice)) =
+          make_float2(0.f, 0.f);
 }
 
 __device__ __forceinline__ void auxiliary_role(const KernelParams& a, uint32_t sm, int t) {

@@ -14,10 +14,10 @@ namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
 struct Workspace {
   std::uint8_t* records = nullptr;  ///< [chunk slots, Hv] of kRecordBytes
   std::uint8_t* states =
-      nullptr;  ///< [chunk slots, Hv] of kStateBytes: S at the chunk's start, bfloat16
+      nullptr;  ///< [chunk slots, Hv, slices] of kStateBytes: S at the chunk's start, bfloat16
   std::uint8_t* d_states = nullptr;  ///< likewise: D at the chunk's end
-  std::uint8_t* updates = nullptr;   ///< [chunk slots, Hv] of kTileBytes: V', bfloat16
-  float* d_gates = nullptr;          ///< GradientParts::gates
+  std::uint8_t* updates = nullptr;   ///< [chunk slots, Hv, slices] of kTileBytes: V', bfloat16
+  float* d_gates = nullptr;          ///< GradientParts::gates, a part a slice
 };
 
 /// What the forward call of a training step leaves besides.
@@ -32,6 +32,24 @@ struct KernelParams {
   Workspace work;
   int piece_chunks = kWhole;  ///< of the chains: chunks of a piece
   int piece_slots = 0;        ///< chunk_sm90/pieces.h
+  int slices = 1;             ///< value_slices(Dv)
+  int head_slices = 1;        ///< of a key head's value heads
+  std::int64_t tokens = 0;    ///< T that the plan was made for
+
+#ifdef __CUDACC__
+  /// Of a chunk and value head in Workspace::records, and of a slice of it in the other arrays.
+  __device__ __forceinline__ std::int64_t record_index(std::int64_t slot, int head) const {
+    return slot * backward.forward.num_value_heads + head;
+  }
+  __device__ __forceinline__ std::int64_t slice_index(std::int64_t slot, int head,
+                                                      int slice) const {
+    return record_index(slot, head) * slices + slice;
+  }
+  /// The gradients of a token's log decay and beta, of one slice.
+  __device__ __forceinline__ float* gate_gradients(std::int64_t token, int head, int slice) const {
+    return work.d_gates + 2 * ((slice * tokens + token) * backward.forward.num_value_heads + head);
+  }
+#endif
 };
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

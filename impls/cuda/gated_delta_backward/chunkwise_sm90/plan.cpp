@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/chunk_sm90/key_tile_map.h"
 #include "cuda/gated_delta_backward/arguments.cuh"
 #include "cuda/gated_delta_backward/chunkwise_sm90/launches.h"
 #include "cuda/gated_delta_backward/chunkwise_sm90/planner.h"
@@ -26,11 +27,15 @@ TensorMaps make_tensor_maps(const KernelParams& params, std::int64_t tokens) {
     return hopper::make_tensor_map(base, DType::bfloat16,
                                    {{kPanel, 1, kPanel},
                                     {tokens, token_stride, kChunk},
-                                    {2, kPanel, panels},
-                                    {heads, 2 * kPanel, 1}},
+                                    {p.value_head_dim / kPanel, kPanel, panels},
+                                    {heads, p.value_head_dim, 1}},
                                    name);
   };
-  const std::int64_t values = std::int64_t{p.num_value_heads} * kValueDim;
+  const auto key_map = [&](const void* base, std::int64_t token_stride, const char* name) {
+    return chunk_sm90::key_tile_map(base, tokens, token_stride, p.num_key_heads, p.key_head_dim,
+                                    DType::bfloat16, name);
+  };
+  const std::int64_t values = std::int64_t{p.num_value_heads} * p.value_head_dim;
   const auto value = [&](int panels) {
     return map(p.value, p.value_token_stride, p.num_value_heads, panels, "v");
   };
@@ -40,8 +45,8 @@ TensorMaps make_tensor_maps(const KernelParams& params, std::int64_t tokens) {
   const auto d_value = [&](int panels) {
     return map(p.output, values, p.num_value_heads, panels, "d_v");
   };
-  return {.query = map(p.query, p.query_token_stride, p.num_key_heads, 2, "q"),
-          .key = map(p.key, p.key_token_stride, p.num_key_heads, 2, "k"),
+  return {.query = key_map(p.query, p.query_token_stride, "q"),
+          .key = key_map(p.key, p.key_token_stride, "k"),
           .value = value(2),
           .d_output = d_output(2),
           .d_value = d_value(2),
@@ -60,16 +65,20 @@ struct WorkspaceSizes {
 };
 WorkspaceSizes workspace_sizes(const Problem& p) {
   const std::int64_t heads = chunk_slots(p.total_tokens(), p.num_sequences()) * p.num_value_heads;
-  return {heads * kRecordBytes, heads * kStateBytes, heads * kTileBytes,
-          GradientParts::gate_floats(p, 1) * static_cast<std::int64_t>(sizeof(float))};
+  const int slices = value_slices(static_cast<int>(p.value_head_dim));
+  return {heads * kRecordBytes, heads * slices * kStateBytes, heads * slices * kTileBytes,
+          GradientParts::gate_floats(p, slices) * static_cast<std::int64_t>(sizeof(float))};
 }
 
 }  // namespace
 
 Support supports_shape(const Problem& problem) {
-  if (problem.key_head_dim != kKeyDim || problem.value_head_dim != kValueDim)
-    return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
-                       std::to_string(problem.value_head_dim) + ": only 128x128");
+  const std::int64_t key_dim = problem.key_head_dim, value_dim = problem.value_head_dim;
+  if (key_dim < kPanel || key_dim > kKeyDim || key_dim % 8 != 0 || value_dim < kPanel ||
+      value_dim > kMostValueDim || value_dim % kPanel != 0)
+    return Support::no("head dims " + std::to_string(key_dim) + "x" + std::to_string(value_dim) +
+                       ": only Dk of 64 to 128, a multiple of 8, and Dv of 64 to " +
+                       std::to_string(kMostValueDim) + ", a multiple of 64");
   if (problem.token_dtype != DType::bfloat16)
     return Support::no("tokens of another type: only bfloat16");
   if (problem.gate_encoding == GateEncoding::decay)
@@ -109,7 +118,9 @@ std::unique_ptr<Plan> make_plan(const PlanRequest& request, Device& device) {
   work.d_gates = reinterpret_cast<float*>(allocate(sizes.d_gates));
   GradientParts parts;
   parts.gates = work.d_gates;
-  parts.tokens = problem.total_tokens();
+  parts.tokens = params.tokens = problem.total_tokens();
+  parts.parts = params.slices = value_slices(static_cast<int>(problem.value_head_dim));
+  params.head_slices = params.slices * b.forward.value_heads_per_key_head;
 
   const bool any_tokens = problem.total_tokens() > 0;
   if (any_tokens) {
@@ -125,7 +136,7 @@ std::unique_ptr<Plan> make_plan(const PlanRequest& request, Device& device) {
   launch.multiprocessors = device.info().multiprocessors;
   const Division division = choose({.lengths = problem.sequences.lengths,
                                     .key_heads = problem.num_key_heads,
-                                    .value_heads = problem.num_value_heads,
+                                    .value_heads = problem.num_value_heads * params.slices,
                                     .directions = launch.is_step ? 1 : 2},
                                    costs_h200, launch.multiprocessors, request.may_cut);
   launch.halves = division.halves;

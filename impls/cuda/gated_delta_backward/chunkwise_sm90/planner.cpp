@@ -78,7 +78,13 @@ Division choose(const Shape& shape, const Costs& costs, int multiprocessors, boo
            3;
   };
   Division best;
-  if (const Division halved{.halves = 2}; us(halved, 0) < us(best, 0)) best = halved;
+  const Division halved{.halves = 2};
+  // Of divisions that memory makes alike, that which all multiprocessors work on: a few alone do not reach its speed.
+  const std::int64_t halved_blocks =
+      2 * shape.directions * shape.value_heads * static_cast<std::int64_t>(shape.lengths.size());
+  const double whole_us = us(best, 0), halved_us = us(halved, 0);
+  if (halved_us < whole_us || (halved_us == whole_us && halved_blocks <= multiprocessors))
+    best = halved;
   if (!may_cut) return best;
   double best_us = costs.worthwhile * weighed_us(best);
   for (const int piece_chunks : piece_lengths(shape)) {

@@ -8,6 +8,7 @@
 
 #include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/chunk_sm90/inverse.cuh"
+#include "cuda/gated_delta/chunk_sm90/key_tile.cuh"
 #include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta_backward/chunkwise_sm90/launches.h"
@@ -138,10 +139,11 @@ __global__ void __launch_bounds__(kThreads, 4)
     mbarrier_init(query_full, 1);
     fence_mbarrier_init();
     mbarrier_arrive_expect(key_full, kTileBytes);
-    tensor_load(sm + Layout::kKey, &key_map, key_full, 0, static_cast<int>(token0), 0, key_head);
+    load_key_tile(sm + Layout::kKey, &key_map, key_full, static_cast<int>(token0), key_head,
+                  p.key_head_dim);
     mbarrier_arrive_expect(query_full, kTileBytes);
-    tensor_load(sm + Layout::kQuery, &query_map, query_full, 0, static_cast<int>(token0), 0,
-                key_head);
+    load_key_tile(sm + Layout::kQuery, &query_map, query_full, static_cast<int>(token0), key_head,
+                  p.key_head_dim);
   }
   __syncthreads();
 

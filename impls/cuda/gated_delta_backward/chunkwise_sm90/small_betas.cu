@@ -30,15 +30,15 @@ using Token = __nv_bfloat16;
 
 constexpr int kThreads = kValueDim;
 
-/// A chunk of a value head in device memory.
+/// A chunk of a slice of a value head in device memory.
 struct ChunkHead {
   const uint8_t* record;
   const uint8_t* state;
   const uint8_t* d_state;
   const uint8_t* update;
 
-  __device__ ChunkHead(const Workspace& work, int64_t index)
-      : record(work.records + index * kRecordBytes),
+  __device__ ChunkHead(const Workspace& work, int64_t record_index, int64_t index)
+      : record(work.records + record_index * kRecordBytes),
         state(work.states + index * kStateBytes),
         d_state(work.d_states + index * kStateBytes),
         update(work.updates + index * kTileBytes) {}
@@ -64,20 +64,26 @@ __device__ __forceinline__ float block_sum(float x, float* warp_sums) {
 }
 
 __device__ void store_beta_gradients(const KernelParams& a, const ChunkHead& chunk, int64_t token0,
-                                     int valid, int head, float* warp_sums) {
+                                     int valid, int head, int slice, float* warp_sums) {
   const GatedDeltaParams& p = a.backward.forward;
-  const int v = static_cast<int>(threadIdx.x), key_head = head / p.value_heads_per_key_head;
-  const int64_t d_value_stride = int64_t{p.num_value_heads} * kValueDim;
+  const int v = static_cast<int>(threadIdx.x), key_head = head / p.value_heads_per_key_head,
+            column = slice * kValueDim + v;
+  const int64_t d_value_stride = int64_t{p.num_value_heads} * p.value_head_dim;
   const auto value_of = [&](const void* array, int64_t stride, int token) {
-    return __bfloat162float(
-        static_cast<const Token*>(array)[(token0 + token) * stride + head * kValueDim + v]);
+    return column < p.value_head_dim
+               ? __bfloat162float(static_cast<const Token*>(
+                     array)[(token0 + token) * stride + head * p.value_head_dim + column])
+               : 0.f;
+  };
+  const auto key_of = [&](int token, int k) {
+    return k < p.key_head_dim ? __bfloat162float(key_at<Token>(p, token0 + token, key_head)[k])
+                              : 0.f;
   };
   for (int i = 0; i < valid; i++) {
     if (fabsf(chunk.factor(Factor::beta, i)) >= kLeastBeta) continue;
-    const Token* const key = key_at<Token>(p, token0 + i, key_head);
     float of_state = 0.f, of_gradient = 0.f;
-    for (int k = 0; k < kKeyDim; k++) {
-      const float x = __bfloat162float(key[k]);
+    for (int k = 0; k < p.key_head_dim; k++) {
+      const float x = key_of(i, k);
       of_state = fmaf(x, ChunkHead::element(chunk.state, kStatePanelBytes, v, k), of_state);
       of_gradient = fmaf(x, ChunkHead::element(chunk.d_state, kStatePanelBytes, v, k), of_gradient);
     }
@@ -85,9 +91,8 @@ __device__ void store_beta_gradients(const KernelParams& a, const ChunkHead& chu
               chunk.factor(Factor::key_decayed, i) * of_state;
     float y = chunk.factor(Factor::key_update, i) * of_gradient;
     for (int j = 0; j < valid; j++) {
-      const float product = block_sum(
-          __bfloat162float(key[v]) * __bfloat162float(key_at<Token>(p, token0 + j, key_head)[v]),
-          warp_sums);  // Dk = Dv: a thread for each channel too
+      const float product =
+          block_sum(key_of(i, v) * key_of(j, v), warp_sums);  // a thread for each channel too
       const float between =
           exp2_flush(
               -fabsf(chunk.factor(Factor::cumulative, i) - chunk.factor(Factor::cumulative, j))) *
@@ -101,30 +106,31 @@ __device__ void store_beta_gradients(const KernelParams& a, const ChunkHead& chu
       }
     }
     const float d_beta = block_sum(y * r, warp_sums);
-    if (v == 0) a.work.d_gates[2 * ((token0 + i) * p.num_value_heads + head) + 1] = d_beta;
+    if (v == 0) a.gate_gradients(token0 + i, head, slice)[1] = d_beta;
   }
 }
 
 __global__ void __launch_bounds__(kThreads)
-    small_betas_kernel(const KernelParams a, const int64_t chunk_heads) {
+    small_betas_kernel(const KernelParams a, const int64_t chunk_slices) {
   __shared__ float warp_sums[4];
   static_assert(kKeyDim == kValueDim);
   const GatedDeltaParams& p = a.backward.forward;
   wait_for_prerequisites();
-  for (int64_t index = blockIdx.x; index < chunk_heads; index += gridDim.x) {
-    const int64_t slot = index / p.num_value_heads;
+  for (int64_t index = blockIdx.x; index < chunk_slices; index += gridDim.x) {
+    const int slice = static_cast<int>(index % a.slices);
+    const int64_t record = index / a.slices, slot = record / p.num_value_heads;
     const SlotPlace place =
         place_of_slot(p, slot, static_cast<int>(threadIdx.x) % 32, first_chunk_slot);
     const int64_t token0 =
         place.begin + (slot - first_chunk_slot(place.begin, place.sequence)) * kChunk;
     if (token0 >= place.end) continue;  // a slot past the sequence's last chunk
     if (p.slot_index && p.slot_index[place.sequence] < 0) continue;
-    const ChunkHead chunk(a.work, index);
+    const ChunkHead chunk(a.work, record, index);
     if (chunk.factor(Factor::any_small_beta, 0) == 0.f) continue;
     store_beta_gradients(
         a, chunk, token0,
         static_cast<int>(place.end - token0 < kChunk ? place.end - token0 : kChunk),
-        static_cast<int>(index % p.num_value_heads), warp_sums);
+        static_cast<int>(record % p.num_value_heads), slice, warp_sums);
   }
 }
 
@@ -132,10 +138,11 @@ __global__ void __launch_bounds__(kThreads)
 
 void enqueue_small_betas(const Launch& launch, cudaStream_t stream) {
   constexpr int64_t kMostBlocks = 4096;
-  const int64_t chunk_heads = launch.chunk_slots * launch.params.backward.forward.num_value_heads;
+  const int64_t chunk_slices =
+      launch.chunk_slots * launch.params.slices * launch.params.backward.forward.num_value_heads;
   launch_overlapping(small_betas_kernel,
-                     static_cast<unsigned int>(std::min(chunk_heads, kMostBlocks)), kThreads, 0,
-                     stream, launch.params, chunk_heads);
+                     static_cast<unsigned int>(std::min(chunk_slices, kMostBlocks)), kThreads, 0,
+                     stream, launch.params, chunk_slices);
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::backward_sm90

@@ -21,9 +21,10 @@ constexpr float kHuge = 3e38f;  // its products overflow
 
 class BackwardSm90 : public ImplementationTest {
  protected:
-  std::string problem(const std::string& heads, const std::string& rest) const {
-    return to_string(implementation().description().operation) + ":heads=" + heads +
-           ",dim=128,dtype=bf16," + rest;
+  std::string problem(const std::string& heads, const std::string& rest,
+                      const std::string& dim = "128") const {
+    return to_string(implementation().description().operation) + ":heads=" + heads + ",dim=" + dim +
+           ",dtype=bf16," + rest;
   }
 };
 /// Of the gradients and of a training step, planned and with sequences whole.
@@ -158,6 +159,24 @@ TEST_P(BackwardSm90Forms, PiecesNearAndFar) {
       expect_agrees(inputs);
     }
   }
+}
+
+// Heads of other than 128x128: columns of K and Q past Dk, slices of V and a panel past Dv, whose sums over slices make
+// the gradients of keys, gates and betas.
+TEST_P(BackwardSm90Forms, HeadDims) {
+  for (const char* dim : {"64", "96x192", "128x256", "104x320", "128x64"}) {
+    for (const char* more :
+         {"1/2,gates=weak,layout=kv", "1/1,gates=mid,norm=1,layout=vk,state=bf16",
+          "2/2,gates=mid,betas=mixture,slots=padding,gate=logits"}) {
+      const std::string options = more;
+      const std::size_t comma = options.find(',');
+      expect_all_agree({problem(options.substr(0, comma),
+                                "h0=normal,seq=70+0+3+64" + options.substr(comma), dim)});
+    }
+  }
+  for (const char* dim : {"96x192", "128x256"})
+    expect_agrees(
+        generate_case(Problem::parse(problem("1/1", "h0=normal,gates=strong,seq=530", dim))));
 }
 
 // Updates with beta |k|^2 above 2 make states larger: chunks of them forget only where their decays outweigh that.

@@ -83,6 +83,11 @@ TEST(BackwardSm90Planner, WhereBlocksSufficeSequencesStayWhole) {
   EXPECT_EQ(choose_on_h200(of_chunks({128, 128, 128, 128}, 32)), Division{});
   EXPECT_EQ(choose_on_h200(of_chunks(std::vector<std::int64_t>(16, 32), 4)), Division{});
   EXPECT_EQ(choose_on_h200(of_chunks({3}, 4)), (Division{.halves = 2}));
+  // Memory makes whole and halved chains alike: halved ones keep all multiprocessors busy, one direction at a time.
+  Shape one_direction = of_chunks({128, 128, 128, 128}, 16);
+  EXPECT_EQ(choose(one_direction, costs_h200, kH200, false), Division{});
+  one_direction.directions = 1;
+  EXPECT_EQ(choose(one_direction, costs_h200, kH200, false), (Division{.halves = 2}));
   EXPECT_EQ(choose(of_chunks({512}, 4), costs_h200, kH200, false), (Division{.halves = 2}));
   EXPECT_EQ(choose(of_chunks({512}, 64), costs_h200, kH200, false), Division{});
 }
