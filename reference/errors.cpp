@@ -267,8 +267,13 @@ class Comparison {
     const bool padding = cut == Cut::tokens && operand.judging.per != JudgedPer::tensor &&
                          inputs_.slot(part.sequence) < 0;
     std::int64_t padding_nonzero = 0;
+    // Of a sample, what belongs to heads that were not evaluated (channels of a convolution in front of a
+    // recurrence) is not judged.
+    const bool may_be_in_part =
+        operand.judging.per == JudgedPer::sequence && !options_.pairs.empty();
     const auto add = [&](const Strips& strips, ErrorSums& sums) {
       strips.for_each([&](std::int64_t i) {
+        if (may_be_in_part && std::isnan(expected[static_cast<std::size_t>(i)])) return;
         const float value = actual[static_cast<std::size_t>(i)];
         sums.add(expected[static_cast<std::size_t>(i)], value, scale[static_cast<std::size_t>(i)]);
         if (padding && value != 0.0f) ++padding_nonzero;

@@ -79,8 +79,9 @@ std::string weights_disagree(const Case& c, const Outputs& outputs) {
         const auto at =
             static_cast<std::size_t>(by_channels ? (first + t) * channels + channel
                                                  : channel * p.total_tokens() + first + t);
-        const double dy = static_cast<double>(c["d_conv_output"][at]);
-        const double residual = p.conv_residual == ConvResidual::input ? dy : 0;
+        const double residual = p.conv_residual == ConvResidual::input
+                                    ? static_cast<double>(c["d_conv_output"][at])
+                                    : 0;
         add(static_cast<double>(c["qkv"][at]), static_cast<double>(outputs["d_qkv"][at]),
             behind(places + t) + residual, token_rounding);
       }

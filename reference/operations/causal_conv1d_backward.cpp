@@ -29,6 +29,7 @@
 
 #include "interface/gate_arithmetic.h"
 #include "interface/operations/convolution_operands.h"
+#include "reference/backward_steps.h"
 #include "reference/causal_conv1d.h"
 #include "reference/gradients.h"
 #include "reference/operation.h"
@@ -37,12 +38,14 @@
 namespace gdn::reference {
 namespace {
 
-template <typename Scalar>
+// Element: float as stored, or the wide scalar that the step behind the convolution left.
+template <typename Element, typename Scalar>
 class Backward {
  public:
-  explicit Backward(const Case& inputs)
+  Backward(const Case& inputs, const GivenGradient<Element, Scalar>& d_output)
       : inputs_(inputs),
         p_(inputs.problem),
+        d_output_(d_output),
         channels_(p_.conv_channels()),
         width_(p_.conv_width),
         strides_(window_strides(p_)),
@@ -74,9 +77,8 @@ class Backward {
   }
 
  private:
-  Scalar at_token(const char* name, std::int64_t token, std::int64_t channel) const {
-    return Scalar(
-        inputs_[name][static_cast<std::size_t>(token * token_stride_ + channel * channel_stride_)]);
+  std::int64_t at_token(std::int64_t token, std::int64_t channel) const {
+    return token * token_stride_ + channel * channel_stride_;
   }
   Scalar weight(std::int64_t channel, std::int64_t j) const {
     return Scalar(inputs_["conv_weight"][static_cast<std::size_t>(channel * width_ + j)]);
@@ -92,8 +94,9 @@ class Backward {
 
   // dy act'(z), with the sizes of which its rounding errors are.
   Sum<Scalar> behind_activation(const std::vector<Scalar>& ext, std::int64_t t,
-                                std::int64_t channel, Scalar dy) const {
-    if (p_.activation == Activation::none) return {dy, 0};
+                                std::int64_t channel, const Sum<Scalar>& given) const {
+    if (p_.activation == Activation::none) return given;
+    const Scalar dy = given.value;
     Scalar z = p_.conv_bias ? Scalar(inputs_["conv_bias"][static_cast<std::size_t>(channel)]) : 0;
     Scalar size = std::abs(z);
     for (std::int64_t j = 0; j < width_; ++j) {
@@ -104,7 +107,8 @@ class Backward {
     const Scalar s = gate_arithmetic::sigmoid(z);
     const Scalar rest = gate_arithmetic::sigmoid(-z);  // 1 - s, and exact where s is nearly 1
     const Scalar parts[] = {s, z * s * rest, size * s * rest * (2 + z * (rest - s))};
-    Sum<Scalar> sum{dy * (parts[0] + parts[1]), 0};
+    const Scalar slope = parts[0] + parts[1];
+    Sum<Scalar> sum{dy * slope, slope * slope * given.squares};
     for (const Scalar part : parts) sum.squares += dy * part * dy * part;
     return sum;
   }
@@ -133,12 +137,14 @@ class Backward {
           Scalar(inputs_["conv_state"][static_cast<std::size_t>(place(slot, channel, j))]);
     }
     for (std::int64_t t = 0; t < length; ++t) {
-      ext[static_cast<std::size_t>(places + t)] = at_token("qkv", first + t, channel);
+      ext[static_cast<std::size_t>(places + t)] =
+          Scalar(inputs_["qkv"][static_cast<std::size_t>(at_token(first + t, channel))]);
     }
 
     std::vector<Sum<Scalar>> d_ext(ext.size());
     for (std::int64_t t = 0; t < length; ++t) {
-      const Scalar dy = at_token("d_conv_output", first + t, channel);
+      const std::int64_t at = at_token(first + t, channel);
+      const Sum<Scalar> dy{Scalar(d_output_.values[at]), d_output_.squares(at)};
       const Sum<Scalar> g = behind_activation(ext, t, channel, dy);
       d_bias.add(1, g);
       for (std::int64_t j = 0; j < width_; ++j) {
@@ -146,7 +152,7 @@ class Backward {
         d_ext[static_cast<std::size_t>(t + j)].add(weight(channel, j), g);
       }
       if (p_.conv_residual == ConvResidual::input) {
-        d_ext[static_cast<std::size_t>(places + t)].add(1, {dy, 0});
+        d_ext[static_cast<std::size_t>(places + t)].add(1, dy);
       }
     }
     // The new window is the last width - 1 entries of ext.
@@ -157,8 +163,7 @@ class Backward {
     }
 
     for (std::int64_t t = 0; t < length; ++t) {
-      d_input_.store((first + t) * token_stride_ + channel * channel_stride_,
-                     d_ext[static_cast<std::size_t>(places + t)]);
+      d_input_.store(at_token(first + t, channel), d_ext[static_cast<std::size_t>(places + t)]);
     }
     if (!p_.reads_conv_window()) return;
     for (std::int64_t j = 0; j < places; ++j) {
@@ -170,6 +175,7 @@ class Backward {
 
   const Case& inputs_;
   const Problem& p_;
+  GivenGradient<Element, Scalar> d_output_;
   std::int64_t channels_, width_;
   WindowStrides strides_;
   std::int64_t token_stride_, channel_stride_;
@@ -178,7 +184,7 @@ class Backward {
 
 template <typename Scalar>
 Arrays<Scalar> evaluate_backward(const Case& inputs, const EvaluationOptions& options) {
-  return Backward<Scalar>(inputs).run(options);
+  return Backward<float, Scalar>(inputs, {inputs["d_conv_output"].data()}).run(options);
 }
 
 ErrorLimits backward_limits(const Problem& p, const Conditioning&) {
@@ -209,6 +215,20 @@ void widen_backward(ErrorLimits& limits, const Problem& p, const Conditioning&, 
 }
 
 }  // namespace
+
+template <typename Scalar>
+Arrays<Scalar> convolution_gradients(const Case& inputs,
+                                     const GivenGradient<Scalar, Scalar>& d_output,
+                                     const EvaluationOptions& options) {
+  return Backward<Scalar, Scalar>(inputs, d_output).run(options);
+}
+template Arrays<float> convolution_gradients(const Case&, const GivenGradient<float, float>&,
+                                             const EvaluationOptions&);
+template Arrays<double> convolution_gradients(const Case&, const GivenGradient<double, double>&,
+                                              const EvaluationOptions&);
+template Arrays<long double> convolution_gradients(const Case&,
+                                                   const GivenGradient<long double, long double>&,
+                                                   const EvaluationOptions&);
 
 const ReferenceOperation& causal_conv1d_backward_reference() {
   static const ReferenceOperation operation = {

@@ -34,6 +34,7 @@
 #include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
 #include "interface/operations/recurrence_operands.h"
+#include "reference/backward_steps.h"
 #include "reference/gated_delta.h"
 #include "reference/gradients.h"
 #include "reference/operation.h"
@@ -68,12 +69,14 @@ GateSlopes<Scalar> bounded_slopes(Scalar A_log, Scalar x, Scalar bound) {
   return slope == 0 ? GateSlopes<Scalar>{0, 0} : GateSlopes<Scalar>{slope * rate, slope * y};
 }
 
-template <typename Scalar>
+// Element: float as stored, or the wide scalar that other steps left.
+template <typename Element, typename Scalar>
 class Backward {
  public:
-  explicit Backward(const Case& inputs)
+  Backward(const Case& inputs, const RecurrenceStep<Element, Scalar>& step)
       : inputs_(inputs),
         p_(inputs.problem),
+        given_(step),
         gates_(decode_gates<Scalar>(inputs)),
         scale_(p_.scale ? Scalar(*p_.scale) : Scalar(1) / std::sqrt(Scalar(p_.key_head_dim))) {}
 
@@ -85,10 +88,40 @@ class Backward {
     for (auto* of_heads : {&d_gate_, &d_gate_terms_, &d_beta_, &d_beta_terms_}) {
       assign(*of_heads, heads);
     }
-    assign(d_initial_, p_.num_pool_rows() * p_.state_row_stride());
+    for (auto* of_states : {&d_initial_, &d_initial_terms_}) {
+      assign(*of_states, p_.num_pool_rows() * p_.state_row_stride());
+    }
     const auto pairs = static_cast<std::size_t>(p_.num_sequences() * p_.num_value_heads);
     d_A_log_.assign(pairs, {});
     d_dt_bias_.assign(pairs, {});
+    for_groups(options, [&](std::int64_t sequence, std::int64_t key_head) {
+      run_group(sequence, key_head);
+    });
+    return results();
+  }
+
+  // What the forward call made, and sqrt of the squares of the products that each element sums.
+  Arrays<Scalar> outputs(const EvaluationOptions& options) {
+    std::vector<Scalar> values, terms;
+    for (auto* of_values : {&values, &terms}) {
+      assign(*of_values, p_.total_tokens() * p_.num_value_heads * p_.value_head_dim);
+    }
+    for_groups(options, [&](std::int64_t sequence, std::int64_t key_head) {
+      const std::int64_t group = p_.value_heads_per_key_head();
+      for (std::int64_t h = key_head * group; h < (key_head + 1) * group; ++h) {
+        read_out(sequence, h, values, terms);
+      }
+    });
+    Arrays<Scalar> result;
+    result["output"] = std::move(values);
+    result["output_terms"] = std::move(terms);
+    return result;
+  }
+
+ private:
+  // body(sequence, key head) of those that the pairs are of.
+  template <typename Body>
+  void for_groups(const EvaluationOptions& options, const Body& body) const {
     std::set<std::pair<std::int64_t, std::int64_t>> wanted;
     for (const SequenceHead& pair : pairs_of(p_, options)) {
       wanted.insert({pair.sequence, pair.value_head / p_.value_heads_per_key_head()});
@@ -96,12 +129,31 @@ class Backward {
     const std::vector<std::pair<std::int64_t, std::int64_t>> groups(wanted.begin(), wanted.end());
     parallel_for(static_cast<std::int64_t>(groups.size()), options.threads, [&](std::int64_t i) {
       const auto& [sequence, key_head] = groups[static_cast<std::size_t>(i)];
-      run_group(sequence, key_head);
+      body(sequence, key_head);
     });
-    return results();
   }
 
- private:
+  void read_out(std::int64_t sequence, std::int64_t head, std::vector<Scalar>& values,
+                std::vector<Scalar>& terms) const {
+    const std::int64_t first = inputs_.first_token(sequence), slot = inputs_.slot(sequence);
+    const auto Dv = static_cast<std::size_t>(p_.value_head_dim);
+    HeadState<Scalar> state = state_of(
+        "initial_state", slot >= 0 && p_.initial_state != InitialState::absent, slot, head);
+    for (std::int64_t t = first; t < first + inputs_.length(sequence); ++t) {
+      const std::size_t at = at_head(t, head) * Dv;
+      if (slot >= 0) state = step(state, t, head);
+      const Vector<Scalar> q = scale_ * query_of(t, head / p_.value_heads_per_key_head()).unit;
+      const Vector<Scalar> o = state.transpose() * q;
+      const Vector<Scalar> squares =
+          state.array().square().matrix().transpose() * q.array().square().matrix();
+      for (std::size_t j = 0; j < Dv; ++j) {
+        const auto in_row = static_cast<Eigen::Index>(j);
+        values[at + j] = slot < 0 ? Scalar(0) : o[in_row];
+        terms[at + j] = slot < 0 ? Scalar(0) : std::sqrt(squares[in_row]);
+      }
+    }
+  }
+
   static void assign(std::vector<Scalar>& values, std::int64_t count) {
     values.assign(static_cast<std::size_t>(count), std::numeric_limits<Scalar>::quiet_NaN());
   }
@@ -111,19 +163,44 @@ class Backward {
     Vector<Scalar> unit;
     Scalar length = 1;
   };
-  Row row_of(const char* name, std::int64_t token, std::int64_t key_head) const {
+  Row query_of(std::int64_t token, std::int64_t key_head) const {
+    return row_of(given_.source.query + token * given_.source.query_token_stride, key_head);
+  }
+  Row key_of(std::int64_t token, std::int64_t key_head) const {
+    return row_of(given_.source.key + token * given_.source.key_token_stride, key_head);
+  }
+  Row row_of(const Element* token, std::int64_t key_head) const {
     const std::int64_t Dk = p_.key_head_dim;
-    const float* x = inputs_[name].data() + (token * p_.num_key_heads + key_head) * Dk;
-    Row row{Eigen::Map<const Vector<float>>(x, Dk).template cast<Scalar>()};
-    if (!p_.normalize_qk) return row;
+    Row row{strided(token + key_head * Dk * given_.source.element_stride, Dk)};
+    if (!given_.normalize_qk) return row;
     row.length = std::sqrt(row.unit.squaredNorm() + Scalar(1e-6L));
     row.unit /= row.length;
     return row;
   }
-  Vector<Scalar> values_of(const char* name, std::int64_t token, std::int64_t head) const {
+  Vector<Scalar> strided(const Element* x, std::int64_t count) const {
+    const Eigen::InnerStride<> stride(given_.source.element_stride);
+    return Eigen::Map<const Vector<Element>, 0, Eigen::InnerStride<>>(x, count, stride)
+        .template cast<Scalar>();
+  }
+  Vector<Scalar> value_of(std::int64_t token, std::int64_t head) const {
     const std::int64_t Dv = p_.value_head_dim;
-    const float* x = inputs_[name].data() + (token * p_.num_value_heads + head) * Dv;
-    return Eigen::Map<const Vector<float>>(x, Dv).template cast<Scalar>();
+    return strided(given_.source.value + token * given_.source.value_token_stride +
+                       head * Dv * given_.source.element_stride,
+                   Dv);
+  }
+  Vector<Scalar> d_output_of(std::int64_t token, std::int64_t head) const {
+    const std::int64_t Dv = p_.value_head_dim;
+    const Element* x = given_.d_output.values + (token * p_.num_value_heads + head) * Dv;
+    return Eigen::Map<const Vector<Element>>(x, Dv).template cast<Scalar>();
+  }
+  // The squares of its terms beside those of its values.
+  Vector<Scalar> d_output_squares_of(std::int64_t token, std::int64_t head) const {
+    const std::int64_t Dv = p_.value_head_dim;
+    Vector<Scalar> squares(Dv);
+    for (std::int64_t j = 0; j < Dv; ++j) {
+      squares[j] = given_.d_output.squares((token * p_.num_value_heads + head) * Dv + j);
+    }
+    return squares;
   }
   Scalar decay_of(std::int64_t token, std::int64_t head) const {
     return std::exp(gates_.log_decay[at_head(token, head)]);
@@ -157,8 +234,8 @@ class Backward {
   // The forward step of a token: the state after it.
   HeadState<Scalar> step(const HeadState<Scalar>& before, std::int64_t t, std::int64_t head) const {
     HeadState<Scalar> state = decayed(before, decay_of(t, head));
-    const Vector<Scalar> k = row_of("k", t, head / p_.value_heads_per_key_head()).unit;
-    const Vector<Scalar> r = values_of("v", t, head) - state.transpose() * k;
+    const Vector<Scalar> k = key_of(t, head / p_.value_heads_per_key_head()).unit;
+    const Vector<Scalar> r = value_of(t, head) - state.transpose() * k;
     state += (gates_.beta[at_head(t, head)] * k) * r.transpose();
     return state;
   }
@@ -183,8 +260,8 @@ class Backward {
       }
     }
     for (std::int64_t t = 0; t < length; ++t) {
-      store_key("q", of_q, t, first + t, key_head, d_q_, d_q_terms_);
-      store_key("k", of_k, t, first + t, key_head, d_k_, d_k_terms_);
+      store_key(query_of(first + t, key_head), of_q, t, first + t, key_head, d_q_, d_q_terms_);
+      store_key(key_of(first + t, key_head), of_k, t, first + t, key_head, d_k_, d_k_terms_);
     }
   }
 
@@ -203,13 +280,12 @@ class Backward {
   }
 
   // From the gradient of y = x / n, n = sqrt(|x|^2 + eps), to that of x: (dy - y (y . dy)) / n.
-  void store_key(const char* name, const KeyGradients& gradients, std::int64_t in_sequence,
+  void store_key(const Row& row, const KeyGradients& gradients, std::int64_t in_sequence,
                  std::int64_t token, std::int64_t key_head, std::vector<Scalar>& values,
                  std::vector<Scalar>& terms) {
     Vector<Scalar> value = gradients.value[static_cast<std::size_t>(in_sequence)];
     Vector<Scalar> squares = gradients.squares[static_cast<std::size_t>(in_sequence)];
-    if (p_.normalize_qk) {
-      const Row row = row_of(name, token, key_head);
+    if (given_.normalize_qk) {
       const Scalar along = row.unit.dot(value);
       const Vector<Scalar> unit_squares = row.unit.array().square();
       const Scalar along_squares = along * along + unit_squares.dot(squares);
@@ -227,6 +303,13 @@ class Backward {
     }
   }
 
+  // D, and where the outputs' gradients have terms of their own, what these are in it, as errors that are
+  // independent of one another: 1 - beta k k^T lets no more of them pass than there are.
+  struct StateGradient {
+    HeadState<Scalar> value, squares;
+    bool has_squares() const { return squares.size() > 0; }
+  };
+
   // Forward with a checkpoint every sqrt(length) tokens, then the segments in reverse.
   void run_head(std::int64_t sequence, std::int64_t head, KeyGradients& of_q, KeyGradients& of_k) {
     const std::int64_t first = inputs_.first_token(sequence), length = inputs_.length(sequence);
@@ -240,7 +323,10 @@ class Backward {
       if (t % segment == 0) checkpoints.push_back(state);
       state = step(state, first + t, head);
     }
-    HeadState<Scalar> D = state_of("d_final_state", p_.final_state, slot, head);
+    StateGradient D{state_of("d_final_state", p_.final_state, slot, head), {}};
+    if (given_.d_output.terms != nullptr) {
+      D.squares = HeadState<Scalar>::Zero(p_.key_head_dim, p_.value_head_dim);
+    }
     std::vector<HeadState<Scalar>> states;
     for (std::int64_t begin = (length - 1) / segment * segment; length > 0 && begin >= 0;
          begin -= segment) {
@@ -254,23 +340,28 @@ class Backward {
         step_back(sequence, head, t, states[in_segment], states[in_segment + 1], D, of_q, of_k);
       }
     }
-    for (Eigen::Index i = 0; i < D.rows(); ++i) {
-      for (Eigen::Index j = 0; j < D.cols(); ++j)
-        d_initial_[pool_index(slot, head, i, j)] = D(i, j);
+    for (Eigen::Index i = 0; i < D.value.rows(); ++i) {
+      for (Eigen::Index j = 0; j < D.value.cols(); ++j) {
+        const std::size_t at = pool_index(slot, head, i, j);
+        d_initial_[at] = D.value(i, j);
+        d_initial_terms_[at] =
+            Sum<Scalar>{D.value(i, j), D.has_squares() ? D.squares(i, j) : Scalar(0)}.terms();
+      }
     }
   }
 
   void step_back(std::int64_t sequence, std::int64_t head, std::int64_t in_sequence,
                  const HeadState<Scalar>& before, const HeadState<Scalar>& after,
-                 HeadState<Scalar>& D, KeyGradients& of_q, KeyGradients& of_k) {
+                 StateGradient& gradient, KeyGradients& of_q, KeyGradients& of_k) {
+    HeadState<Scalar>& D = gradient.value;
     const std::int64_t token = inputs_.first_token(sequence) + in_sequence;
     const std::int64_t key_head = head / p_.value_heads_per_key_head();
     const auto at_token = static_cast<std::size_t>(in_sequence);
     const Scalar alpha = decay_of(token, head), beta = gates_.beta[at_head(token, head)];
-    const Vector<Scalar> q = row_of("q", token, key_head).unit;
-    const Vector<Scalar> k = row_of("k", token, key_head).unit;
-    const Vector<Scalar> v = values_of("v", token, head);
-    const Vector<Scalar> d_o = scale_ * values_of("d_output", token, head);
+    const Vector<Scalar> q = query_of(token, key_head).unit;
+    const Vector<Scalar> k = key_of(token, key_head).unit;
+    const Vector<Scalar> v = value_of(token, head);
+    const Vector<Scalar> d_o = scale_ * d_output_of(token, head);
     const HeadState<Scalar> R = decayed(before, alpha);
     const Vector<Scalar> r = v - R.transpose() * k;
     const auto squared = [](const auto& x) { return x.array().square().matrix().eval(); };
@@ -279,9 +370,16 @@ class Backward {
 
     D += q * d_o.transpose();
     of_q.value[at_token] += after * d_o;
-    of_q.squares[at_token] += squared(after) * squared(d_o);
+    Vector<Scalar> d_o2 = squared(d_o);
+    HeadState<Scalar> D2 = squared(D);
+    if (gradient.has_squares()) {
+      const Vector<Scalar> more = scale_ * scale_ * d_output_squares_of(token, head);
+      d_o2 += more;
+      gradient.squares += squared(q) * more.transpose();
+      D2 += gradient.squares;
+    }
+    of_q.squares[at_token] += squared(after) * d_o2;
 
-    const HeadState<Scalar> D2 = squared(D);
     const Vector<Scalar> w = D.transpose() * k;
     const Vector<Scalar> w2 = D2.transpose() * k2;
     for (Eigen::Index j = 0; j < v.size(); ++j) {
@@ -298,6 +396,15 @@ class Backward {
     };
     store_gate(sequence, token, head, against(R), against(before));
     D = decayed(D, alpha);
+    if (!gradient.has_squares()) return;
+    HeadState<Scalar>& E = gradient.squares;
+    const Vector<Scalar> all = E.transpose() * k2;
+    for (Eigen::Index i = 0; i < E.rows(); ++i) {
+      const Scalar own = 1 - 2 * beta * k2[i];
+      E.row(i) =
+          (own * E.row(i) + beta * beta * k2[i] * all.transpose()).cwiseMax(Scalar(0)).eval();
+    }
+    E = decayed(E, alpha * alpha);
   }
 
   void store_beta(std::int64_t token, std::int64_t head, Sum<Scalar> sum) {
@@ -362,7 +469,7 @@ class Backward {
     put("d_v", d_v_, d_v_terms_);
     put(gate_gradient_name(p_), d_gate_, d_gate_terms_);
     put(beta_gradient_name(p_), d_beta_, d_beta_terms_);
-    result["d_initial_state"] = std::move(d_initial_);
+    put("d_initial_state", d_initial_, d_initial_terms_);
     if (!entry_of(p_.gate_encoding).has_rate_and_bias) return result;
     const auto over_batch = [&](const char* name, const std::vector<Sum<Scalar>>& sums) {
       std::vector<Scalar> values, terms;
@@ -385,16 +492,20 @@ class Backward {
 
   const Case& inputs_;
   const Problem& p_;
+  RecurrenceStep<Element, Scalar> given_;
   Gates<Scalar> gates_;
   Scalar scale_;
   std::vector<Scalar> d_q_, d_q_terms_, d_k_, d_k_terms_, d_v_, d_v_terms_;
-  std::vector<Scalar> d_gate_, d_gate_terms_, d_beta_, d_beta_terms_, d_initial_;
+  std::vector<Scalar> d_gate_, d_gate_terms_, d_beta_, d_beta_terms_;
+  std::vector<Scalar> d_initial_, d_initial_terms_;
   std::vector<Sum<Scalar>> d_A_log_, d_dt_bias_;  // [N, Hv]
 };
 
 template <typename Scalar>
 Arrays<Scalar> evaluate_backward(const Case& inputs, const EvaluationOptions& options) {
-  return Backward<Scalar>(inputs).run(options);
+  const RecurrenceStep<float, Scalar> step{
+      source_of_qkv(inputs), inputs.problem.normalize_qk, {inputs["d_output"].data()}};
+  return Backward<float, Scalar>(inputs, step).run(options);
 }
 
 Conditioning measure_backward(const Case& inputs, const Arrays<double>&,
@@ -433,6 +544,26 @@ void widen_backward(ErrorLimits& limits, const Problem& p, const Conditioning& c
 }
 
 }  // namespace
+
+template <typename Element, typename Scalar>
+Arrays<Scalar> recurrence_outputs(const Case& inputs, const RecurrenceStep<Element, Scalar>& step,
+                                  const EvaluationOptions& options) {
+  return Backward<Element, Scalar>(inputs, step).outputs(options);
+}
+template <typename Element, typename Scalar>
+Arrays<Scalar> recurrence_gradients(const Case& inputs, const RecurrenceStep<Element, Scalar>& step,
+                                    const EvaluationOptions& options) {
+  return Backward<Element, Scalar>(inputs, step).run(options);
+}
+#define GDN_INSTANTIATE(Scalar)                                                                    \
+  template Arrays<Scalar> recurrence_outputs(const Case&, const RecurrenceStep<Scalar, Scalar>&,   \
+                                             const EvaluationOptions&);                            \
+  template Arrays<Scalar> recurrence_gradients(const Case&, const RecurrenceStep<Scalar, Scalar>&, \
+                                               const EvaluationOptions&)
+GDN_INSTANTIATE(float);
+GDN_INSTANTIATE(double);
+GDN_INSTANTIATE(long double);
+#undef GDN_INSTANTIATE
 
 const ReferenceOperation& gated_delta_backward_reference() {
   static const ReferenceOperation operation = {

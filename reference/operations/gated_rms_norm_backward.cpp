@@ -23,6 +23,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/backward_steps.h"
 #include "reference/gated_rms_norm.h"
 #include "reference/gradients.h"
 #include "reference/operation.h"
@@ -31,20 +32,29 @@
 namespace gdn::reference {
 namespace {
 
-template <typename Scalar>
+// Where rows and weights are; x_terms: null where x is exact.
+template <typename Element, typename Scalar>
+struct Rows {
+  const Element* x;
+  const Scalar* x_terms;
+  const std::vector<float>&z, &weight, &d_y;
+};
+
+template <typename Element, typename Scalar>
 class Backward {
  public:
-  explicit Backward(const Case& inputs)
+  Backward(const Case& inputs, const Rows<Element, Scalar>& rows)
       : p_(inputs.problem),
         inputs_(inputs),
         width_(p_.value_head_dim),
-        x_(inputs["x"]),
-        z_(inputs["z"]),
-        d_y_(inputs["d_y"]),
-        weight_(inputs["weight"]) {}
+        x_(rows.x),
+        x_terms_(rows.x_terms),
+        z_(rows.z),
+        d_y_(rows.d_y),
+        weight_(rows.weight) {}
 
   Arrays<Scalar> run(const EvaluationOptions& options) {
-    const auto elements = static_cast<std::int64_t>(x_.size());
+    const auto elements = static_cast<std::int64_t>(d_y_.size());
     d_x_.assign(elements, std::numeric_limits<Scalar>::quiet_NaN());
     d_z_.assign(elements, std::numeric_limits<Scalar>::quiet_NaN());
     d_weight_.assign(width_, Scalar(0));
@@ -80,9 +90,10 @@ class Backward {
   using WeightSums = std::vector<Sum<Scalar>>;
 
   void run_row(std::int64_t row, WeightSums& d_weight) {
-    const Scalar root = norm_root<Scalar>(p_, x_.data() + row);
+    const Scalar root = norm_root<Scalar>(p_, x_ + row);
     std::vector<Scalar> u(static_cast<std::size_t>(width_)), g(u.size());
-    Sum<Scalar> along;  // mean(u g)
+    Sum<Scalar> along;                // mean(u g)
+    Scalar along_u = 0, along_g = 0;  // squares of what errors of u have in common with u and g
     for (std::size_t j = 0; j < u.size(); ++j) {
       const auto at = static_cast<std::size_t>(row) + j;
       const auto z = Scalar(z_[at]), d_y = Scalar(d_y_[at]), weight = Scalar(weight_[j]);
@@ -91,8 +102,14 @@ class Backward {
       g[j] = d_y * weight * gate;
       along.add(u[j] / Scalar(width_), {g[j], 0});
       d_weight[j].add(u[j], {d_y * gate, 0});
+      const Scalar off = error_of(row, j) / root;  // of u
+      along_u += u[j] * off * u[j] * off;
+      along_g += g[j] * off * g[j] * off;
+      d_weight[j].squares += d_y * gate * off * d_y * gate * off;
       const GateSlope<Scalar> slope = norm_gate_slope(p_.norm_gate, z);
       Sum<Scalar> d_z;
+      const Scalar moved = d_y * weight * off;
+      d_z.squares = moved * moved * (slope.of_gate * slope.of_gate + slope.of_z * slope.of_z);
       d_z.add(d_y * weight * u[j], {slope.of_gate, 0});
       d_z.add(d_y * weight * u[j], {slope.of_z, 0});
       d_z_.store(row + static_cast<std::int64_t>(j), d_z);
@@ -104,20 +121,34 @@ class Backward {
       // The product as a whole, which may be more than its summands.
       const Scalar removed = u[j] * along.value / root;
       d_x.squares += removed * removed;
+      // What errors of x do: to the root, to u, and to the mean.
+      const auto mean = [&](Scalar squares) { return squares / Scalar(width_ * width_); };
+      const Scalar off = error_of(row, j) / root;
+      d_x.squares +=
+          (d_x.value * d_x.value * mean(along_u) +
+           (off * along.value * off * along.value + u[j] * u[j] * mean(along_g)) / (root * root));
       d_x_.store(row + static_cast<std::int64_t>(j), d_x);
     }
+  }
+
+  Scalar error_of(std::int64_t row, std::size_t j) const {
+    return x_terms_ == nullptr ? Scalar(0) : x_terms_[row + static_cast<std::int64_t>(j)];
   }
 
   const Problem& p_;
   const Case& inputs_;
   std::int64_t width_;
-  const std::vector<float>&x_, &z_, &d_y_, &weight_;
+  const Element* x_;
+  const Scalar* x_terms_;
+  const std::vector<float>&z_, &d_y_, &weight_;
   Gradient<Scalar> d_x_, d_z_, d_weight_;
 };
 
 template <typename Scalar>
 Arrays<Scalar> evaluate_backward(const Case& inputs, const EvaluationOptions& options) {
-  return Backward<Scalar>(inputs).run(options);
+  const Rows<float, Scalar> rows{inputs["x"].data(), nullptr, inputs["z"], inputs["weight"],
+                                 inputs["d_y"]};
+  return Backward<float, Scalar>(inputs, rows).run(options);
 }
 
 ErrorLimits backward_limits(const Problem& p, const Conditioning&) {
@@ -131,6 +162,20 @@ ErrorLimits backward_limits(const Problem& p, const Conditioning&) {
 }
 
 }  // namespace
+
+template <typename Scalar>
+Arrays<Scalar> norm_gradients(const Case& inputs, const Scalar* x, const Scalar* x_terms,
+                              const EvaluationOptions& options) {
+  const Rows<Scalar, Scalar> rows{x, x_terms, inputs["z"], inputs["norm_weight"],
+                                  inputs["d_output"]};
+  return Backward<Scalar, Scalar>(inputs, rows).run(options);
+}
+template Arrays<float> norm_gradients(const Case&, const float*, const float*,
+                                      const EvaluationOptions&);
+template Arrays<double> norm_gradients(const Case&, const double*, const double*,
+                                       const EvaluationOptions&);
+template Arrays<long double> norm_gradients(const Case&, const long double*, const long double*,
+                                            const EvaluationOptions&);
 
 const ReferenceOperation& gated_rms_norm_backward_reference() {
   static const ReferenceOperation operation = {

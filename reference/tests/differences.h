@@ -22,10 +22,11 @@ inline void make_steps_exact(Case& c) {
 }
 
 /// `d` is the gradient of loss() -> long double with respect to `values`, which loss() reads: by
-/// differences of fourth order, wrong by h^4 / 30 of the fifth derivative. NaN: of no element's.
+/// differences of fourth order, wrong by h^4 / 30 of the fifth derivative, with steps h of kDifferenceStep or
+/// of any power of 2 from 2^-12. NaN: of no element's.
 template <typename Loss>
 void expect_is_gradient(const std::string& name, std::vector<float>& values,
-                        const std::vector<double>& d, const Loss& loss) {
+                        const std::vector<double>& d, const Loss& loss, float h = kDifferenceStep) {
   ASSERT_EQ(values.size(), d.size()) << name;
   double largest = 0;
   for (const double x : d) {
@@ -40,7 +41,6 @@ void expect_is_gradient(const std::string& name, std::vector<float>& values,
       values[i] = x;
       return made;
     };
-    constexpr float h = kDifferenceStep;
     const long double slope =
         (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * static_cast<long double>(h));
     const double error = std::fabs(static_cast<double>(slope) - d[i]);

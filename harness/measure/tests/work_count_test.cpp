@@ -188,6 +188,16 @@ TEST(WorkCount, GradientsAreCountedAsTheirTextsSay) {
       {"gated_delta_training:heads=1/2,dim=8x6,seq=10+7,slots=padding", 0,
        10.0 * 2 * 2 * (11 * 48 + 6 * 64 * 14), 10.0 * 2 * (22 + 7) * 48,
        "2 (11 Dk Dv + 6 C (Dk + Dv)) per token and value head, C = chunk (64 where not chunked)"},
+      {"gated_delta_layer_backward:heads=1/2,dim=8x6,seq=10+7,slots=padding", 16,
+       10.0 * 2 * 2 * (8 * 48 + 4 * 16 * 14) + 10.0 * 28 * (8 + 24),
+       10.0 * 2 * 22 * 48 + 10.0 * 28 * (8 + 24),
+       "2 (8 Dk Dv + 4 C (Dk + Dv)) per token and value head, C = 16, and what the "
+       "convolution, its gradients and the norm's take"},
+      {"gated_delta_layer_backward:heads=1/2,dim=8x6,seq=10+7,slots=padding,gated_norm=1", 16,
+       10.0 * 2 * 2 * (11 * 48 + 6 * 16 * 14) + 10.0 * 28 * (8 + 24) + 10.0 * 12 * 15,
+       10.0 * 2 * (22 + 7) * 48 + 10.0 * 28 * (8 + 24) + 10.0 * 12 * 15,
+       "2 (8 Dk Dv + 4 C (Dk + Dv)) per token and value head, C = 16, and what the "
+       "convolution, its gradients and the norm's take"},
       {"causal_conv1d_backward:channels=5,seq=10+7,width=3,slots=padding", 0, 10.0 * 5 * 18,
        10.0 * 5 * 18, "6 width (+ 2 with a bias, + 1 with a residual) per token and channel"},
       {"causal_conv1d_backward:channels=5,seq=10+7,width=3,bias=1,residual=1,slots=padding", 0,

@@ -13,30 +13,6 @@ namespace {
 
 constexpr const char* kWindow = "conv_state";
 
-// ---- the window at the beginning of a part
-
-// What the forward call has at a place before a part: an input, the window of its sequence, or zero.
-// `i` counts from the sequence's first token.
-float input_before(const Case& whole, std::int64_t sequence, std::int64_t channel, std::int64_t i) {
-  const Problem& p = whole.problem;
-  if (i >= 0) {
-    const std::int64_t token = whole.first_token(sequence) + i;
-    const std::int64_t at = p.conv_layout == ConvLayout::channels
-                                ? token * p.conv_channels() + channel
-                                : channel * p.total_tokens() + token;
-    return whole["qkv"][static_cast<std::size_t>(at)];
-  }
-  if (!p.reads_conv_window()) return 0;
-  if (p.fresh_windows &&
-      whole.other_indices["has_window"][static_cast<std::size_t>(sequence)] == 0) {
-    return 0;
-  }
-  const WindowStrides strides = window_strides(p);
-  const std::int64_t at = whole.slot(sequence) * strides.row + channel * strides.channel +
-                          (p.window_places() + i) * strides.place;
-  return whole[kWindow][static_cast<std::size_t>(at)];
-}
-
 // Whether every part lies in the sequence it is of. Other lengths over the same tokens do not, and keep
 // the windows they have.
 bool are_cut_out(const Case& whole, const std::vector<PartOfSequence>& parts) {
@@ -45,30 +21,6 @@ bool are_cut_out(const Case& whole, const std::vector<PartOfSequence>& parts) {
     if (before < 0 || before + taken.count > whole.length(taken.sequence)) return false;
   }
   return true;
-}
-
-// The windows where parts begin: what the forward calls on the tokens before them left in the pool.
-void fit_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
-  fit_convolution_part(whole, parts, part);
-  const Problem& p = part.problem;
-  if (!p.reads_conv_window() || !are_cut_out(whole, parts)) return;
-  const WindowStrides strides = window_strides(p);
-  const std::int64_t places = p.window_places();
-  // Zeros stand before the sequences of a call that read no windows.
-  part[kWindow].resize(static_cast<std::size_t>(p.num_pool_rows() * strides.row));
-  for (std::size_t n = 0; n < parts.size(); ++n) {
-    const std::int64_t sequence = parts[n].sequence;
-    const std::int64_t before = parts[n].first_token - whole.first_token(sequence);
-    const std::int64_t slot = part.slot(static_cast<std::int64_t>(n));
-    if (slot < 0 || before == 0) continue;
-    for (std::int64_t c = 0; c < p.conv_channels(); ++c) {
-      for (std::int64_t j = 0; j < places; ++j) {
-        const std::int64_t at = slot * strides.row + c * strides.channel + j * strides.place;
-        part[kWindow][static_cast<std::size_t>(at)] =
-            round_to(p.state_dtype, input_before(whole, sequence, c, before - places + j));
-      }
-    }
-  }
 }
 
 // ---- operands
@@ -106,7 +58,7 @@ OperationSchema make_schema() {
       "gradients of the causal convolution: of <conv_output, d_conv_output> + <new window, "
       "d_final_window>";
   schema.carries_backward = true;
-  schema.fit_part = fit_part;
+  schema.fit_part = fit_convolution_gradients;
   const std::vector<Operand> forward = convolution_operands();
   schema.operands = forward;
   schema.operands.push_back(sequence_offsets_operand());
@@ -153,6 +105,51 @@ OperationSchema make_schema() {
 }
 
 }  // namespace
+
+float convolution_input_at(const Case& whole, std::int64_t sequence, std::int64_t channel,
+                           std::int64_t i) {
+  const Problem& p = whole.problem;
+  if (i >= 0) {
+    const std::int64_t token = whole.first_token(sequence) + i;
+    const std::int64_t at = p.conv_layout == ConvLayout::channels
+                                ? token * p.conv_channels() + channel
+                                : channel * p.total_tokens() + token;
+    return whole["qkv"][static_cast<std::size_t>(at)];
+  }
+  if (!p.reads_conv_window()) return 0;
+  if (p.fresh_windows &&
+      whole.other_indices["has_window"][static_cast<std::size_t>(sequence)] == 0) {
+    return 0;
+  }
+  const WindowStrides strides = window_strides(p);
+  const std::int64_t at = whole.slot(sequence) * strides.row + channel * strides.channel +
+                          (p.window_places() + i) * strides.place;
+  return whole[kWindow][static_cast<std::size_t>(at)];
+}
+
+void fit_convolution_gradients(const Case& whole, const std::vector<PartOfSequence>& parts,
+                               Case& part) {
+  fit_convolution_part(whole, parts, part);
+  const Problem& p = part.problem;
+  if (!p.reads_conv_window() || !are_cut_out(whole, parts)) return;
+  const WindowStrides strides = window_strides(p);
+  const std::int64_t places = p.window_places();
+  // Zeros stand before the sequences of a call that read no windows.
+  part[kWindow].resize(static_cast<std::size_t>(p.num_pool_rows() * strides.row));
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    const std::int64_t sequence = parts[n].sequence;
+    const std::int64_t before = parts[n].first_token - whole.first_token(sequence);
+    const std::int64_t slot = part.slot(static_cast<std::int64_t>(n));
+    if (slot < 0 || before == 0) continue;
+    for (std::int64_t c = 0; c < p.conv_channels(); ++c) {
+      for (std::int64_t j = 0; j < places; ++j) {
+        const std::int64_t at = slot * strides.row + c * strides.channel + j * strides.place;
+        part[kWindow][static_cast<std::size_t>(at)] =
+            round_to(p.state_dtype, convolution_input_at(whole, sequence, c, before - places + j));
+      }
+    }
+  }
+}
 
 const OperationSchema& causal_conv1d_backward_operation() {
   static const OperationSchema schema = make_schema();

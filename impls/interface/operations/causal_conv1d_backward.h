@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "interface/arguments.h"
 #include "interface/operation.h"
@@ -10,6 +11,15 @@
 namespace gdn {
 
 const OperationSchema& causal_conv1d_backward_operation();
+
+/// What the forward call has at place i of a channel, counted from the sequence's first token: an
+/// input; before it the window of its sequence, or zero. The sequence owns a row where i may be negative.
+float convolution_input_at(const Case& c, std::int64_t sequence, std::int64_t channel,
+                           std::int64_t i);
+/// OperationSchema::fit_part of an operation with these gradients: the windows where parts begin are what
+/// the forward calls on the tokens before them left in the pool.
+void fit_convolution_gradients(const Case& whole, const std::vector<PartOfSequence>& parts,
+                               Case& part);
 
 struct CausalConv1dBackwardArguments {
   /// The inputs of the forward call; state_in are the windows as they were before it, which are only

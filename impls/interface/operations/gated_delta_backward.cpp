@@ -38,7 +38,7 @@ double beta_at(const Case& c, std::int64_t token, std::int64_t head) {
 }
 
 // The row of q or k of a key head, divided by its length where the problem says so.
-std::vector<double> key_at(const Case& c, std::int64_t token, std::int64_t key_head) {
+std::vector<double> key_at(const Case& c, std::int64_t, std::int64_t token, std::int64_t key_head) {
   const Problem& p = c.problem;
   const std::int64_t first = (token * p.num_key_heads + key_head) * p.key_head_dim;
   const auto row = c["k"].begin() + first;
@@ -50,20 +50,27 @@ std::vector<double> key_at(const Case& c, std::int64_t token, std::int64_t key_h
   return k;
 }
 
-// The state of a head after the tokens first .. end - 1 (docs/contract.md, section 1.1), from what
-// `read` gives of the state before them; S[i, j] at i Dv + j.
-std::vector<double> state_after(const Case& c, std::int64_t head, std::int64_t first,
-                                std::int64_t end, std::vector<double> S) {
+double value_at(const Case& c, std::int64_t, std::int64_t token, std::int64_t head,
+                std::int64_t j) {
+  const Problem& p = c.problem;
+  return c["v"]
+          [static_cast<std::size_t>((token * p.num_value_heads + head) * p.value_head_dim + j)];
+}
+
+// The state of a head of a sequence after its tokens before `end` (docs/contract.md, section 1.1), from
+// the state before them; S[i, j] at i Dv + j.
+std::vector<double> state_after(const Case& c, const KeysAndValues& read, std::int64_t sequence,
+                                std::int64_t head, std::int64_t end, std::vector<double> S) {
   const Problem& p = c.problem;
   const auto Dk = static_cast<std::size_t>(p.key_head_dim);
   const auto Dv = static_cast<std::size_t>(p.value_head_dim);
-  for (std::int64_t t = first; t < end; ++t) {
+  for (std::int64_t t = c.first_token(sequence); t < end; ++t) {
     const double alpha = std::exp(log_decay_at(c, t, head));
     const double beta = beta_at(c, t, head);
-    const std::vector<double> k = key_at(c, t, head / p.value_heads_per_key_head());
+    const std::vector<double> k = read.key(c, sequence, t, head / p.value_heads_per_key_head());
     for (double& s : S) s = alpha == 0 ? 0 : alpha * s;
     for (std::size_t j = 0; j < Dv; ++j) {
-      double r = c["v"][static_cast<std::size_t>(t * p.num_value_heads + head) * Dv + j];
+      double r = read.value(c, sequence, t, head, static_cast<std::int64_t>(j));
       for (std::size_t i = 0; i < Dk; ++i) r -= S[i * Dv + j] * k[i];
       for (std::size_t i = 0; i < Dk; ++i) S[i * Dv + j] += beta * k[i] * r;
     }
@@ -71,50 +78,8 @@ std::vector<double> state_after(const Case& c, std::int64_t head, std::int64_t f
   return S;
 }
 
-// The forward state where a part begins: what the forward calls on the tokens before it left in the
-// pool. Parts that are not cut out of their own sequences (other lengths over the same tokens) keep the
-// state they have.
 void fit_part(const Case& whole, const std::vector<PartOfSequence>& parts, Case& part) {
-  const Problem& p = whole.problem;
-  bool begins_later = false;
-  for (const PartOfSequence& taken : parts) {
-    const std::int64_t before = taken.first_token - whole.first_token(taken.sequence);
-    if (before < 0 || before + taken.count > whole.length(taken.sequence)) return;
-    begins_later = begins_later || (before > 0 && taken.count > 0);
-  }
-  if (!begins_later) return;
-  std::vector<float>& pool = part["initial_state"];
-  const bool had_none = p.initial_state == InitialState::absent;
-  if (had_none) {
-    part.problem.initial_state = InitialState::normal;
-    std::fill(pool.begin(), pool.end(), 0.0f);
-  }
-  const std::int64_t Dk = p.key_head_dim, Dv = p.value_head_dim;
-  for (std::size_t n = 0; n < parts.size(); ++n) {
-    const std::int64_t sequence = parts[n].sequence;
-    const std::int64_t first = whole.first_token(sequence);
-    const std::int64_t slot = part.slot(static_cast<std::int64_t>(n));
-    if (slot < 0 || parts[n].first_token == first) continue;
-    for (std::int64_t head = 0; head < p.num_value_heads; ++head) {
-      const auto place = [&](std::int64_t i, std::int64_t j) {
-        const std::int64_t in_head = p.state_layout == StateLayout::kv ? i * Dv + j : j * Dk + i;
-        return static_cast<std::size_t>(slot * p.state_row_stride() + head * Dk * Dv + in_head);
-      };
-      std::vector<double> S;
-      for (std::int64_t i = 0; i < Dk; ++i) {
-        for (std::int64_t j = 0; j < Dv; ++j) {
-          S.push_back(static_cast<double>(pool[place(i, j)]));
-        }
-      }
-      S = state_after(whole, head, first, parts[n].first_token, std::move(S));
-      for (std::int64_t i = 0; i < Dk; ++i) {
-        for (std::int64_t j = 0; j < Dv; ++j) {
-          pool[place(i, j)] =
-              round_to(p.state_dtype, static_cast<float>(S[static_cast<std::size_t>(i * Dv + j)]));
-        }
-      }
-    }
-  }
+  fit_recurrence_gradients(whole, parts, part, {key_at, value_at});
 }
 
 // ---- operands
@@ -194,6 +159,50 @@ OperationSchema make_schema() {
 }
 
 }  // namespace
+
+void fit_recurrence_gradients(const Case& whole, const std::vector<PartOfSequence>& parts,
+                              Case& part, const KeysAndValues& read) {
+  const Problem& p = whole.problem;
+  bool begins_later = false;
+  for (const PartOfSequence& taken : parts) {
+    const std::int64_t before = taken.first_token - whole.first_token(taken.sequence);
+    if (before < 0 || before + taken.count > whole.length(taken.sequence)) return;
+    begins_later = begins_later || (before > 0 && taken.count > 0);
+  }
+  if (!begins_later) return;
+  std::vector<float>& pool = part["initial_state"];
+  const bool had_none = p.initial_state == InitialState::absent;
+  if (had_none) {
+    part.problem.initial_state = InitialState::normal;
+    std::fill(pool.begin(), pool.end(), 0.0f);
+  }
+  const std::int64_t Dk = p.key_head_dim, Dv = p.value_head_dim;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    const std::int64_t sequence = parts[n].sequence;
+    const std::int64_t first = whole.first_token(sequence);
+    const std::int64_t slot = part.slot(static_cast<std::int64_t>(n));
+    if (slot < 0 || parts[n].first_token == first) continue;
+    for (std::int64_t head = 0; head < p.num_value_heads; ++head) {
+      const auto place = [&](std::int64_t i, std::int64_t j) {
+        const std::int64_t in_head = p.state_layout == StateLayout::kv ? i * Dv + j : j * Dk + i;
+        return static_cast<std::size_t>(slot * p.state_row_stride() + head * Dk * Dv + in_head);
+      };
+      std::vector<double> S;
+      for (std::int64_t i = 0; i < Dk; ++i) {
+        for (std::int64_t j = 0; j < Dv; ++j) {
+          S.push_back(static_cast<double>(pool[place(i, j)]));
+        }
+      }
+      S = state_after(whole, read, sequence, head, parts[n].first_token, std::move(S));
+      for (std::int64_t i = 0; i < Dk; ++i) {
+        for (std::int64_t j = 0; j < Dv; ++j) {
+          pool[place(i, j)] =
+              round_to(p.state_dtype, static_cast<float>(S[static_cast<std::size_t>(i * Dv + j)]));
+        }
+      }
+    }
+  }
+}
 
 const OperationSchema& gated_delta_backward_operation() {
   static const OperationSchema schema = make_schema();

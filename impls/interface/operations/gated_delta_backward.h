@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "interface/arguments.h"
 #include "interface/operation.h"
@@ -16,6 +17,20 @@ const OperationSchema& gated_delta_backward_operation();
 /// "d_log_decay", "d_beta".
 std::string gate_gradient_name(const Problem& problem);
 std::string beta_gradient_name(const Problem& problem);
+
+/// Where the keys and values of a case come from; the token counted over the batch.
+struct KeysAndValues {
+  /// A key as the recurrence takes it: divided by its length where that is a step of the call.
+  std::vector<double> (*key)(const Case&, std::int64_t sequence, std::int64_t token,
+                             std::int64_t key_head);
+  double (*value)(const Case&, std::int64_t sequence, std::int64_t token, std::int64_t head,
+                  std::int64_t element);
+};
+/// OperationSchema::fit_part of an operation with these gradients: the states where parts begin are what
+/// the forward calls on the tokens before them left in the pool. Parts that are not cut out of their own
+/// sequences (other lengths over the same tokens) keep the states they have.
+void fit_recurrence_gradients(const Case& whole, const std::vector<PartOfSequence>& parts,
+                              Case& part, const KeysAndValues& read);
 
 struct GatedDeltaBackwardArguments {
   /// The inputs of the forward call; state_pool is the initial state, which is only read (null without

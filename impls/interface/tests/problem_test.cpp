@@ -290,6 +290,10 @@ TEST(Problem, MalformedTextIsRefusedWithTheFieldNamed) {
       {"gated_delta_backward:logits=token,gate=logits", "does not look at logits"},
       {"gated_delta_training:update=additive", "does not look at update"},
       {"gated_delta_training:out=f32", "does not look at out"},
+      {"gated_delta_layer_backward:checkpoints=2", "does not look at checkpoints"},
+      {"gated_delta_layer_backward:conv_layout=time", "does not look at conv_layout"},
+      {"gated_delta_layer_backward:norm_eps=1e-5", "need gated_norm=1"},
+      {"gated_delta_layer_backward:fresh=1,window=none", "reads no windows"},
       {"gated_delta:seed=-1", "seed"},
   };
   for (const auto& [text, expected] : bad) {
