@@ -18,6 +18,8 @@ gdn_implementation(cpu/gated_delta_ring/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/naive.cpp)
 gdn_implementation(cpu/gated_delta_layer/recurrent.cpp)
 gdn_implementation(cpu/gated_delta_layer/chunkwise.cpp)
+gdn_implementation(cpu/gated_delta_layer_backward/naive.cpp)
+gdn_implementation(cpu/gated_delta_layer_backward/chunkwise.cpp)
 gdn_implementation(cuda/gated_delta/fused_sm90/planned.cpp SM90A
   cuda/gated_delta/fused_sm90/implementation.cpp cuda/gated_delta/fused_sm90/planner.cpp
   cuda/gated_delta/fused_sm90/tensor_maps.cpp cuda/gated_delta/fused_sm90/prepare.cu

@@ -49,6 +49,7 @@ OF_OPERATION = {
     "gated_delta_backward": "GatedDeltaBackward",
     "gated_delta_verify": "GatedDeltaVerify",
     "gated_delta_ring": "GatedDeltaRing",
+    "gated_delta_layer_backward": "GatedDeltaLayerBackward",
     "gated_delta_layer": "GatedDeltaLayer",
     "gated_delta_training": "GatedDeltaTraining",
     "causal_conv1d_backward": "CausalConv1dBackward",
