@@ -187,7 +187,11 @@ run_sanitizer() {
   # cuda/channel_sm90 cuts this one.
   local channel=(--impl cuda/channel_sm90 --errors-only)
   channel+=(--problem "$piece,decay=channel,gates=none,heads=1/2,seq=2500")
-  local with_pieces=no with_channel=no
+  # cuda/chunkwise_sm90 cuts these, of two head dims.
+  local gradients=(--impl cuda/chunkwise_sm90 --errors-only)
+  gradients+=(--problem "gated_delta_training:dim=128,dtype=bf16,h0=normal,gates=weak,heads=1/2,seq=700+0+70")
+  gradients+=(--problem "gated_delta_backward:dim=96x192,dtype=bf16,h0=normal,gates=weak,heads=1/2,seq=700+0+70")
+  local with_pieces=no with_channel=no with_gradients=no
   if [[ ,${only:-cuda/fused_sm90}, == *,cuda/fused_sm90,* ]] &&
       [[ $("$programs/gdnbench" info --json) =~ '"backend": "cuda",'[^}]*'compute capability 9.0' ]]; then
     with_pieces=yes
@@ -196,7 +200,12 @@ run_sanitizer() {
       [[ $("$programs/gdnbench" info --json) =~ '"backend": "cuda",'[^}]*'compute capability 9.0' ]]; then
     with_channel=yes
   fi
+  if [[ ,${only:-cuda/chunkwise_sm90}, == *,cuda/chunkwise_sm90,* ]] &&
+      [[ $("$programs/gdnbench" info --json) =~ '"backend": "cuda",'[^}]*'compute capability 9.0' ]]; then
+    with_gradients=yes
+  fi
   [ "${operation:-gated_delta}" = gated_delta ] || with_pieces=no with_channel=no
+  [[ ${operation:-gated_delta_backward} =~ ^gated_delta_(backward|training)$ ]] || with_gradients=no
   if [ -x "$programs/bin/gdnbench" ]; then
     binary=$programs/bin/gdnbench
     export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -219,7 +228,8 @@ run_sanitizer() {
       }
       [ -n "$before" ] || : >"$out/$tool.log"
       if check --suite sanitizer "${kernels[@]}" && { [ $with_pieces = no ] || check "${pieces[@]}"; } &&
-          { [ $with_channel = no ] || check "${channel[@]}"; }; then
+          { [ $with_channel = no ] || check "${channel[@]}"; } &&
+          { [ $with_gradients = no ] || check "${gradients[@]}"; }; then
         # Of an operation by itself: beside what was clean before, and not in the place of what was not.
         case "$before" in
           clean" ("*) echo "${before%)}; ${of:2}" ;;

@@ -243,11 +243,11 @@ struct ChainMath {
   __device__ __forceinline__ void await_image() const {
     if (leader) bulk_wait_read<0>();
   }
-  /// The chunk's buffers are read. From Q's place an output may be on its way: then the leader's warp gives them back in
-  /// the next keep_state().
+  /// The chunk's buffers are read. Every thread arrives: that one does so for its warp is a step that racecheck does not
+  /// follow. From Q's place an output may be on its way: then the leader arrives in the next keep_state().
   __device__ __forceinline__ void release_tiles() {
     __syncwarp();
-    if (l == 0 && !(MakesOutput && leader)) tiles.release(sm);
+    if (!(MakesOutput && leader)) tiles.release(sm);
     tiles.advance();
     values.advance();
   }
@@ -575,7 +575,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < Layout::kTileStages; i++) {
       mbarrier_init(sm + Layout::kTilesFull + 8 * i, 1);
-      mbarrier_init(sm + Layout::kTilesEmpty + 8 * i, 4 * MathWarpgroups);
+      mbarrier_init(sm + Layout::kTilesEmpty + 8 * i, 128 * MathWarpgroups);
     }
     for (int i = 0; i < Layout::kValueStages; i++) {
       mbarrier_init(sm + Layout::kValuesFull + 8 * i, 1);
