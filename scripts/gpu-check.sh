@@ -4,7 +4,7 @@
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [--op NAME]
 #                        [STEP...]
 # With --seconds the steps peers, verify, stress and full end after S seconds each; the record then says how many
-# results were not reached. With --largest the step stress leaves out larger problems; it counts them. With
+# results were not reached. With --largest the steps verify and stress leave out larger problems; they count them. With
 # --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
 # With --op the step sanitizer takes this operation only, beside what it has found clean before in the same --out.
 # DIR holds gdnbench and the tests' programs, which the step tests alone needs: the build folder (default build/), or a
@@ -172,7 +172,7 @@ merge_shards() {
   if compgen -G "$out/$1.*.again" >/dev/null; then again=(--again "$out/$1".*.again); fi
   python3 scripts/merge_verify_shards.py "$out/$1.json" "$out/$1".*.part "${again[@]}"
 }
-run_verify() { verify_suite gpu verify; }
+run_verify() { verify_suite gpu verify "${largest[@]}"; }
 run_full() { verify_suite full full ${only:+--impl "$only"}; }
 run_stress() { verify_suite stress stress "${largest[@]}" ${only:+--impl "$only"}; }
 
