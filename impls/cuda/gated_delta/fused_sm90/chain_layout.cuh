@@ -24,7 +24,7 @@ enum NamedBarrier : int {
   second_auxiliary_barrier
 };
 
-/// MathWarpgroups 2: a block does all of V; 1: a block does 64 columns of V.
+/// MathWarpgroups 2: a block does 128 columns of V; 1: 64.
 template <int MathWarpgroups>
 struct ChainLayout {
   static constexpr int kMathWarpgroups = MathWarpgroups;

@@ -5,7 +5,7 @@
 //     backwards   dV' = (gamma_C / gamma) K D + P^T dO;       Y = T^T dV';  dV = beta Y
 //                 D <- gamma_C D + Q^T (scale gamma dO) - K^T (gamma beta Y)
 //
-// A block is one chain, or a piece of one, of all columns of V or of 64. One or two math warpgroups own 64 columns each
+// A block is one chain, or a piece of one, of 128 columns of V or of 64. One or two math warpgroups own 64 columns each
 // and hold the state in registers, transposed [64 columns of V x Dk]; a further warp loads. For the gradients every chunk
 // leaves S at its start or D at its end, and V', in bfloat16 and as products read them (record.h); dV goes where the
 // caller wants it.
@@ -57,7 +57,7 @@ enum class Part {
   backward,  ///< those backwards
 };
 
-/// MathWarpgroups 2: a block does all of V; 1: 64 columns of it.
+/// MathWarpgroups 2: a block does a slice of V, 128 columns; 1: 64 columns.
 template <int MathWarpgroups>
 struct ChainLayout {
   static constexpr int kThreads = 128 * (MathWarpgroups + 1);
