@@ -142,9 +142,7 @@ TEST_P(BackwardSm90Forms, PiecesNearAndFar) {
                               {"one head far", {kSlowly, kNever}, 0, 0, 0.f},
                               {"far at the end", {kAtOnce, kSlowly}, 0.5, 1, kNever},
                               {"far at the beginning", {kAtOnce, kSlowly}, 0, 0.5, kNever},
-                              {"all far", {kNever, kNever}, 0, 0, 0.f},
-                              // every other chunk alone forgets: which chunks are counted shows
-                              {"chunks in turn", {kAtOnce, kAtOnce}, 0, 0, kNever}};
+                              {"all far", {kNever, kNever}, 0, 0, 0.f}};
   for (const char* shape : {"seq=1160,h0=normal", "seq=700+0+450,h0=large,slots=padding"}) {
     Case inputs = generate_case(Problem::parse(problem("1/2", std::string("gates=none,") + shape)));
     const bool large = inputs.problem.num_sequences() > 1;
@@ -154,11 +152,9 @@ TEST_P(BackwardSm90Forms, PiecesNearAndFar) {
       SCOPED_TRACE(gates.name);
       for (std::int64_t token = 0; token < tokens; ++token) {
         const double part = static_cast<double>(token) / static_cast<double>(tokens);
-        const bool in_turn = gates.head[1] == kAtOnce && token / 64 % 2 == 0;
         for (std::int64_t head = 0; head < 2; ++head)
           inputs["log_decay"][static_cast<std::size_t>(token * 2 + head)] =
-              in_turn || (part >= gates.begin && part < gates.end) ? gates.stretch
-                                                                   : gates.head[head];
+              part >= gates.begin && part < gates.end ? gates.stretch : gates.head[head];
       }
       expect_agrees(inputs);
     }
@@ -183,24 +179,47 @@ TEST_P(BackwardSm90Forms, HeadDims) {
         generate_case(Problem::parse(problem("1/1", "h0=normal,gates=strong,seq=530", dim))));
 }
 
-// Updates with beta |k|^2 above 2 make states larger: chunks of them forget only where their decays outweigh that. Of
-// one key again and again a token leaves 0.698 (2 |k|^2 - 1) = 0.96 of what lies along it, a chunk 2^-3.8; by the decays
-// alone it would be 2^-33, and two chunks would do.
-TEST_P(BackwardSm90Forms, UpdatesThatGrowAreNotForgotten) {
-  Case inputs = generate_case(
-      Problem::parse(problem("1/1", "h0=large,gates=-0.36,seq=840,betas=two,keys=equal")));
-  for (float& x : inputs["k"]) x *= 1.09f;
-  for (float& x : inputs["d_final_state"]) x *= 1e4f;
+// Which chunks beside a piece are counted shows where they differ: the nearest forgets nothing, the next one all, but for
+// what its own first and last tokens leave.
+TEST_P(BackwardSm90Forms, NearestChunksOfAPieceAreCounted) {
+  Case inputs = generate_case(Problem::parse(problem("1/1", "h0=normal,gates=none,seq=1100")));
+  DeviceCase on_device(inputs, device());
+  const std::string choice =
+      implementation().plan(inputs.problem, on_device.arguments(), device())->info().choice;
+  const std::int64_t named = std::stoll(choice.substr(choice.find("piece_chunks=") + 13)),
+                     each = named == 0 ? 5 : named;
+  for (std::int64_t token = 0; token < inputs.problem.total_tokens(); ++token) {
+    const std::int64_t chunk = token / 64 % each;
+    const bool is_last = chunk == each - 2, forgets = chunk == 1 || is_last;
+    inputs["log_decay"][static_cast<std::size_t>(token)] = forgets ? -1.f : 0.f;
+    if ((chunk == 1 && token % 64 == 0) || (is_last && token % 64 == 63)) {
+      for (std::size_t v = 0; v < 128; ++v) {
+        inputs["d_output"][static_cast<std::size_t>(token) * 128 + v] *= 1000.f;
+        inputs["v"][static_cast<std::size_t>(token) * 128 + v] *= 1000.f;
+      }
+    }
+  }
   expect_agrees(inputs);
 }
 
-// O leaves from the place of Q, which the copy engine fills anew: emulated, it is late where threads run in the reverse
-// order.
+// Updates with beta |k|^2 above 2 make states larger: chunks of them forget only where their decays outweigh that. Of
+// one key again and again a token leaves 0.725 (2 |k|^2 - 1) = 0.997 of what lies along it, a chunk 0.84; by the
+// decays alone it would be 2^-30, and two chunks would do.
+TEST_P(BackwardSm90, UpdatesThatGrowAreNotForgotten) {
+  Case inputs = generate_case(
+      Problem::parse(problem("1/1", "h0=normal,gates=-0.322,seq=840,betas=two,keys=equal")));
+  for (float& x : inputs["k"]) x *= 1.09f;
+  expect_agrees(inputs);
+}
+
+// O leaves from the place of Q, which the copy engine fills anew: in whatever order threads and copies run.
 TEST_P(TrainingSm90, OutputsLeaveBeforeTheNextQueriesCome) {
   if (!emulated()) GTEST_SKIP() << "other tests see it where there is a copy engine";
-  const Case inputs = generate_case(Problem::parse(problem("1/1", "h0=normal,gates=mid,seq=320")));
-  const auto reversed = open_device("cuda-emulated:1");
-  expect_outputs_agree(inputs, execute(implementation(), inputs, *reversed));
+  const Case inputs = generate_case(Problem::parse(problem("1/1", "h0=normal,gates=mid,seq=450")));
+  for (const char* order : {"cuda-emulated:1", "cuda-emulated:2", "cuda-emulated:3"}) {
+    SCOPED_TRACE(order);
+    expect_outputs_agree(inputs, execute(implementation(), inputs, *open_device(order)));
+  }
   open_device("cuda-emulated:0");  // the order is of all emulated devices
 }
 
