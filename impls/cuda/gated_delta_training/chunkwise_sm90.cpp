@@ -4,8 +4,8 @@
 // other 98 KB of each chunk and value head are kept. The gradients are told nothing of the outputs' gradients before the
 // forward call has ended.
 //
-// Bound by: memory. Reached, H200, cold L2: 16/32 heads of 4x8192 tokens 1.97 ms, 2/4 heads of 1x32768 0.33
-// (gated_delta_backward/chunkwise_sm90/log.md).
+// Bound by: memory. Reached, H200, cold L2: 16/32 heads of 4x8192 tokens 1.97 to 2.02 ms, 2/4 heads of 1x32768 0.33 to
+// 0.34 (gated_delta_backward/chunkwise_sm90/log.md).
 #include "cuda/gated_delta_training/chunkwise_sm90.h"
 
 #include <memory>

@@ -212,17 +212,6 @@ TEST_P(BackwardSm90, UpdatesThatGrowAreNotForgotten) {
   expect_agrees(inputs);
 }
 
-// O leaves from the place of Q, which the copy engine fills anew: in whatever order threads and copies run.
-TEST_P(TrainingSm90, OutputsLeaveBeforeTheNextQueriesCome) {
-  if (!emulated()) GTEST_SKIP() << "other tests see it where there is a copy engine";
-  const Case inputs = generate_case(Problem::parse(problem("1/1", "h0=normal,gates=mid,seq=450")));
-  for (const char* order : {"cuda-emulated:1", "cuda-emulated:2", "cuda-emulated:3"}) {
-    SCOPED_TRACE(order);
-    expect_outputs_agree(inputs, execute(implementation(), inputs, *open_device(order)));
-  }
-  open_device("cuda-emulated:0");  // the order is of all emulated devices
-}
-
 TEST_P(BackwardSm90Forms, CutsALongSequenceUnlessItMustNot) {
   const Case inputs = generate_case(Problem::parse(problem("1/1", "seq=530")));
   DeviceCase on_device(inputs, device());
