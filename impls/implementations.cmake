@@ -56,6 +56,7 @@ gdn_implementation(cuda/gated_delta_backward/recurrent.cu)
 gdn_implementation(cuda/gated_delta_backward/chunkwise.cpp
   cuda/gated_delta_backward/chunk/chunkwise_16.cu cuda/gated_delta_backward/chunk/chunkwise_32.cu
   cuda/gated_delta_backward/chunk/chunkwise_64.cu)
+gdn_implementation(cuda/gated_delta_backward/chunkwise_two_level.cpp)
 gdn_implementation(cuda/gated_delta_training/chunkwise_sm90.cpp)
 gdn_implementation(cuda/gated_delta_training/chunkwise_sm90_invariant.cpp)
 gdn_implementation(cuda/gated_delta_training/chunkwise_sm90_recomputed.cpp)

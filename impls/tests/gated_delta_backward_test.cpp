@@ -1,6 +1,7 @@
 // Every implementation of gated_delta_backward against the float64 reference (contract section 1.4).
 #include "interface/operations/gated_delta_backward.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -152,6 +153,39 @@ TEST_P(GatedDeltaBackward, TwiceTheGradientBehindIsTwiceTheGradient) {
 }
 
 GDN_INSTANTIATE_FOR(GatedDeltaBackward, gated_delta_backward_operation());
+
+class TwoLevels : public ImplementationTest {};
+
+std::vector<const Implementation*> forms_of_two_levels() {
+  std::vector<const Implementation*> all = implementations_of(gated_delta_backward_operation());
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const Implementation* one) {
+                             return one->description().name != "cuda/chunkwise_two_level";
+                           }),
+            all.end());
+  return all;
+}
+
+// States that are made again between those that were kept have the bits they had, whatever the tiles' ends, and
+// in every group of heads, the last of which is smaller.
+TEST_P(TwoLevels, HaveTheBitsOfOne) {
+  const Implementation& one_level =
+      find_implementation(gated_delta_backward_operation(), "cuda/chunkwise");
+  for (const char* chunk : {"16", "32", "64"}) {
+    const Case c = generate_case(Problem::parse(problem(
+        "heads=1/9,dim=16x24,dtype=bf16,seq=3+0+256+511+65+20+7,h0=normal,slots=padding,gates="
+        "weak,chunk=" +
+        std::string(chunk))));
+    SCOPED_TRACE(c.problem.to_string());
+    const Outputs expected = execute(one_level, c, device());
+    for (const auto& [name, values] : execute(implementation(), c, device())) {
+      EXPECT_TRUE(same_bits(values, expected[name])) << name;
+    }
+  }
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TwoLevels);
+INSTANTIATE_TEST_SUITE_P(All, TwoLevels, testing::ValuesIn(forms_of_two_levels()), test_name);
 
 }  // namespace
 }  // namespace gdn

@@ -15,7 +15,17 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
+/// Value heads that the states of a launch belong to.
+struct HeadGroup {
+  int first = 0;
+  int count = 0;
+};
+
 /// Of each chunk; P and T are those of docs/contract.md, section 2: P = lower(Q K^T * D), T = L^-1.
+///
+/// The chains keep S and D at the ends of tiles of `tile_chunks` chunks of a sequence. Where a tile is one
+/// chunk, these are what the gradients read. Where it is more, stage_states.cuh makes them again inside the
+/// tiles, for one group of heads after the other, whose gradients follow.
 struct ChunkGradients {
   ChunkwiseWorkspace forward;  ///< its map, norms and gates alone
   float* query = nullptr;      ///< [Hk, C, Kp]: q as the recurrence has it, times scale
@@ -26,9 +36,18 @@ struct ChunkGradients {
   float* of_state = nullptr;   ///< [Hv, C, Kp]: -T diag(beta gamma) K, V' by the state before
   float* of_d_state =
       nullptr;              ///< [Hv, C, Kp]: T^T diag(gamma_C / gamma) K, Y by the gradient behind
-  float* states = nullptr;  ///< [Hv, Kp, Vp]: S at the chunk's start
-  float* d_states = nullptr;  ///< [Hv, Kp, Vp]: D at the chunk's end
+  HeadGroup heads;          ///< all of them where tiles are chunks
+  float* states = nullptr;  ///< [heads.count, Kp, Vp]: S at the chunk's start
+  float* d_states = nullptr;  ///< [heads.count, Kp, Vp]: D at the chunk's end
+  int tile_chunks = 1;
+  float* kept_states = nullptr;    ///< [Hv, Kp, Vp] of each tile: S at its start
+  float* kept_d_states = nullptr;  ///< [Hv, Kp, Vp] of each tile: D at its end
 };
+/// Tiles that max_chunks chunks of so many sequences are at most counted as (tile_index).
+inline std::int64_t max_tiles(std::int64_t max_chunks, std::int64_t num_sequences,
+                              std::int64_t tile_chunks) {
+  return tile_chunks == 1 ? max_chunks : max_chunks / tile_chunks + num_sequences;
+}
 
 /// The launches for one chunk size, instantiated in chunkwise_*.cu. The gradients' sums come behind.
 struct ChunkGradientsLaunch {
@@ -43,6 +62,14 @@ void enqueue_chunk_gradients(const ChunkGradientsLaunch& launch, cudaStream_t st
 
 #ifdef __CUDACC__
 
+/// Of the tile that holds chunk `c` of a sequence. Tiles are counted through all sequences: as chunks where
+/// they are chunks, else with at most one number left out at a sequence's end.
+__device__ __forceinline__ std::int64_t tile_index(const ChunkGradients& w, int sequence, int c) {
+  const int first = w.forward.map.first_chunk[sequence];
+  if (w.tile_chunks == 1) return first + c;
+  return (first + c / w.tile_chunks * w.tile_chunks) / w.tile_chunks + sequence;
+}
+
 /// A chunk and value head, and its tiles.
 template <int C>
 struct ChunkTiles {
@@ -54,6 +81,7 @@ struct ChunkTiles {
         index(chunk_head(p, chunk, head)),
         key_index(static_cast<std::int64_t>(chunk) * p.num_key_heads +
                   head / p.value_heads_per_key_head),
+        state_index(static_cast<std::int64_t>(chunk) * w.heads.count + head - w.heads.first),
         w_(w) {}
 
   __device__ float* query() const { return w_.query + key_index * C * key_stride; }
@@ -63,8 +91,10 @@ struct ChunkTiles {
   __device__ float* d_values() const { return w_.d_values + index * C * value_stride; }
   __device__ float* of_state() const { return w_.of_state + index * C * key_stride; }
   __device__ float* of_d_state() const { return w_.of_d_state + index * C * key_stride; }
-  __device__ float* state() const { return w_.states + index * value_stride * key_stride; }
-  __device__ float* d_state() const { return w_.d_states + index * value_stride * key_stride; }
+  __device__ float* state() const { return w_.states + state_index * value_stride * key_stride; }
+  __device__ float* d_state() const {
+    return w_.d_states + state_index * value_stride * key_stride;
+  }
   __device__ const ChunkGates<C>& gates() const { return *gates_at<C>(w_.forward, index); }
 
   const int head;
@@ -72,6 +102,7 @@ struct ChunkTiles {
   const int value_stride;  ///< Vp
   const std::int64_t index;
   const std::int64_t key_index;
+  const std::int64_t state_index;  ///< of heads of the launch's group alone
 
  private:
   const ChunkGradients& w_;

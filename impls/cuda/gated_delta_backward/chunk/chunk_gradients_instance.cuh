@@ -1,12 +1,15 @@
 // Definitions behind chunk_gradients.cuh; included by the instantiating translation units only.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/chunk/stage_gates.cuh"
 #include "cuda/gated_delta_backward/chunk/chunk_gradients.cuh"
 #include "cuda/gated_delta_backward/chunk/stage_chains.cuh"
 #include "cuda/gated_delta_backward/chunk/stage_gradients.cuh"
 #include "cuda/gated_delta_backward/chunk/stage_prepare.cuh"
+#include "cuda/gated_delta_backward/chunk/stage_states.cuh"
 #include "cuda/gated_delta_backward/chunk/stage_tiles.cuh"
 #include "cuda/grid_blocks.h"
 #include "cuda/launch_kernel.cuh"
@@ -45,13 +48,22 @@ void enqueue_chunk_gradients(const ChunkGradientsLaunch& launch, cudaStream_t st
     launch_kernel(backward_prepare_kernel<C>, blocks(chunk_heads), 32 * kPrepareWarps,
                   sizeof(PrepareShared<C>), stream, launch.params, w);
   }
-  const std::int64_t columns =
-      std::int64_t{p.num_sequences} * p.num_value_heads * blocks_of_16(p.value_head_dim);
-  launch_kernel(backward_chains_kernel<C>, blocks(2 * columns), kChainThreads,
-                chain_shared_bytes<C>(16 * blocks_of_16(p.key_head_dim)), stream, launch.params, w);
-  if (tokens > 0) {
-    launch_kernel(backward_gradients_kernel<C>, blocks(chunk_heads), kGradientThreads,
-                  sizeof(GradientShared<C>), stream, launch.params, w, launch.parts);
+  const std::int64_t value_blocks = blocks_of_16(p.value_head_dim);
+  const int columns_bytes = chain_shared_bytes<C>(16 * blocks_of_16(p.key_head_dim));
+  launch_kernel(backward_chains_kernel<C>,
+                blocks(2 * value_blocks * p.num_sequences * p.num_value_heads), kChainThreads,
+                columns_bytes, stream, launch.params, w);
+  if (tokens == 0) return;
+  for (int head = 0; head < p.num_value_heads; head += w.heads.count) {
+    ChunkGradients group = w;
+    group.heads = {head, std::min(w.heads.count, p.num_value_heads - head)};
+    const std::int64_t group_chunks = w.forward.max_chunks * group.heads.count;
+    if (w.tile_chunks > 1) {
+      launch_kernel(backward_states_kernel<C>, blocks(2 * value_blocks * group_chunks),
+                    kChainThreads, columns_bytes, stream, launch.params, group);
+    }
+    launch_kernel(backward_gradients_kernel<C>, blocks(group_chunks), kGradientThreads,
+                  sizeof(GradientShared<C>), stream, launch.params, group, launch.parts);
   }
 }
 

@@ -6,7 +6,7 @@
 //
 // A block owns 16 columns of a chain and is independent of all others: S^T or D^T [16 v x Dk] stays in its
 // shared memory. First its warps share out the chunk's tokens, then the key channels, with a barrier behind
-// each. The state before each chunk is stored for the gradients, and V' or Y takes the place of U or Y_0. A
+// each. The state before each tile (chunk_gradients.cuh) is kept, and V' or Y takes the place of U or Y_0. A
 // state in registers, 64 or 128 of a thread, spilled beside the parts of its split operands.
 //
 // Bound by: latency of one chunk, two dependent loops of products whose other operand comes from the L2.
@@ -43,6 +43,54 @@ __device__ __forceinline__ void for_each_of_columns(const StatePool& pool, int c
   }
 }
 
+/// What a token adds to a state for each unit of its row of V', or of Y.
+template <int C>
+__device__ __forceinline__ float weight_of_row(const ChunkGates<C>& gates, bool back, int t) {
+  return back ? -gates.beta[t] * gates.gamma[t] : gates.remaining[t];
+}
+
+/// The 16 columns of a state over one chunk, once added[v][t] holds its tokens' rows by weight_of_row. Where
+/// kept is given, the state as it was goes there, [Kp, Vp] from the first of the columns on.
+template <int C>
+__device__ __forceinline__ void advance_columns(float* state, int state_stride, const float* added,
+                                                const ChunkTiles<C>& tiles, bool back, int column,
+                                                float* kept, int warp, int lane) {
+  constexpr int kBlocks = C / 16;
+  constexpr int kAddedStride = tile_stride(C);
+  const ChunkGates<C>& gates = tiles.gates();
+  const int key_stride = tiles.key_stride;
+  const float chunk_decay = gates.gamma[C - 1];
+#pragma unroll 1
+  for (int k = 16 * warp; k < key_stride; k += 16 * kChainWarps) {
+    Accumulator block = widen<float>(load_fragment(state, state_stride, 0, k, lane));
+    if (kept != nullptr) {
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        kept[(k + fragment_column(lane, e)) * tiles.value_stride + fragment_row(lane, e)] =
+            block.value[e];
+      }
+    }
+#pragma unroll
+    for (float& value : block.value) value *= chunk_decay;
+#pragma unroll 2
+    for (int i = 0; i < kBlocks; ++i) {
+      multiply_add(block, load_fragment(added, kAddedStride, 0, 16 * i, lane),
+                   load_fragment_transposed(tiles.key(), key_stride, 16 * i, k, lane));
+    }
+    if (back) {
+#pragma unroll 2
+      for (int i = 0; i < kBlocks; ++i) {
+        Fragment<float> d_output =
+            load_fragment_transposed(tiles.d_output(), tiles.value_stride, 16 * i, column, lane);
+        scale_columns(d_output, gates.gamma + 16 * i, lane);
+        multiply_add(block, d_output,
+                     load_fragment_transposed(tiles.query(), key_stride, 16 * i, k, lane));
+      }
+    }
+    store_block(state, state_stride, 0, k, block, lane);
+  }
+}
+
 template <int C>
 __global__ void __launch_bounds__(kChainThreads, kChainBlocks)
     backward_chains_kernel(const BackwardParams backward, const ChunkGradients w) {
@@ -76,11 +124,19 @@ __global__ void __launch_bounds__(kChainThreads, kChainBlocks)
 
 #pragma unroll 1
   for (int c = 0; c < num_chunks; ++c) {
-    const ChunkTiles<C> tiles(p, w, first_chunk + (back ? num_chunks - 1 - c : c), head);
+    const int chunk = back ? num_chunks - 1 - c : c;  // of the sequence
+    const ChunkTiles<C> tiles(p, w, first_chunk + chunk, head);
     const ChunkGates<C>& gates = tiles.gates();
     const float* const of_state = back ? tiles.of_d_state() : tiles.of_state();
     float* const rows = back ? tiles.d_values() : tiles.values();
-    float* const kept = back ? tiles.d_state() : tiles.state();
+    const bool at_end_of_tile =
+        back ? (chunk + 1) % w.tile_chunks == 0 || c == 0 : chunk % w.tile_chunks == 0;
+    float* kept = nullptr;
+    if (at_end_of_tile) {
+      kept = (back ? w.kept_d_states : w.kept_states) + column +
+             (tile_index(w, sequence, chunk) * p.num_value_heads + head) * tiles.value_stride *
+                 key_stride;
+    }
 
     for (int i = warp; i < kBlocks; i += kChainWarps) {
       Accumulator sums = widen<float>(  // V'^T or Y^T: rows v, columns tokens
@@ -94,40 +150,13 @@ __global__ void __launch_bounds__(kChainThreads, kChainBlocks)
       for (int e = 0; e < 8; ++e) {
         const int t = 16 * i + fragment_column(lane, e);
         rows[t * tiles.value_stride + column + fragment_row(lane, e)] = sums.value[e];
-        sums.value[e] *= back ? -gates.beta[t] * gates.gamma[t] : gates.remaining[t];
+        sums.value[e] *= weight_of_row(gates, back, t);
       }
       store_block(added, kAddedStride, 0, 16 * i, sums, lane);
     }
     __syncthreads();
 
-    const float chunk_decay = gates.gamma[C - 1];
-#pragma unroll 1
-    for (int k = 16 * warp; k < key_stride; k += 16 * kChainWarps) {
-      Accumulator block = widen<float>(load_fragment(state, state_stride, 0, k, lane));
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        kept[(k + fragment_column(lane, e)) * tiles.value_stride + column + fragment_row(lane, e)] =
-            block.value[e];
-      }
-#pragma unroll
-      for (float& value : block.value) value *= chunk_decay;
-#pragma unroll 2
-      for (int i = 0; i < kBlocks; ++i) {
-        multiply_add(block, load_fragment(added, kAddedStride, 0, 16 * i, lane),
-                     load_fragment_transposed(tiles.key(), key_stride, 16 * i, k, lane));
-      }
-      if (back) {
-#pragma unroll 2
-        for (int i = 0; i < kBlocks; ++i) {
-          Fragment<float> d_output =
-              load_fragment_transposed(tiles.d_output(), tiles.value_stride, 16 * i, column, lane);
-          scale_columns(d_output, gates.gamma + 16 * i, lane);
-          multiply_add(block, d_output,
-                       load_fragment_transposed(tiles.query(), key_stride, 16 * i, k, lane));
-        }
-      }
-      store_block(state, state_stride, 0, k, block, lane);
-    }
+    advance_columns(state, state_stride, added, tiles, back, column, kept, warp, lane);
     __syncthreads();
   }
 

@@ -17,7 +17,7 @@
 // decay, where that is not so small that nothing is left to divide; there it is
 // <S before the token, D behind its decay>, element by element.
 //
-// A block for each chunk and value head. Summands of d_q and d_k are stored apart for each value head
+// A block for each chunk and value head of a group. Summands of d_q and d_k are stored apart for each value head
 // (sums.cuh).
 //
 // Bound by: issue, of loads above all: a product of 16 x 16 x 16 loads its operands from the L1, and one of
@@ -407,8 +407,8 @@ __global__ void __launch_bounds__(kGradientThreads, 2)
   GDN_DYNAMIC_SHARED_MEMORY(shared_bytes, 16);
   auto& shared = *reinterpret_cast<GradientShared<C>*>(shared_bytes);
   const GatedDeltaParams& p = backward.forward;
-  const int chunk = static_cast<int>(blockIdx.x / p.num_value_heads);
-  const int head = static_cast<int>(blockIdx.x % p.num_value_heads);
+  const int chunk = static_cast<int>(blockIdx.x / w.heads.count);
+  const int head = w.heads.first + static_cast<int>(blockIdx.x % w.heads.count);
   const ChunkSpan span = chunk_span<C>(p, w.forward.map, chunk);
   if (span.length == 0) return;
   if (span.padding) return store_zero_gradients(p, parts, span, head);
