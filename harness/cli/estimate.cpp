@@ -30,6 +30,7 @@ class Estimate : public Command {
   std::string example() const override {
     return "gdnbench estimate --model paper-1.3b --device cuda --dtype bf16\n"
            "  gdnbench estimate --training --device cuda\n"
+           "  gdnbench estimate --model paper-h1-1.3b --attention times.csv --device cuda\n"
            "  gdnbench estimate --device cpu --seq 1x128 --impl cpu/chunkwise --json\n"
            "\n"
            "An estimate, and labelled so: what lies between the parts is left out. Exit code 1: a "
@@ -43,6 +44,9 @@ class Estimate : public Command {
     app.add_option("--model", model_, names)->capture_default_str();
     app.add_flag("--training", training_,
                  "of a training step, forward and backward, in the place of the forward pass");
+    app.add_option("--attention", attention_,
+                   "of a hybrid: times of its attention on this device, a file that "
+                   "scripts/peers/time_attention.py writes");
     app.add_option("--seq", sequences_,
                    "batches, comma list; default: 32K tokens on a GPU, 256 on a CPU");
     app.add_option("--dtype", dtype_,
@@ -56,6 +60,7 @@ class Estimate : public Command {
   int run() override {
     const TableFormat format = parse_table_format(format_);
     const ModelShape& model = find_model_shape(model_);
+    require_attention_file(model);
     const auto device = open_device(measure_.device());
     const bool cpu = !device->info().has_own_memory;
     const DType dtype =
@@ -75,6 +80,10 @@ class Estimate : public Command {
       shapes.push_back(SequenceLengths::parse(text));
       problems.push_back(training_ ? training_problem(model, shapes.back(), dtype)
                                    : mixer_problem(model, shapes.back(), dtype));
+    }
+    if (model.is_hybrid()) {
+      parts.attention = attention_of(model, shapes, dtype, device->info().name, parts.pass,
+                                     AttentionTimes::read(attention_));
     }
     bool failed = false;
     parts.mixers =
@@ -100,6 +109,21 @@ class Estimate : public Command {
   }
 
  private:
+  void require_attention_file(const ModelShape& model) const {
+    if (model.is_hybrid() && attention_.empty()) {
+      throw_bad_input(
+          fmt::format("--model {}: its attention layers need --attention FILE.csv, which "
+                      "scripts/peers/time_attention.py --models {} --out FILE.csv writes",
+                      model.name, model.name));
+    }
+    if (!model.is_hybrid() && !attention_.empty()) {
+      throw_bad_input(
+          fmt::format("--attention {}: goes with a model that has attention layers, {} "
+                      "has none",
+                      attention_, model.name));
+    }
+  }
+
   // Rows that are ok: those an estimate can be made of.
   std::vector<Row> measured(const std::vector<Problem>& problems,
                             const std::vector<const Implementation*>& implementations,
@@ -127,6 +151,7 @@ class Estimate : public Command {
   }
 
   std::string model_ = "paper-1.3b";
+  std::string attention_;
   bool training_ = false;
   std::string sequences_;
   std::string dtype_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "harness/measure/model_estimate.h"
+#include "harness/measure/model_shapes.h"
 #include "harness/problems/presets.h"
 #include "harness/tables/table_presets.h"
 #include "interface/device.h"

@@ -1,6 +1,9 @@
 #include "harness/measure/model_estimate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "harness/tables/pivot.h"
 #include "interface/error.h"
@@ -14,12 +17,10 @@
 namespace gdn {
 namespace {
 
-// What Figure 3 of arXiv 2412.06464 gives to compare with.
-constexpr const char* kPublished =
-    "Published: Figure 3 of arXiv 2412.06464 draws training throughput of 1.3B models on one H100 "
-    "at 16x2K, 8x4K, 4x8K and 2x16K; neither the paper nor its code states the values as numbers, "
-    "so none are repeated here. In words it says that Gated DeltaNet and DeltaNet are equally fast "
-    "and Mamba2 slightly faster";
+constexpr const char* kAttention =
+    "Attention: the quickest of the kernels that scripts/peers/time_attention.py timed on this "
+    "device, none of which is this project's; its projections are counted among the dense "
+    "products, and the rotation of queries and keys by their positions is left out";
 constexpr const char* kForwardEstimate =
     "ESTIMATE: measured mixer and measured dense products, each timed alone, added up over the "
     "layers; forward pass only. Left out: norms, residual sums, output gate, activations, "
@@ -62,36 +63,78 @@ std::string sequences_of(const Row& row) {
   return Problem::parse(row.problem).sequences.to_string();
 }
 
-}  // namespace
-
-const std::vector<ModelShape>& model_shapes() {
-  static const std::vector<ModelShape> shapes = {
-      {"paper-1.3b",
-       "Gated DeltaNet 1.3B (arXiv 2412.06464) as its code configures it, Llama 2 vocabulary", 16,
-       2400, 5888, 9, 200, 400, 32000}};
-  return shapes;
-}
-
-const ModelShape& find_model_shape(const std::string& name) {
-  std::vector<std::string> names;
-  for (const ModelShape& model : model_shapes()) {
-    if (model.name == name) return model;
-    names.push_back(model.name);
+// Products of the same name and sizes stand in one line, whatever layers they belong to.
+void add_product(std::vector<ModelProduct>& products, const ModelProduct& product) {
+  const auto same = std::find_if(products.begin(), products.end(), [&](const ModelProduct& one) {
+    return one.name == product.name && one.columns == product.columns &&
+           one.inner == product.inner && one.rows == product.rows;
+  });
+  if (same == products.end()) {
+    products.push_back(product);
+  } else {
+    same->count += product.count;
   }
-  throw_bad_input("model '" + name + "' is unknown (did you mean '" + nearest_name(name, names) +
-                  "'?)");
 }
+
+// What time_attention.py is asked for a shape and a batch.
+std::string request(const AttentionShape& shape, const SequenceLengths& sequences) {
+  return shape.to_string() + ":" + sequences.to_string();
+}
+
+std::string measuring_command(const ModelShape& model,
+                              const std::vector<SequenceLengths>& batches) {
+  std::string shapes;
+  for (const AttentionLayers& layers : model.attention) {
+    for (const SequenceLengths& sequences : batches) {
+      shapes += (shapes.empty() ? "" : ",") + request(layers.shape, sequences);
+    }
+  }
+  return "scripts/peers/time_attention.py --shapes " + shapes + " --out FILE.csv";
+}
+
+std::string attention_in_words(const AttentionShape& shape) {
+  return fmt::format("attention of {}/{} heads of {}, {}", shape.query_heads, shape.key_value_heads,
+                     shape.head_dim,
+                     shape.window > 0 ? fmt::format("window {}", shape.window) : "all tokens");
+}
+
+// With what separates them from the words behind.
+std::string layers_in_words(const ModelShape& model) {
+  if (!model.is_hybrid()) {
+    return fmt::format("{} layers of width {}, {} heads of {}x{}, ", model.delta_layers,
+                       model.width, model.num_heads, model.key_head_dim, model.value_head_dim);
+  }
+  std::string words = fmt::format("{} layers of width {}: {} of Gated DeltaNet, {} heads of {}x{}",
+                                  model.layers(), model.width, model.delta_layers, model.num_heads,
+                                  model.key_head_dim, model.value_head_dim);
+  for (const AttentionLayers& layers : model.attention) {
+    words += fmt::format("; {} of {}", layers.count, attention_in_words(layers.shape));
+  }
+  return words + "; ";
+}
+
+}  // namespace
 
 std::vector<ModelProduct> products_of(const ModelShape& model) {
   const std::int64_t keys = model.num_heads * model.key_head_dim;
   const std::int64_t values = model.num_heads * model.value_head_dim;
-  return {{"query, key", 2 * model.layers, keys, model.width},
-          {"value, output gate", 2 * model.layers, values, model.width},
-          {"decay, beta", 2 * model.layers, model.num_heads, model.width},
-          {"output", model.layers, model.width, values},
-          {"feed-forward in", 2 * model.layers, model.feed_forward_width, model.width},
-          {"feed-forward out", model.layers, model.width, model.feed_forward_width},
-          {"logits", 1, model.vocabulary, model.width}};
+  std::vector<ModelProduct> products = {
+      {"query, key", 2 * model.delta_layers, keys, model.width},
+      {"value, output gate", 2 * model.delta_layers, values, model.width},
+      {"decay, beta", 2 * model.delta_layers, model.num_heads, model.width},
+      {"output", model.delta_layers, model.width, values}};
+  for (const auto& [count, shape] : model.attention) {
+    const std::int64_t queries = shape.query_heads * shape.head_dim;
+    const std::int64_t attended = shape.key_value_heads * shape.head_dim;
+    add_product(products, {"attention query", count, queries, model.width});
+    add_product(products, {"attention key, value", 2 * count, attended, model.width});
+    add_product(products, {"attention output", count, model.width, queries});
+  }
+  products.push_back(
+      {"feed-forward in", 2 * model.layers(), model.feed_forward_width, model.width});
+  products.push_back({"feed-forward out", model.layers(), model.width, model.feed_forward_width});
+  products.push_back({"logits", 1, model.vocabulary, model.width});
+  return products;
 }
 
 std::int64_t product_parameters(const ModelShape& model) {
@@ -153,8 +196,42 @@ std::vector<TimedProduct> time_products(const ModelShape& model, std::int64_t to
   return timed;
 }
 
+std::map<std::string, std::vector<TimedAttention>> attention_of(
+    const ModelShape& model, const std::vector<SequenceLengths>& batches, DType dtype,
+    const std::string& device, Pass pass, const AttentionTimes& times) {
+  const std::vector<std::string> devices = times.devices();
+  if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
+    throw_bad_input(fmt::format(
+        "{}: times of attention on '{}', expected on '{}', this device; {} "
+        "measures them",
+        times.name(), fmt::join(devices, "', '"), device, measuring_command(model, batches)));
+  }
+  std::map<std::string, std::vector<TimedAttention>> found;
+  for (const SequenceLengths& sequences : batches) {
+    std::vector<TimedAttention>& of_batch = found[sequences.to_string()];
+    if (!of_batch.empty()) continue;
+    for (const AttentionLayers& layers : model.attention) {
+      const AttentionTime* time = times.quickest(device, layers.shape, sequences, dtype, pass);
+      if (!time) {
+        throw_bad_input(
+            fmt::format("{}: no time of attention {} in {} on '{}'; {} measures what {} "
+                        "needs",
+                        times.name(), request(layers.shape, sequences), short_name(dtype), device,
+                        measuring_command(model, batches), model.name));
+      }
+      of_batch.push_back({layers, time->kernel, time->time_ms(pass)});
+    }
+  }
+  return found;
+}
+
 ModelEstimate estimate(const ModelShape& model, const Row& mixer,
-                       const std::vector<TimedProduct>& products, const std::vector<Row>& beside) {
+                       const std::vector<TimedProduct>& products, const std::vector<Row>& beside,
+                       const std::vector<TimedAttention>& attention) {
+  if (attention.size() != model.attention.size()) {
+    throw_bad_input(fmt::format("estimate: times of {} kinds of attention, {} has {}",
+                                attention.size(), model.name, model.attention.size()));
+  }
   require_time(mixer);
   ModelEstimate result;
   result.tokens = mixer.integer("total_tokens");
@@ -163,7 +240,10 @@ ModelEstimate estimate(const ModelShape& model, const Row& mixer,
     require_time(part);
     layer_ms += part.time_ms;
   }
-  result.mixer_ms = static_cast<double>(model.layers) * layer_ms;
+  result.mixer_ms = static_cast<double>(model.delta_layers) * layer_ms;
+  for (const TimedAttention& timed : attention) {
+    result.attention_ms += static_cast<double>(timed.layers.count) * timed.time_ms;
+  }
   for (const TimedProduct& timed : products) {
     result.products_ms += static_cast<double>(timed.product.count) * timed.time.time_ms.median;
   }
@@ -173,8 +253,10 @@ ModelEstimate estimate(const ModelShape& model, const Row& mixer,
 std::vector<Table> estimate_tables(const ModelShape& model, const EstimateParts& parts) {
   const bool training = parts.pass == Pass::training;
   const auto of = [&](const Row& row) {
-    return estimate(model, row, parts.products.at(row.integer("total_tokens")),
-                    training ? parts.beside.at(sequences_of(row)) : std::vector<Row>{});
+    return estimate(
+        model, row, parts.products.at(row.integer("total_tokens")),
+        training ? parts.beside.at(sequences_of(row)) : std::vector<Row>{},
+        model.is_hybrid() ? parts.attention.at(sequences_of(row)) : std::vector<TimedAttention>{});
   };
   const PivotOptions layout = {"", {"implementation"}, {"shape"}, ""};
   const auto table = [&](const std::string& what, const Quantity& quantity) {
@@ -188,19 +270,40 @@ std::vector<Table> estimate_tables(const ModelShape& model, const EstimateParts&
             {"kilo_tokens_per_s", "Kt/s",
              [&](const Row& row) { return significant(of(row).kilo_tokens_per_s()); }});
   for (Table& one : tables) {
-    one.notes.insert(one.notes.begin(),
-                     {training ? kTrainingEstimate : kForwardEstimate, kPublished});
-    one.notes.push_back(fmt::format(
-        "Model: {}; {} layers of width {}, {} heads of {}x{}, feed-forward {}, vocabulary {}",
-        model.source, model.layers, model.width, model.num_heads, model.key_head_dim,
-        model.value_head_dim, model.feed_forward_width, model.vocabulary));
+    std::vector<std::string> head = {training ? kTrainingEstimate : kForwardEstimate};
+    if (model.is_hybrid()) head.push_back(kAttention);
+    if (!model.published.empty()) head.push_back(model.published);
+    one.notes.insert(one.notes.begin(), head.begin(), head.end());
+    one.notes.push_back(fmt::format("Model: {}; {}feed-forward {}, vocabulary {}", model.source,
+                                    layers_in_words(model), model.feed_forward_width,
+                                    model.vocabulary));
   }
-  const auto shares = table("share of the mixer in its time, %",
-                            {"share", "%", [&](const Row& row) {
-                               const ModelEstimate whole = of(row);
-                               return significant(100 * whole.mixer_ms / whole.total_ms(), 3);
-                             }});
-  tables.insert(tables.end(), shares.begin(), shares.end());
+  const auto add_shares = [&](const std::string& what, double ModelEstimate::*part_ms) {
+    const auto shares = table(fmt::format("share of {} in its time, %", what),
+                              {"share", "%", [&, part_ms](const Row& row) {
+                                 const ModelEstimate whole = of(row);
+                                 return significant(100 * (whole.*part_ms) / whole.total_ms(), 3);
+                               }});
+    tables.insert(tables.end(), shares.begin(), shares.end());
+  };
+  add_shares(model.is_hybrid() ? "the mixers of Gated DeltaNet" : "the mixer",
+             &ModelEstimate::mixer_ms);
+  if (model.is_hybrid()) {
+    add_shares("attention", &ModelEstimate::attention_ms);
+    add_shares("dense products", &ModelEstimate::products_ms);
+  }
+
+  for (const auto& [sequences, timed] : parts.attention) {
+    Table attention;
+    attention.title = fmt::format("Measured attention of {}, {}", model.name, sequences);
+    attention.header = {"attention", "layers", "kernel", "ms each", "ms in all"};
+    for (const TimedAttention& one : timed) {
+      attention.rows.push_back({one.layers.shape.to_string(), std::to_string(one.layers.count),
+                                one.kernel, significant(one.time_ms),
+                                significant(static_cast<double>(one.layers.count) * one.time_ms)});
+    }
+    tables.push_back(std::move(attention));
+  }
 
   for (const auto& [sequences, rows] : parts.beside) {
     Table beside;

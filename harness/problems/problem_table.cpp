@@ -22,7 +22,7 @@ std::string TextTable::place(std::size_t row) const {
 }
 
 TextTable TextTable::parse(const std::string& name, const std::string& text,
-                           const std::vector<std::string>& columns) {
+                           const std::vector<std::string>& columns, char separator) {
   TextTable table;
   table.name = name;
   std::istringstream stream(text);
@@ -30,7 +30,7 @@ TextTable TextTable::parse(const std::string& name, const std::string& text,
   for (std::string line; std::getline(stream, line);) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
-    std::vector<std::string> fields = split(line, '\t');
+    std::vector<std::string> fields = split(line, separator);
     const std::string where = name + ", line " + std::to_string(number);
     if (table.columns.empty()) {
       if (fields != columns) {
@@ -38,7 +38,8 @@ TextTable TextTable::parse(const std::string& name, const std::string& text,
         for (const std::string& column : columns) {
           expected += (expected.empty() ? "" : " | ") + column;
         }
-        throw_bad_input(where + ": the header must be " + expected + ", separated by tabs");
+        throw_bad_input(where + ": the header must be " + expected + ", separated by " +
+                        (separator == ',' ? "commas" : "tabs"));
       }
       table.columns = fields;
       continue;

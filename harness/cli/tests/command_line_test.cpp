@@ -198,6 +198,20 @@ TEST(EstimateCommand, ProductsNoLibraryMakesAreADeviceNotAvailable) {
   EXPECT_TRUE(has(finished.text, "no matrix library")) << finished.text;
 }
 
+TEST(EstimateCommand, AHybridWithoutTimesOfItsAttentionIsBadInput) {
+  const Finished none = gdnbench("estimate --device cpu --model paper-h1-1.3b");
+  EXPECT_EQ(none.code, 2) << none.text;
+  EXPECT_TRUE(has(none.text, "paper-h1-1.3b: its attention layers need --attention")) << none.text;
+  EXPECT_TRUE(has(none.text, "time_attention.py --models paper-h1-1.3b")) << none.text;
+  const Finished no_file =
+      gdnbench("estimate --device cpu --model paper-h1-1.3b --attention no_such.csv");
+  EXPECT_EQ(no_file.code, 2) << no_file.text;
+  EXPECT_TRUE(has(no_file.text, "no_such.csv: cannot be read")) << no_file.text;
+  const Finished pure = gdnbench("estimate --device cpu --attention no_such.csv");
+  EXPECT_EQ(pure.code, 2) << pure.text;
+  EXPECT_TRUE(has(pure.text, "paper-1.3b has none")) << pure.text;
+}
+
 TEST(AccumulateCommand, ATableSaysWindowsStatesAndCalls) {
   const std::string accumulate = "accumulate --device cpu --impl cpu/recurrent --quiet --problem ";
   const std::string problem = "gated_delta:heads=1/1,dim=16,seq=1x12,dtype=f32,h0=normal";

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "interface/error.h"
@@ -39,12 +41,65 @@ std::vector<TimedProduct> equal_products(const ModelShape& model) {
   return timed;
 }
 
-TEST(ModelShapes, ThePapersConfigurationHasTheParametersItsNameSays) {
-  const ModelShape& model = find_model_shape("paper-1.3b");
-  // Without embeddings, norms and convolutions, which are below 10 % of it.
-  EXPECT_NEAR(static_cast<double>(product_parameters(model)), 1.3e9, 0.05e9);
-  EXPECT_NO_THROW(mixer_problem(model, SequenceLengths::parse("4x64"), DType::bfloat16));
+TEST(ModelShapes, EachHasTheParametersThatItsNameSaysAndMixersThatAreProblems) {
+  // Without embeddings, norms and convolutions, which are below 10 % of it. Of Jet-Nemotron the
+  // products that make the weights of its convolution are left out too, 64 and 123 million.
+  const struct {
+    const char* name;
+    double parameters;
+  } models[] = {
+      {"paper-1.3b", 1.3e9},
+      {"paper-h1-1.3b", 1.3e9},
+      // Their names leave out the logits, 49 million, and round down.
+      {"paper-0.4b", 0.52e9},
+      {"paper-h1-0.4b", 0.53e9},
+      {"jet-nemotron-2b", 1.85e9},
+      {"jet-nemotron-4b", 3.7e9},
+  };
+  ASSERT_EQ(std::size(models), model_shapes().size());
+  for (const auto& [name, parameters] : models) {
+    const ModelShape& model = find_model_shape(name);
+    EXPECT_NEAR(static_cast<double>(product_parameters(model)), parameters, 0.04 * parameters)
+        << name;
+    EXPECT_NO_THROW(mixer_problem(model, SequenceLengths::parse("4x64"), DType::bfloat16)) << name;
+    EXPECT_FALSE(model.source.empty()) << name;
+  }
   EXPECT_THROW(find_model_shape("paper-13b"), Error);
+}
+
+TEST(ModelShapes, LayersOfHybridsAreAsManyAsTheirConfigurationsSay) {
+  const auto layers = [](const char* name) { return find_model_shape(name).layers(); };
+  EXPECT_EQ(layers("paper-0.4b"), 11);
+  EXPECT_EQ(layers("paper-1.3b"), 16);
+  EXPECT_EQ(layers("paper-h1-0.4b"), 12);
+  EXPECT_EQ(layers("paper-h1-1.3b"), 18);
+  EXPECT_EQ(layers("jet-nemotron-2b"), 28);
+  EXPECT_EQ(layers("jet-nemotron-4b"), 36);
+}
+
+TEST(ModelShapes, ProjectionsOfAttentionAreProductsAndEveryLayerHasAFeedForwardPart) {
+  const ModelShape& model = find_model_shape("jet-nemotron-4b");
+  std::map<std::string, ModelProduct> products;
+  for (const ModelProduct& product : products_of(model)) {
+    EXPECT_TRUE(products.emplace(product.name, product).second) << product.name << " twice";
+  }
+  const struct {
+    const char* name;
+    std::int64_t count, columns, inner;
+  } expected[] = {
+      {"query, key", 2 * 26, 16 * 128, 2048},   {"value, output gate", 2 * 26, 16 * 256, 2048},
+      {"decay, beta", 2 * 26, 16, 2048},        {"output", 26, 2048, 16 * 256},
+      {"attention query", 10, 16 * 128, 2048},  {"attention key, value", 2 * 10, 2 * 128, 2048},
+      {"attention output", 10, 2048, 16 * 128}, {"feed-forward in", 2 * 36, 11008, 2048},
+      {"feed-forward out", 36, 2048, 11008},    {"logits", 1, 151936, 2048},
+  };
+  ASSERT_EQ(products.size(), std::size(expected));
+  for (const auto& [name, count, columns, inner] : expected) {
+    const ModelProduct& product = products.at(name);
+    EXPECT_EQ(product.count, count) << name;
+    EXPECT_EQ(product.columns, columns) << name;
+    EXPECT_EQ(product.inner, inner) << name;
+  }
 }
 
 TEST(Estimate, AddsTheMixerOfEveryLayerAndEveryProduct) {
@@ -79,7 +134,8 @@ TEST(Estimate, TablesSayThatTheyAreEstimatesAndWhatIsPublished) {
   EXPECT_EQ(tables[1].rows[0][1], "4.73");
   EXPECT_EQ(tables[2].rows.size(), products_of(model).size());
   const std::string text = render(tables[0], TableFormat::markdown);
-  for (const char* said : {"ESTIMATE", "Figure 3 of arXiv 2412.06464", "forward pass only"}) {
+  for (const char* said : {"ESTIMATE", "Figure 3 of arXiv 2412.06464", "forward pass only",
+                           "16 layers of width 2400, 9 heads of 200x400, feed-forward 5888"}) {
     EXPECT_NE(text.find(said), std::string::npos) << said << " missing in\n" << text;
   }
 }
@@ -166,6 +222,131 @@ TEST(TrainingEstimate, AddsEveryPartOfEveryLayer) {
   }
   parts.beside["2x1024"][2].time_ms = kNotMeasured;
   EXPECT_THROW(estimate_tables(model, parts), Error);
+}
+
+// ---- of a hybrid
+
+std::string attention_line(const std::string& kernel, const std::string& shape,
+                           const std::string& forward_ms, const std::string& forward_backward_ms) {
+  return "a device," + kernel + "," + shape + "," + forward_ms + ",1,1,graph," +
+         forward_backward_ms + ",1,1,graph,0.002\n";
+}
+
+AttentionTimes attention_file(const std::string& lines) {
+  return AttentionTimes::parse(
+      "times.csv",
+      "device,kernel,query_heads,kv_heads,head_dim,window,sequences,dtype,forward_ms,forward_q1_ms,"
+      "forward_q3_ms,forward_mode,forward_backward_ms,forward_backward_q1_ms,"
+      "forward_backward_q3_ms,forward_backward_mode,error\n" +
+          lines);
+}
+
+// Both kinds of jet-nemotron-4b at 2x1024.
+std::string both_kinds() {
+  return attention_line("cudnn 9", "16,2,128,0,2x1024,bf16", "2", "7") +
+         attention_line("flex 2", "16,2,128,0,2x1024,bf16", "3", "6") +
+         attention_line("cudnn 9", "16,2,128,2048,2x1024,bf16", "0.5", "1.5");
+}
+
+std::map<std::string, std::vector<TimedAttention>> attention_at(const std::string& lines,
+                                                                const std::string& batches,
+                                                                Pass pass,
+                                                                DType dtype = DType::bfloat16,
+                                                                const char* device = "a device") {
+  return attention_of(find_model_shape("jet-nemotron-4b"), {SequenceLengths::parse(batches)}, dtype,
+                      device, pass, attention_file(lines));
+}
+
+TEST(HybridEstimate, AddsTheQuickestAttentionOfEveryLayerOfEachKind) {
+  const ModelShape& model = find_model_shape("jet-nemotron-4b");
+  const auto forward = attention_at(both_kinds(), "2x1024", Pass::forward).at("2x1024");
+  ASSERT_EQ(forward.size(), 2u);
+  EXPECT_EQ(forward[0].kernel, "cudnn 9");
+  const auto training = attention_at(both_kinds(), "2x1024", Pass::training).at("2x1024");
+  EXPECT_EQ(training[0].kernel, "flex 2");
+
+  const auto products = equal_products(model);
+  const ModelEstimate whole =
+      estimate(model, mixer_row(model, "2x1024", 0.5), products, {}, forward);
+  EXPECT_DOUBLE_EQ(whole.mixer_ms, 26 * 0.5);
+  EXPECT_DOUBLE_EQ(whole.attention_ms, 3 * 2 + 7 * 0.5);
+  EXPECT_DOUBLE_EQ(whole.products_ms, 26 * 7 + 10 * 4 + 36 * 3 + 1);
+  EXPECT_DOUBLE_EQ(whole.kilo_tokens_per_s(), 2048 / (13 + 9.5 + 331));
+
+  const ModelEstimate step = estimate(model, training_row(model, "2x1024", 1.0), products,
+                                      beside(model, "2x1024"), training);
+  EXPECT_DOUBLE_EQ(step.mixer_ms, 26 * (1.0 + 4 * 0.25));
+  EXPECT_DOUBLE_EQ(step.attention_ms, 3 * 6 + 7 * 1.5);
+}
+
+TEST(HybridEstimate, AKindOfAttentionWithoutATimeIsNoEstimate) {
+  const ModelShape& model = find_model_shape("jet-nemotron-4b");
+  auto attention = attention_at(both_kinds(), "2x1024", Pass::forward).at("2x1024");
+  attention.pop_back();
+  EXPECT_THROW(
+      estimate(model, mixer_row(model, "2x1024", 0.5), equal_products(model), {}, attention),
+      Error);
+  EXPECT_THROW(estimate(model, mixer_row(model, "2x1024", 0.5), equal_products(model)), Error);
+}
+
+TEST(HybridEstimate, TablesHaveTheSharesOfMixersAttentionAndProducts) {
+  const ModelShape& model = find_model_shape("jet-nemotron-4b");
+  EstimateParts parts{
+      Pass::forward, {mixer_row(model, "2x1024", 0.5)}, {{2048, equal_products(model)}}, {}};
+  parts.attention = attention_at(both_kinds(), "2x1024", Pass::forward);
+  const auto tables = estimate_tables(model, parts);
+  ASSERT_EQ(tables.size(), 6u);
+  const double all_ms = 13 + 9.5 + 331;
+  const std::pair<const char*, double> shares[] = {
+      {"share of the mixers of Gated DeltaNet", 13 / all_ms},
+      {"share of attention", 9.5 / all_ms},
+      {"share of dense products", 331 / all_ms}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NE(tables[1 + i].title.find(shares[i].first), std::string::npos) << tables[1 + i].title;
+    EXPECT_NEAR(std::stod(tables[1 + i].rows[0][1]), 100 * shares[i].second, 0.05);
+  }
+  EXPECT_EQ(tables[4].title, "Measured attention of jet-nemotron-4b, 2x1024");
+  ASSERT_EQ(tables[4].rows.size(), 2u);
+  EXPECT_EQ(tables[4].rows[1],
+            (std::vector<std::string>{"16/2:128:2048", "7", "cudnn 9", "0.5000", "3.500"}));
+  const std::string text = render(tables[0], TableFormat::markdown);
+  for (const char* said :
+       {"time_attention.py", "none of which is this project's", "36 layers",
+        "7 of attention of 16/2 heads of 128, window 2048",
+        "3 of attention of 16/2 heads of 128, all tokens; ", "window 2048; feed-forward 11008"}) {
+    EXPECT_NE(text.find(said), std::string::npos) << said << " missing in\n" << text;
+  }
+  EXPECT_EQ(text.find("Figure 3"), std::string::npos) << "a figure of another model";
+}
+
+TEST(HybridEstimate, WhatIsMissingIsNamedWithTheCommandThatMeasuresIt) {
+  const std::string command =
+      "scripts/peers/time_attention.py --shapes 16/2:128:0:2x1024,16/2:128:2048:2x1024 --out";
+  const auto refusal = [&](const std::string& lines, DType dtype, const char* device) {
+    try {
+      attention_at(lines, "2x1024", Pass::forward, dtype, device);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  const std::string full_alone = attention_line("cudnn 9", "16,2,128,0,2x1024,bf16", "2", "7");
+  const struct {
+    std::string refused, said;
+  } cases[] = {
+      {refusal(full_alone, DType::bfloat16, "a device"),
+       "times.csv: no time of attention 16/2:128:2048:2x1024 in bf16 on 'a device'; "},
+      {refusal(both_kinds(), DType::float16, "a device"),
+       "no time of attention 16/2:128:0:2x1024 in f16"},
+      {refusal(both_kinds(), DType::bfloat16, "this card"),
+       "times.csv: times of attention on 'a device', expected on 'this card', this device; "},
+  };
+  for (const auto& [refused, said] : cases) {
+    EXPECT_NE(refused.find(said), std::string::npos) << refused;
+    EXPECT_NE(refused.find(command), std::string::npos) << refused;
+    EXPECT_EQ(refused.find('\n'), std::string::npos) << refused;
+  }
 }
 
 MeasureOptions quick() {
