@@ -7,6 +7,7 @@
 
 #include "harness/explain/convolution_patterns.h"
 #include "harness/explain/fault_hypotheses.h"
+#include "harness/explain/gradient_patterns.h"
 #include "harness/run/element_place.h"
 #include "harness/verify/worst_unit.h"
 
@@ -48,6 +49,8 @@ class Patterns {
     }
     const auto of_convolution = find_convolution_patterns(reference_, outputs_);
     found_.insert(found_.end(), of_convolution.begin(), of_convolution.end());
+    const auto of_gradients = find_gradient_patterns(reference_, outputs_, anatomy_);
+    found_.insert(found_.end(), of_gradients.begin(), of_gradients.end());
     if (!has_recurrence() || anatomy_.wrong.empty()) return found_;
     const std::size_t others = found_.size();
     const bool downstream = std::any_of(

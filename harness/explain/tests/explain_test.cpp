@@ -14,6 +14,7 @@
 #include "harness/tests/planted_faults/hazard_table.h"
 #include "harness/tests/temporary_folder.h"
 #include "interface/device.h"
+#include "interface/error.h"
 
 namespace gdn::testing {
 namespace {
@@ -36,14 +37,18 @@ class ExplainedHazard : public ::testing::TestWithParam<Hazard> {};
 TEST_P(ExplainedHazard, IsNamedByItsPlaceAndItsTwinByNothing) {
   const Hazard& hazard = GetParam();
   const Fault fault = fault_named(hazard.fault);
-  const Explanation explanation = explain_fault(fault, hazard.problem);
-  if (hazard.explained_as == "-") {
-    EXPECT_TRUE(explanation.passed()) << hazard.problem << ": " << explanation.anatomy.violation;
+  if (hazard.explained_as == "stopped") {
+    EXPECT_THROW(explain_fault(fault, hazard.problem), Error) << hazard.problem;
   } else {
-    ASSERT_FALSE(explanation.patterns.empty()) << hazard.problem;
-    EXPECT_EQ(explanation.patterns.front().place, hazard.explained_as)
-        << hazard.problem << ": " << explanation.patterns.front().text;
-    EXPECT_FALSE(explanation.patterns.front().evidence.empty());
+    const Explanation explanation = explain_fault(fault, hazard.problem);
+    if (hazard.explained_as == "-") {
+      EXPECT_TRUE(explanation.passed()) << hazard.problem << ": " << explanation.anatomy.violation;
+    } else {
+      ASSERT_FALSE(explanation.patterns.empty()) << hazard.problem;
+      EXPECT_EQ(explanation.patterns.front().place, hazard.explained_as)
+          << hazard.problem << ": " << explanation.patterns.front().text;
+      EXPECT_FALSE(explanation.patterns.front().evidence.empty());
+    }
   }
   const Explanation twin = explain_fault(twin_of(fault), hazard.problem);
   EXPECT_TRUE(twin.passed()) << hazard.problem << ": " << twin.anatomy.violation;

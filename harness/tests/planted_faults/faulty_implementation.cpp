@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "harness/tests/planted_faults/faulty_convolution.h"
+#include "harness/tests/planted_faults/faulty_gradients.h"
 #include "harness/tests/planted_faults/faulty_head.h"
 #include "interface/error.h"
 #include "interface/gate_arithmetic.h"
@@ -18,7 +19,7 @@
 namespace gdn::testing {
 namespace {
 
-enum class Form { recurrent, chunkwise, convolution };
+enum class Form { recurrent, chunkwise, convolution, gradients };
 
 struct NamedFault {
   Fault fault;
@@ -29,6 +30,7 @@ constexpr NamedFault kFaults[] = {
     {Fault::none_recurrent, "none_recurrent", Form::recurrent},
     {Fault::none_chunkwise, "none_chunkwise", Form::chunkwise},
     {Fault::none_convolution, "none_convolution", Form::convolution},
+    {Fault::none_gradients, "none_gradients", Form::gradients},
     {Fault::wrong_w, "wrong_w", Form::chunkwise},
     {Fault::inverted_decay_ratio, "inverted_decay_ratio", Form::chunkwise},
     {Fault::tiled_head_map, "tiled_head_map", Form::recurrent},
@@ -98,6 +100,53 @@ constexpr NamedFault kFaults[] = {
     {Fault::conv_padding_is_row_0, "conv_padding_is_row_0", Form::convolution},
     {Fault::conv_padding_computed, "conv_padding_computed", Form::convolution},
     {Fault::conv_stride_ignored, "conv_stride_ignored", Form::convolution},
+    {Fault::gradient_gate_without_states, "gradient_gate_without_states", Form::gradients},
+    {Fault::gradient_gate_stale_states, "gradient_gate_stale_states", Form::gradients},
+    {Fault::gradient_gate_without_system, "gradient_gate_without_system", Form::gradients},
+    {Fault::gradient_gate_prefix_inclusive, "gradient_gate_prefix_inclusive", Form::gradients},
+    {Fault::gradient_gate_crossing_late, "gradient_gate_crossing_late", Form::gradients},
+    {Fault::gradient_gate_transposed_in_bfloat16, "gradient_gate_transposed_in_bfloat16",
+     Form::gradients},
+    {Fault::gradient_gate_by_identity, "gradient_gate_by_identity", Form::gradients},
+    {Fault::gradient_slope_in_float32, "gradient_slope_in_float32", Form::gradients},
+    {Fault::gradient_slope_without_bias, "gradient_slope_without_bias", Form::gradients},
+    {Fault::gradient_sums_of_last_sequence, "gradient_sums_of_last_sequence", Form::gradients},
+    {Fault::gradient_gate_not_negated, "gradient_gate_not_negated", Form::gradients},
+    {Fault::gradient_decay_by_quotient, "gradient_decay_by_quotient", Form::gradients},
+    {Fault::gradient_absent_gates_unwritten, "gradient_absent_gates_unwritten", Form::gradients},
+    {Fault::gradient_factored_decay, "gradient_factored_decay", Form::gradients},
+    {Fault::gradient_rho_ignored, "gradient_rho_ignored", Form::gradients},
+    {Fault::gradient_gamma_ignored, "gradient_gamma_ignored", Form::gradients},
+    {Fault::gradient_d_state_not_decayed, "gradient_d_state_not_decayed", Form::gradients},
+    {Fault::gradient_d_state_in_bfloat16, "gradient_d_state_in_bfloat16", Form::gradients},
+    {Fault::gradient_d_state_not_cleared, "gradient_d_state_not_cleared", Form::gradients},
+    {Fault::gradient_final_state_ignored, "gradient_final_state_ignored", Form::gradients},
+    {Fault::gradient_stale_d_state, "gradient_stale_d_state", Form::gradients},
+    {Fault::gradient_state_after_chunk, "gradient_state_after_chunk", Form::gradients},
+    {Fault::gradient_inverse_not_transposed, "gradient_inverse_not_transposed", Form::gradients},
+    {Fault::gradient_half_of_system, "gradient_half_of_system", Form::gradients},
+    {Fault::gradient_system_with_diagonal, "gradient_system_with_diagonal", Form::gradients},
+    {Fault::gradient_scores_without_diagonal, "gradient_scores_without_diagonal", Form::gradients},
+    {Fault::gradient_value_without_beta, "gradient_value_without_beta", Form::gradients},
+    {Fault::gradient_beta_not_divided, "gradient_beta_not_divided", Form::gradients},
+    {Fault::gradient_beta_by_quotient, "gradient_beta_by_quotient", Form::gradients},
+    {Fault::gradient_beta_logit_raw, "gradient_beta_logit_raw", Form::gradients},
+    {Fault::gradient_scale_ignored, "gradient_scale_ignored", Form::gradients},
+    {Fault::gradient_first_64_columns, "gradient_first_64_columns", Form::gradients},
+    {Fault::gradient_last_head_of_group, "gradient_last_head_of_group", Form::gradients},
+    {Fault::gradient_query_not_projected, "gradient_query_not_projected", Form::gradients},
+    {Fault::gradient_key_not_projected, "gradient_key_not_projected", Form::gradients},
+    {Fault::gradient_tail_with_rows_behind, "gradient_tail_with_rows_behind", Form::gradients},
+    {Fault::gradient_tail_masked_by_zero, "gradient_tail_masked_by_zero", Form::gradients},
+    {Fault::gradient_tail_decay_behind, "gradient_tail_decay_behind", Form::gradients},
+    {Fault::gradient_tail_row_twice, "gradient_tail_row_twice", Form::gradients},
+    {Fault::gradient_empty_skipped, "gradient_empty_skipped", Form::gradients},
+    {Fault::gradient_absent_state_skipped, "gradient_absent_state_skipped", Form::gradients},
+    {Fault::gradient_state_transposed, "gradient_state_transposed", Form::gradients},
+    {Fault::gradient_row_of_sequence, "gradient_row_of_sequence", Form::gradients},
+    {Fault::gradient_padding_computed, "gradient_padding_computed", Form::gradients},
+    {Fault::gradient_stride_ignored, "gradient_stride_ignored", Form::gradients},
+    {Fault::gradient_order_of_runs, "gradient_order_of_runs", Form::gradients},
     {Fault::order_of_batch, "order_of_batch", Form::recurrent},
     {Fault::order_of_runs, "order_of_runs", Form::recurrent},
     {Fault::stale_offsets, "stale_offsets", Form::recurrent},
@@ -426,14 +475,17 @@ std::vector<Fault> all_faults() {
 
 bool is_chunkwise(Fault fault) { return entry_of(fault).form == Form::chunkwise; }
 bool is_convolution(Fault fault) { return entry_of(fault).form == Form::convolution; }
+bool is_gradients(Fault fault) { return entry_of(fault).form == Form::gradients; }
 
 Fault twin_of(Fault fault) {
   if (is_convolution(fault)) return Fault::none_convolution;
+  if (is_gradients(fault)) return Fault::none_gradients;
   return is_chunkwise(fault) ? Fault::none_chunkwise : Fault::none_recurrent;
 }
 
 std::unique_ptr<Implementation> make_faulty(Fault fault) {
   if (is_convolution(fault)) return make_faulty_convolution(fault);
+  if (is_gradients(fault)) return make_faulty_gradients(fault);
   return std::make_unique<FaultyImplementation>(fault);
 }
 

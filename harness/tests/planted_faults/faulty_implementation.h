@@ -15,6 +15,7 @@ enum class Fault {
   none_recurrent,    ///< the right token recurrence: the twin of the token faults
   none_chunkwise,    ///< the right chunkwise form: the twin of the chunk faults
   none_convolution,  ///< the right convolution: the twin of its faults
+  none_gradients,    ///< the right gradients: the twin of their faults
 
   // ---- formulas
   wrong_w,               ///< W from the gated L without gamma on the right-hand side (contract 2)
@@ -95,6 +96,54 @@ enum class Fault {
   conv_padding_computed,         ///< outputs of slot -1 computed from a window of zeros
   conv_stride_ignored,           ///< tokens of qkv read as if nothing lay between them
 
+  // ---- gated_delta_backward (faulty_gradients.h); letters as in faulty_gradient_head.cpp
+  gradient_gate_without_states,          ///< d_log_decay without gamma_C <D, S>
+  gradient_gate_stale_states,            ///< that term of the chunk that was done before
+  gradient_gate_without_system,          ///< d_log_decay without the products of L and dL
+  gradient_gate_prefix_inclusive,        ///< its sum over keys before t takes the key at t too
+  gradient_gate_crossing_late,           ///< its sum over pairs i >= t > j leaves out i = t
+  gradient_gate_transposed_in_bfloat16,  ///< sums of rows less sums of columns of a bfloat16 copy
+  gradient_gate_by_identity,    ///< d_log_decay as the sum of o . d_o - v . d_v from t on, float32
+  gradient_slope_in_float32,    ///< exp(A_log) * sigmoid(x) in float32, times a d_log_decay of 0
+  gradient_slope_without_bias,  ///< sigmoid(a) in the slope of a logit where sigmoid(a + b) is meant
+  gradient_sums_of_last_sequence,    ///< d_A_log and d_dt_bias of the last sequence alone
+  gradient_gate_not_negated,         ///< d_log_decay where d_neg_log_decay is asked for
+  gradient_decay_by_quotient,        ///< d_decay = d_log_decay / decay: 0 / 0 where it is 0
+  gradient_absent_gates_unwritten,   ///< decays of 1 read from memory that nobody wrote
+  gradient_factored_decay,           ///< decays to a chunk's end as exp(G_C) * exp(-G_i) in float32
+  gradient_rho_ignored,              ///< no decay from a token to its chunk's end
+  gradient_gamma_ignored,            ///< Y not decayed on its way to the chunk's start
+  gradient_d_state_not_decayed,      ///< D not decayed from chunk to chunk
+  gradient_d_state_in_bfloat16,      ///< D rounded to bfloat16 after every chunk
+  gradient_d_state_not_cleared,      ///< D of the sequence before added to d_final_state
+  gradient_final_state_ignored,      ///< D starts as zeros
+  gradient_stale_d_state,            ///< d_k from D of the chunk that was done before
+  gradient_state_after_chunk,        ///< Y S^T with the state after the chunk
+  gradient_inverse_not_transposed,   ///< L^-1 where its transpose is meant
+  gradient_half_of_system,           ///< N K without N^T K
+  gradient_system_with_diagonal,     ///< dL with its diagonal
+  gradient_scores_without_diagonal,  ///< dP without its diagonal
+  gradient_value_without_beta,       ///< d_v = Y
+  gradient_beta_not_divided,         ///< d_beta = Y . V'
+  gradient_beta_by_quotient,         ///< d_beta = Y . V' / beta: 0 / 0 where beta is 0
+  gradient_beta_logit_raw,           ///< d_beta where d_beta_logit is asked for
+  gradient_scale_ignored,            ///< as if the scale were 1
+  gradient_first_64_columns,         ///< d_k and d_beta of the first 64 elements of values
+  gradient_last_head_of_group,       ///< d_q and d_k of the last value head of a key head
+  gradient_query_not_projected,      ///< the norm's projection left out of d_q
+  gradient_key_not_projected,        ///< as well, of d_k
+  gradient_tail_with_rows_behind,    ///< a partial chunk takes q and d_o behind the sequence into D
+  gradient_tail_masked_by_zero,      ///< as well, 0 times what they make
+  gradient_tail_decay_behind,  ///< a partial chunk decays by the gates behind the sequence too
+  gradient_tail_row_twice,  ///< a partial chunk's term of the states added to its last token again
+  gradient_empty_skipped,   ///< a sequence of length 0 has no d_initial_state
+  gradient_absent_state_skipped,  ///< no d_initial_state where there is no initial state
+  gradient_state_transposed,      ///< d_initial_state as [Dv, Dk] where [Dk, Dv] is asked for
+  gradient_row_of_sequence,       ///< d_initial_state in row n of the pool instead of the slot's
+  gradient_padding_computed,      ///< gradients of slot -1 computed from zeros
+  gradient_stride_ignored,        ///< tokens of d_output read as if nothing lay between them
+  gradient_order_of_runs,         ///< d_q rounded otherwise in every second run
+
   // ---- from run to run
   order_of_batch,     ///< outputs rounded otherwise for one sequence than for several
   order_of_runs,      ///< outputs rounded otherwise in every second run
@@ -113,9 +162,10 @@ std::vector<Fault> all_faults();
 Fault twin_of(Fault fault);
 bool is_chunkwise(Fault fault);
 bool is_convolution(Fault fault);
+bool is_gradients(Fault fault);
 
 /// gated_delta: any token, state and output dtype, slots, gate and beta encodings; [Dk, Dv] state;
-/// chunk 16. causal_conv1d: everything.
+/// chunk 16. causal_conv1d: everything. gated_delta_backward: faulty_gradients.h.
 std::unique_ptr<Implementation> make_faulty(Fault fault);
 
 }  // namespace gdn::testing

@@ -13,8 +13,9 @@ struct Hazard {
   std::string problem;    ///< or a test's name, "binary:Suite.Test"
   std::string fault;      ///< "-": nothing is planted, the test named looks after it
   std::string caught_by;  ///< a check of harness/verify/verify.h
-  std::string
-      explained_as;  ///< a place of harness/explain/fault_patterns.h; "-": no single run shows it
+  /// A place of harness/explain/fault_patterns.h; "-": no single run shows it; "stopped": a run is
+  /// refused for where it wrote.
+  std::string explained_as;
   int line = 0;
   bool is_planted() const { return fault != "-"; }
   std::string test_name() const { return fault + "_line_" + std::to_string(line); }
