@@ -53,10 +53,15 @@ struct Seat {
   bool is_used = false;   // by this block
 };
 
+// Small, since every turn and every block's beginning goes through those of a warp.
 struct Fibre {
   Seat seat;
   bool has_begun = false;
-  int meetings = 0;  // parity chooses the warp's slots
+  unsigned int meetings = 0;  // parity chooses the warp's slots
+};
+
+// What a fibre has begun and not yet waited for.
+struct Transfers {
   std::vector<Copy> open_group;
   std::deque<std::vector<Copy>> groups;
   std::vector<std::function<void()>> open_stores;
@@ -143,13 +148,14 @@ class Stacks {
 class Block {
  public:
   explicit Block(unsigned int threads)
-      : shared_(kMaxSharedBytes + kGuardBytes + kSharedAlignment),
+      : shared_(std::make_unique_for_overwrite<unsigned char[]>(kMaxSharedBytes + kGuardBytes +
+                                                                kSharedAlignment)),
         fibres_(threads),
         states_(threads, State::done),
         warps_((threads + 31) / 32) {
-    const auto address = reinterpret_cast<std::uintptr_t>(shared_.data());
+    const auto address = reinterpret_cast<std::uintptr_t>(shared_.get());
     aligned_shared_ =
-        shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
+        shared_.get() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
     for (std::size_t thread = 0; thread < fibres_.size(); ++thread)
       fibres_[thread].seat.stack = stacks_.of(static_cast<int>(thread));
   }
@@ -170,6 +176,10 @@ class Block {
   void look_again();
   unsigned char* shared() { return aligned_shared_; }
   Fibre& current() { return fibres_[static_cast<std::size_t>(current_)]; }
+  Transfers& transfers() {
+    if (transfers_.empty()) transfers_.resize(fibres_.size());
+    return transfers_[static_cast<std::size_t>(current_)];
+  }
 
  private:
   Warp& warp_of(int thread) { return warps_[static_cast<std::size_t>(thread / 32)]; }
@@ -187,12 +197,14 @@ class Block {
   void end_phase_if_complete(Mbarrier& mbarrier);
   void make_load(const Load& load);
   [[noreturn]] void fail(const std::string& what);
+  [[noreturn, gnu::noinline, gnu::cold]] void fail_in_another_operation(const char* operation);
   std::string waiting_threads() const;
 
-  std::vector<unsigned char> shared_;
+  std::unique_ptr<unsigned char[]> shared_;  // filled with NaN as far as a block has it
   unsigned char* aligned_shared_ = nullptr;
   Stacks stacks_;
   std::vector<Fibre> fibres_;
+  std::vector<Transfers> transfers_;  // of each fibre; none until one has the first
   // Of the fibres: side by side, since every turn reads those of a warp.
   std::vector<State> states_;
   std::vector<Warp> warps_;
@@ -209,6 +221,7 @@ class Block {
   int first_in_turn_ = 0;  // lane of the warp under way
   std::string fault_;
   std::exception_ptr thrown_;
+  bool has_thrown_ = false;
   std::mt19937_64 random_;
   void* scheduler_ = nullptr;  // the place of its stack
 };
@@ -225,6 +238,7 @@ void Block::main_loop() {
       (*body_)();
     } catch (...) {
       thrown_ = std::current_exception();
+      has_thrown_ = true;
     }
     end_thread();
     // A thread that has not begun may as well run here: of kernels whose threads never wait for each other, one stack
@@ -256,13 +270,22 @@ int Block::lane_in_turn(int i, int size) const {
 
 // The thread that this turn of the warp comes to next; -1: none.
 int Block::next_in_turn() const {
-  if (thrown_ != nullptr) return -1;
-  const int first = current_ / 32 * 32;
-  const int size = std::min(32, threads_ - first);
-  int i = g_options.order == ThreadOrder::reverse ? size - 1 - (current_ - first)
-                                                  : current_ - first - first_in_turn_;
-  for (i = (i < 0 ? i + size : i) + 1; i < size; ++i) {
-    const int thread = first + lane_in_turn(i, size);
+  if (has_thrown_) return -1;
+  const int first = current_ & ~31;
+  if (g_options.order == ThreadOrder::reverse) {
+    for (int thread = current_ - 1; thread >= first; --thread) {
+      if (state_of(thread) == State::ready) return thread;
+    }
+    return -1;
+  }
+  // Up to the last lane, and, where the turn began in the middle, from lane 0 up to there.
+  const int begin = first + first_in_turn_;
+  const int end = current_ < begin ? begin : std::min(first + 32, threads_);
+  for (int thread = current_ + 1; thread < end; ++thread) {
+    if (state_of(thread) == State::ready) return thread;
+  }
+  if (current_ < begin) return -1;
+  for (int thread = first; thread < begin; ++thread) {
     if (state_of(thread) == State::ready) return thread;
   }
   return -1;
@@ -320,27 +343,36 @@ void Block::wait_at(int name, int num_threads) {
   yield();
 }
 
+void Block::fail_in_another_operation(const char* operation) {
+  fail(std::string("lanes of warp ") + std::to_string(current_ / 32) + " meet in " +
+       warp_of(current_).operation + " and in " + operation);
+}
+
 const WarpSlots& Block::meet(const char* operation, const void* value, std::size_t bytes,
                              void (*complete)(WarpSlots&)) {
-  Fibre& fibre = current();
-  Warp& warp = warp_of(current_);
-  WarpSlots& slots = warp.slots[fibre.meetings++ % 2];
-  if (bytes > 0) std::memcpy(slots.given[current_ % 32], value, bytes);
+  const auto thread = static_cast<unsigned int>(current_);
+  Warp& warp = warps_[thread / 32];
+  WarpSlots& slots = warp.slots[fibres_[thread].meetings++ % 2];
+  unsigned char* const given = slots.given[thread % 32];
+  if (bytes == 4) {  // of a shuffle: no call
+    std::memcpy(given, value, 4);
+  } else if (bytes > 0) {
+    std::memcpy(given, value, bytes);
+  }
   if (warp.arrived == 0) {
     warp.operation = operation;
   } else if (warp.operation != operation && std::strcmp(warp.operation, operation) != 0) {
-    fail(std::string("lanes of warp ") + std::to_string(current_ / 32) + " meet in " +
-         warp.operation + " and in " + operation);
+    fail_in_another_operation(operation);
   }
   ++warp.arrived;
-  const int size = std::min(32, threads_ - current_ / 32 * 32);
+  const int first = current_ & ~31;
+  const int size = std::min(32, threads_ - first);
   if (warp.arrived < size) {
     state_of(current_) = State::waiting;
     yield();
   } else {
     if (complete != nullptr) complete(slots);
     warp.arrived = 0;
-    const int first = current_ / 32 * 32;
     std::fill_n(&state_of(first), size, State::ready);
   }
   return slots;
@@ -426,7 +458,7 @@ bool Block::run_warp(int warp, bool to_the_end) {
       const int lane = lane_in_turn(i, size);
       if (state_of(first + lane) != State::ready) continue;
       step(first + lane);
-      if (!fault_.empty() || thrown_ != nullptr) return true;
+      if (!fault_.empty() || has_thrown_) return true;
       progress = true;
       again = to_the_end;
     }
@@ -472,6 +504,7 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
   stacks_.set_in_doubt(true);
   fault_.clear();
   thrown_ = nullptr;
+  has_thrown_ = false;
   random_.seed(g_options.seed * 0x9e3779b97f4a7c15u + index);
   blockIdx = {index, 0, 0};
   std::memset(shared(), kNanByte, shared_bytes + kGuardBytes);
@@ -497,21 +530,23 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
     state_of(thread) = State::ready;
     fibre.has_begun = false;
     fibre.meetings = 0;
-    if (!fibre.open_group.empty()) fibre.open_group.clear();
-    if (!fibre.groups.empty()) fibre.groups.clear();
-    if (!fibre.open_stores.empty()) fibre.open_stores.clear();
-    if (!fibre.store_groups.empty()) fibre.store_groups.clear();
+  }
+  for (Transfers& transfers : transfers_) {
+    transfers.open_group.clear();
+    transfers.groups.clear();
+    transfers.open_stores.clear();
+    transfers.store_groups.clear();
   }
 
   std::vector<int> order(static_cast<std::size_t>(num_warps));
   std::iota(order.begin(), order.end(), 0);
   if (g_options.order == ThreadOrder::reverse) std::reverse(order.begin(), order.end());
-  while (live_ > 0 && fault_.empty() && thrown_ == nullptr) {
+  while (live_ > 0 && fault_.empty() && !has_thrown_) {
     if (g_options.order == ThreadOrder::random) std::shuffle(order.begin(), order.end(), random_);
     bool progress = false;
     for (const int warp : order) {
       progress |= run_warp(warp, g_options.order != ThreadOrder::random);
-      if (!fault_.empty() || thrown_ != nullptr) break;
+      if (!fault_.empty() || has_thrown_) break;
     }
     if (!progress && !loads_.empty()) {
       const Load load = std::move(loads_.front());
@@ -525,9 +560,9 @@ void Block::run(unsigned int index, std::size_t shared_bytes, const std::functio
       fault_ = waiting_threads();
     }
   }
-  if (thrown_ != nullptr) std::rethrow_exception(thrown_);
-  for (Fibre& fibre : fibres_) {
-    for (const auto& group : fibre.store_groups) {
+  if (has_thrown_) std::rethrow_exception(thrown_);
+  for (const Transfers& transfers : transfers_) {
+    for (const auto& group : transfers.store_groups) {
       for (const auto& store : group) store();
     }
   }
@@ -653,26 +688,26 @@ const WarpSlots& meet(const char* operation, const void* value, std::size_t byte
 }
 
 void add_copy(void* shared, const void* source, bool valid) {
-  t_block->current().open_group.push_back({shared, source, valid});
+  t_block->transfers().open_group.push_back({shared, source, valid});
 }
 
 void close_copy_group() {
-  Fibre& fibre = t_block->current();
-  fibre.groups.push_back(std::move(fibre.open_group));
-  fibre.open_group.clear();
+  Transfers& transfers = t_block->transfers();
+  transfers.groups.push_back(std::move(transfers.open_group));
+  transfers.open_group.clear();
 }
 
 void wait_copy_groups(int pending) {
-  Fibre& fibre = t_block->current();
-  while (static_cast<int>(fibre.groups.size()) > pending) {
-    for (const Copy& copy : fibre.groups.front()) {
+  Transfers& transfers = t_block->transfers();
+  while (static_cast<int>(transfers.groups.size()) > pending) {
+    for (const Copy& copy : transfers.groups.front()) {
       if (copy.valid) {
         std::memcpy(copy.shared, copy.source, 16);
       } else {
         std::memset(copy.shared, 0, 16);
       }
     }
-    fibre.groups.pop_front();
+    transfers.groups.pop_front();
   }
 }
 
@@ -696,21 +731,21 @@ void add_store(std::function<void()> copy) {
   if (g_options.order == ThreadOrder::forward) {
     copy();
   } else {
-    t_block->current().open_stores.push_back(std::move(copy));
+    t_block->transfers().open_stores.push_back(std::move(copy));
   }
 }
 
 void close_store_group() {
-  Fibre& fibre = t_block->current();
-  fibre.store_groups.push_back(std::move(fibre.open_stores));
-  fibre.open_stores.clear();
+  Transfers& transfers = t_block->transfers();
+  transfers.store_groups.push_back(std::move(transfers.open_stores));
+  transfers.open_stores.clear();
 }
 
 void wait_store_groups(int pending) {
-  Fibre& fibre = t_block->current();
-  while (static_cast<int>(fibre.store_groups.size()) > pending) {
-    for (const auto& store : fibre.store_groups.front()) store();
-    fibre.store_groups.pop_front();
+  Transfers& transfers = t_block->transfers();
+  while (static_cast<int>(transfers.store_groups.size()) > pending) {
+    for (const auto& store : transfers.store_groups.front()) store();
+    transfers.store_groups.pop_front();
   }
 }
 

@@ -5,10 +5,14 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#ifdef __FMA__
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -88,18 +92,39 @@ float widened(std::uint32_t pair, int which) {
   }
 }
 
-/// sums[0 .. 7] = a[0 .. kDepth-1] b, lines of b `stride` apart. A vector by name: GCC makes code
-/// four times slower of a loop over the columns.
-template <int kDepth>
-void multiply_row(const double* a, const double* b, int stride, double* sums) {
-  using Columns = double __attribute__((vector_size(8 * sizeof(double))));
-  Columns row = {};
+/// Vectors by name: GCC makes code four times slower of loops over columns.
+using FourDoubles = double __attribute__((vector_size(4 * sizeof(double))));
+using FourFloats = float __attribute__((vector_size(4 * sizeof(float))));
+
+/// Those at a place in memory, by one load: of a memcpy of several GCC makes a copy on the stack by halves of vectors, for
+/// which each reader then waits.
+inline FourDoubles four_at(const double* place) {
+  using AnyPlace = double __attribute__((vector_size(32), aligned(8), may_alias));
+  return *reinterpret_cast<const AnyPlace*>(place);
+}
+
+/// sum += a b. The product of two numbers of at most 26 bits is exact in float64, and so a fused sum has the bits of one
+/// that is not.
+inline void add_product(FourDoubles& sum, double a, const FourDoubles& b) {
+#ifdef __FMA__
+  sum = _mm256_fmadd_pd(_mm256_set1_pd(a), b, sum);
+#else
+  sum += a * b;
+#endif
+}
+
+/// sums[r][0 .. 7] = a[r][0 .. kDepth-1] b for kRows rows, b [kDepth x 8]. Rows together, since each sum waits for the one
+/// before it.
+template <int kRows, int kDepth>
+void multiply_rows(const double (*a)[kDepth], const double (*b)[8], double (*sums)[8]) {
+  FourDoubles held[kRows][2] = {};
   for (int k = 0; k < kDepth; ++k) {
-    Columns line;
-    std::memcpy(&line, b + k * stride, sizeof line);
-    row += a[k] * line;
+    for (int half = 0; half < 2; ++half) {
+      const FourDoubles line = four_at(b[k] + 4 * half);
+      for (int r = 0; r < kRows; ++r) add_product(held[r][half], a[r][k], line);
+    }
   }
-  std::memcpy(sums, &row, sizeof row);
+  std::memcpy(sums, held, sizeof held);
 }
 
 /// a [16 x kDepth] and b [kDepth x 8] of one product.
@@ -114,15 +139,15 @@ struct Matrices {
 template <int kDepth>
 void multiply(cuda_grid::WarpSlots& slots, const Matrices<kDepth>& matrices) {
   double sums[16][8];
-  for (int m = 0; m < 16; ++m) multiply_row<kDepth>(matrices.a[m], matrices.b[0], 8, sums[m]);
+  for (int m = 0; m < 16; m += 4) multiply_rows<4>(matrices.a + m, matrices.b, sums + m);
   for (int lane = 0; lane < 32; ++lane) {
-    Operands own;
-    std::memcpy(&own, slots.given[lane], sizeof own);
-    for (int i = 0; i < 4; ++i) {
-      const double sum = sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
-      own.sums[i] = static_cast<float>(static_cast<double>(own.sums[i]) + sum);
-    }
-    std::memcpy(slots.result[lane], own.sums, sizeof own.sums);
+    const double* const upper = &sums[lane / 4][2 * (lane % 4)];
+    const double* const lower = &sums[lane / 4 + 8][2 * (lane % 4)];
+    FourFloats own;
+    std::memcpy(&own, slots.given[lane] + offsetof(Operands, sums), sizeof own);
+    const FourDoubles sum = {upper[0], upper[1], lower[0], lower[1]};
+    own = __builtin_convertvector(__builtin_convertvector(own, FourDoubles) + sum, FourFloats);
+    std::memcpy(slots.result[lane], &own, sizeof own);
   }
 }
 

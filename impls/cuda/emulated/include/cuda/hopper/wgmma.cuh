@@ -62,31 +62,74 @@ struct Tile {
         stride(static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4),
         swizzle_128(descriptor >> 62 == 1) {}
 
-  /// Element k (0 .. 15) of row `row`, k contiguous.
+  /// Elements k to k + 7 (k 0 or 8) of row `row`, k contiguous.
   template <typename Element>
-  float k_major(int row, int k) const {
+  void k_major(int row, int k, double* eight) const {
     const std::uint32_t row_bytes = swizzle_128 ? 128 : 32;
-    return element<Element>(start + static_cast<std::uint32_t>(row / 8) * stride +
-                            static_cast<std::uint32_t>(row % 8) * row_bytes +
-                            2 * static_cast<std::uint32_t>(k));
+    widen<Element>(start + static_cast<std::uint32_t>(row / 8) * stride +
+                       static_cast<std::uint32_t>(row % 8) * row_bytes +
+                       2 * static_cast<std::uint32_t>(k),
+                   eight);
   }
-  /// Element `row` of line k, rows contiguous in panels of 64.
+  /// Elements `row` to row + 7 (a multiple of 8) of line k, rows contiguous in panels of 64.
   template <typename Element>
-  float mn_major(int row, int k) const {
-    return element<Element>(start + static_cast<std::uint32_t>(row / 64) * leading +
-                            static_cast<std::uint32_t>(k / 8) * stride +
-                            static_cast<std::uint32_t>(k % 8) * 128 +
-                            2 * static_cast<std::uint32_t>(row % 64));
+  void mn_major(int row, int k, double* eight) const {
+    widen<Element>(start + static_cast<std::uint32_t>(row / 64) * leading +
+                       static_cast<std::uint32_t>(k / 8) * stride +
+                       static_cast<std::uint32_t>(k % 8) * 128 +
+                       2 * static_cast<std::uint32_t>(row % 64),
+                   eight);
   }
+  /// The eight of 16 bytes, which swizzling leaves side by side.
   template <typename Element>
-  float element(std::uint32_t address) const {
+  void widen(std::uint32_t address, double* eight) const {
     const std::uint32_t flipped =
         swizzle_128 ? ((address >> 7) & 7) << 4 : ((address >> 7) & 1) << 4;
-    std::uint16_t bits;
-    std::memcpy(&bits, shared + (address ^ flipped), sizeof bits);
-    return cuda_emulated::detail::widened<Element>(bits, 0);
+    std::uint16_t bits[8];
+    std::memcpy(bits, shared + (address ^ flipped), sizeof bits);
+    for (int i = 0; i < 8; ++i) {
+      eight[i] = static_cast<double>(cuda_emulated::detail::widened<Element>(bits[i], 0));
+    }
   }
 };
+
+/// sums[n][m] = a[0 .. kDepth-1][m] b[n][0 .. kDepth-1] for 16 rows m and `columns` columns n; element k of column n of b is
+/// b[n * along_n + k * along_k]. Rows side by side, so that b is read as it lies in either order.
+template <int kDepth>
+void multiply_columns(const double (*a)[16], const double* b, int along_n, int along_k, int columns,
+                      float (*sums)[16]) {
+  using cuda_emulated::detail::FourDoubles;
+  using cuda_emulated::detail::FourFloats;
+  for (int n = 0; n < columns; n += 2) {
+    FourDoubles held[2][4] = {};
+    for (int k = 0; k < kDepth; ++k) {
+      const double elements[2] = {b[n * along_n + k * along_k], b[(n + 1) * along_n + k * along_k]};
+      for (int i = 0; i < 4; ++i) {
+        const FourDoubles line = cuda_emulated::detail::four_at(a[k] + 4 * i);
+        cuda_emulated::detail::add_product(held[0][i], elements[0], line);
+        cuda_emulated::detail::add_product(held[1][i], elements[1], line);
+      }
+    }
+    for (int c = 0; c < 2; ++c) {
+      for (int i = 0; i < 4; ++i) {
+        const FourFloats rounded = __builtin_convertvector(held[c][i], FourFloats);
+        std::memcpy(sums[n + c] + 4 * i, &rounded, sizeof rounded);
+      }
+    }
+  }
+}
+
+/// Hands each lane its sums: 4 j + e is row lane / 4 + 8 (e / 2), column 8 j + 2 (lane % 4) + e % 2.
+template <int N>
+void hand_out(const float (&sums)[N][16], cuda_grid::WarpSlots& slots) {
+  for (int lane = 0; lane < 32; ++lane) {
+    float own[N / 2];
+    for (int i = 0; i < N / 2; ++i) {
+      own[i] = sums[8 * (i / 4) + 2 * (lane % 4) + i % 2][lane / 4 + 8 * (i % 4 / 2)];
+    }
+    std::memcpy(slots.result[lane], own, sizeof own);
+  }
+}
 
 struct Given {
   std::uint32_t a[4];
@@ -94,17 +137,17 @@ struct Given {
   std::uint64_t b_tile;
 };
 
-/// One warp's 16 x N part of a product, as sums of its lanes: 4 j + e is row lane / 4 + 8 (e / 2),
-/// column 8 j + 2 (lane % 4) + e % 2.
+/// One warp's 16 x N part of a product.
 template <typename Element, int N, bool ATile, bool BTransposed>
 void multiply(cuda_grid::WarpSlots& slots) {
-  double a[16][16], b[16][N], sums[16][N];
+  double a[16][16], b[16 * N];  // a[k][m]
+  float sums[N][16];
   Given given;
   for (int lane = 0; lane < 32; ++lane) {
     std::memcpy(&given, slots.given[lane], sizeof given);
     if (ATile) continue;
     for (int e = 0; e < 8; ++e) {
-      a[lane / 4 + 8 * (e / 2 % 2)][2 * (lane % 4) + e % 2 + 8 * (e / 4)] =
+      a[2 * (lane % 4) + e % 2 + 8 * (e / 4)][lane / 4 + 8 * (e / 2 % 2)] =
           static_cast<double>(cuda_emulated::detail::widened<Element>(given.a[e / 2], e % 2));
     }
   }
@@ -112,31 +155,24 @@ void multiply(cuda_grid::WarpSlots& slots) {
     const int first_row = static_cast<int>(threadIdx.x) / 32 % 4 * 16;
     const Tile tile(given.a_tile);
     for (int m = 0; m < 16; ++m) {
-      for (int k = 0; k < 16; ++k) {
-        a[m][k] = static_cast<double>(tile.k_major<Element>(first_row + m, k));
-      }
+      double row[16];
+      tile.k_major<Element>(first_row + m, 0, row);
+      tile.k_major<Element>(first_row + m, 8, row + 8);
+      for (int k = 0; k < 16; ++k) a[k][m] = row[k];
     }
   }
   const Tile tile(given.b_tile);
-  for (int n = 0; n < N; ++n) {
+  if (BTransposed) {
     for (int k = 0; k < 16; ++k) {
-      b[k][n] = static_cast<double>(BTransposed ? tile.mn_major<Element>(n, k)
-                                                : tile.k_major<Element>(n, k));
+      for (int n = 0; n < N; n += 8) tile.mn_major<Element>(n, k, b + k * N + n);
+    }
+  } else {
+    for (int n = 0; n < N; ++n) {
+      for (int k = 0; k < 16; k += 8) tile.k_major<Element>(n, k, b + n * 16 + k);
     }
   }
-  for (int m = 0; m < 16; ++m) {
-    for (int n = 0; n < N; n += 8) {
-      cuda_emulated::detail::multiply_row<16>(a[m], b[0] + n, N, sums[m] + n);
-    }
-  }
-  for (int lane = 0; lane < 32; ++lane) {
-    float own[N / 2];
-    for (int i = 0; i < N / 2; ++i) {
-      own[i] = static_cast<float>(
-          sums[lane / 4 + 8 * (i % 4 / 2)][8 * (i / 4) + 2 * (lane % 4) + i % 2]);
-    }
-    std::memcpy(slots.result[lane], own, sizeof own);
-  }
+  multiply_columns<16>(a, b, BTransposed ? 1 : 16, BTransposed ? N : 1, N, sums);
+  hand_out(sums, slots);
 }
 
 /// The number of a tf32 operand: its last 13 bits are ignored.
@@ -149,12 +185,13 @@ inline double tf32_number(std::uint32_t bits) {
 /// The same of tf32 and k 8, b in blocks of 8 rows of 16 bytes, not swizzled.
 template <int N>
 void multiply_tf32(cuda_grid::WarpSlots& slots) {
-  double a[16][8], b[8][N], sums[16][N];
+  double a[8][16], b[N * 8];  // a[k][m]
+  float sums[N][16];
   Given given;
   for (int lane = 0; lane < 32; ++lane) {
     std::memcpy(&given, slots.given[lane], sizeof given);
     for (int e = 0; e < 4; ++e)
-      a[lane / 4 + 8 * (e % 2)][lane % 4 + 4 * (e / 2)] = tf32_number(given.a[e]);
+      a[lane % 4 + 4 * (e / 2)][lane / 4 + 8 * (e % 2)] = tf32_number(given.a[e]);
   }
   const Tile tile(given.b_tile);
   for (int n = 0; n < N; ++n) {
@@ -166,20 +203,11 @@ void multiply_tf32(cuda_grid::WarpSlots& slots) {
                       static_cast<std::uint32_t>(k / 4) * tile.leading +
                       static_cast<std::uint32_t>(k % 4) * 4,
                   sizeof bits);
-      b[k][n] = tf32_number(bits);
+      b[n * 8 + k] = tf32_number(bits);
     }
   }
-  for (int m = 0; m < 16; ++m)
-    for (int n = 0; n < N; n += 8)
-      cuda_emulated::detail::multiply_row<8>(a[m], b[0] + n, N, sums[m] + n);
-  for (int lane = 0; lane < 32; ++lane) {
-    float own[N / 2];
-    for (int i = 0; i < N / 2; ++i) {
-      own[i] = static_cast<float>(
-          sums[lane / 4 + 8 * (i % 4 / 2)][8 * (i / 4) + 2 * (lane % 4) + i % 2]);
-    }
-    std::memcpy(slots.result[lane], own, sizeof own);
-  }
+  multiply_columns<8>(a, b, 8, 1, N, sums);
+  hand_out(sums, slots);
 }
 
 template <int N>
