@@ -83,6 +83,7 @@ inline unsigned int atomicInc(unsigned int* at, unsigned int last) {
   return old;
 }
 inline int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // ---- a block's threads among each other
 

@@ -81,18 +81,34 @@ __global__ void __launch_bounds__(kChainThreads) chain_kernel(const ChannelParam
   const float* M = a.transitions + matrix_offset(a, first + 1, head) + (lane % 4) * kKeyDim +
                    warp * kWarpColumns + 2 * (lane / 4);
   const auto load = [](const float* from) { return *reinterpret_cast<const float4*>(from); };
+  // A state is made where the next piece needs one, and is there already where this one needs none.
+  const int32_t* const early = a.early_chunks + int64_t{first} * a.p.num_value_heads + head;
+  const auto needs_state = [&](int piece) {
+    return early[int64_t{piece} * a.p.num_value_heads] < 0;
+  };
   Columns columns;
-#pragma unroll
-  for (int step = 0; step < kSteps; step++) columns.load(M, step);
+  int in_columns = 0;  // the piece whose M is there
+  int products = 0;
   float4 upper = load(state), lower = load(state + 8 * kKeyDim);
+  bool needs = needs_state(1), next_needs = needs_state(2);
 #pragma unroll 1
   for (int piece = 1; piece < pieces - 1; piece++) {
-    float* const S = shared + (piece & 1) * kRows * kStride;
+    const bool makes = needs && next_needs, takes = !needs && next_needs;
+    needs = next_needs;
+    next_needs = piece < pieces - 2 && needs_state(piece + 2);
+    if (makes && in_columns != piece) {
+#pragma unroll
+      for (int step = 0; step < kSteps; step++) columns.load(M, step);
+    }
+    state += each;
+    if (piece < pieces - 2) M += each;  // else loaded again, in vain
+    if (takes) upper = load(state), lower = load(state + 8 * kKeyDim);
+    if (!makes) continue;
+    in_columns = piece + 1;
+    float* const S = shared + (products++ & 1) * kRows * kStride;
     *reinterpret_cast<float4*>(S + row * kStride + column) = upper;
     *reinterpret_cast<float4*>(S + (row + 8) * kStride + column) = lower;
-    state += each;
     const float4 upper_zero = load(state), lower_zero = load(state + 8 * kKeyDim);
-    if (piece < pieces - 2) M += each;  // else loaded again, in vain
     __syncthreads();
     float high[2][4] = {}, low[2][4] = {};
 #pragma unroll

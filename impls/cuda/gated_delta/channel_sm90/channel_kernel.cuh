@@ -7,6 +7,7 @@
 #include "cuda/allow_shared_memory.h"
 #include "cuda/gated_delta/channel_sm90/auxiliary.cuh"
 #include "cuda/gated_delta/channel_sm90/copies.cuh"
+#include "cuda/gated_delta/channel_sm90/forgetting.cuh"
 #include "cuda/gated_delta/channel_sm90/launch.h"
 #include "cuda/gated_delta/channel_sm90/math.cuh"
 #include "cuda/gated_delta/channel_sm90/piece_math.cuh"
@@ -55,6 +56,7 @@ __global__ void __launch_bounds__(Layout::kThreads, 1)
     order_sequences(sm, a);  // ends with a barrier
   } else {
     number_pieces(sm, a);  // likewise
+    if constexpr (kWork == Work::transitions) find_early_chunks<Token>(sm, a, warp, lane);
   }
   if (warp < Layout::kMathWarps) {
     registers_increase<160>();

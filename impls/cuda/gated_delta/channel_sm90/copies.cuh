@@ -73,7 +73,9 @@ __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value
   for (ChunkCursor<kWork> at(sm, a); !at.at_end(); at.advance(sm, a), from.advance()) {
     const int token = at.token(), valid = at.valid(), head = at.item.head;
     mbarrier_wait(from.empty(sm), from.round_parity);  // V has been read, and O is there
-    if (valid < kChunk) {
+    if (at.chunk < at.item.early_chunks) {
+      // the piece before stores them
+    } else if (valid < kChunk) {
       store_tail(from.buffer(sm), a, token, valid, head, lane);
     } else if (lane == 0) {
       tensor_store(output_map, from.buffer(sm), 0, token, 0, head);

@@ -191,7 +191,7 @@ class ChannelSm90 final : public Implementation {
     if (problem.total_tokens() == 0 || problem.checkpoints > 0) return 0;
     const Shape shape = shape_of(problem);
     if (is_planned()) return most_workspace_bytes(shape);
-    return cuts(shape, *chunks_per_piece_) ? 2 * state_bytes(shape, *chunks_per_piece_) : 0;
+    return cuts(shape, *chunks_per_piece_) ? pieces_bytes(shape, *chunks_per_piece_) : 0;
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -218,10 +218,12 @@ class ChannelSm90 final : public Implementation {
     const std::string gates = std::string(" gates=") + name_of(launch.params.gate_form);
     if (cuts(shape, chunks)) {
       DeviceBuffer states = device.allocate(state_bytes(shape, chunks)),
-                   transitions = device.allocate(state_bytes(shape, chunks));
+                   transitions = device.allocate(state_bytes(shape, chunks)),
+                   early_chunks = device.allocate(early_chunk_bytes(shape, chunks));
       launch.params.chunks_per_piece = chunks;
       launch.params.states = static_cast<float*>(states.data());
       launch.params.transitions = static_cast<float*>(transitions.data());
+      launch.params.early_chunks = static_cast<std::int32_t*>(early_chunks.data());
       const PiecesLaunches launches(launch, piece_heads(shape, chunks), multiprocessors);
       info.launches = 3;
       info.choice = "piece_chunks=" + std::to_string(chunks) +
@@ -229,6 +231,7 @@ class ChannelSm90 final : public Implementation {
       std::vector<DeviceBuffer> workspaces;
       workspaces.push_back(std::move(states));
       workspaces.push_back(std::move(transitions));
+      workspaces.push_back(std::move(early_chunks));
       return std::make_unique<LaunchPlan>(
           device, info, std::move(workspaces),
           [launches, dtype = problem.token_dtype](cudaStream_t stream) {

@@ -14,7 +14,8 @@
 // One item takes some 1.08 us a chunk, so that with few heads most multiprocessors stand idle. Long
 // sequences are then cut into pieces (work_item.cuh): the same kernel in two other forms, with
 // chain.cu between them, where planner.cpp expects these three launches to take less time than one.
-// 12/12 heads 1x8192 takes .183 ms so, an H200. What is said here of times else is of the one launch.
+// 12/12 heads 1x8192 takes .206 ms so with weak gates, and .115 with strong ones, an H200. What is said
+// here of times else is of the one launch.
 //
 // With states inside the call sequences are whole, and done from checkpoint to checkpoint: checkpoints.cu.
 //
@@ -34,7 +35,7 @@
 //   gate=bounded, float32 / bfloat16             .685   4.963    4.98 before
 //                                                .668
 //   1x32768 / 16x2048 / 12/12 heads 1x8192, weak                 2.185 / .600 / .552
-//   the first and the last of these in pieces                    1.369 / .183
+//   the first and the last of these in pieces                    1.369 / .206
 //
 // "Before": logits and bounded gates read one by one and decoded by expf and log1pf.
 // Short sequences, 32/32 heads, H200, 1 / 16 / 128 of them. Float32 states in kv, 1 to 16 tokens:

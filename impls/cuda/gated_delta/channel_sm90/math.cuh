@@ -132,12 +132,13 @@ __device__ __forceinline__ void load_start_state(float (&S)[64], const ChannelPa
                                                  const WorkItem& item, int panel, int warp,
                                                  int lane) {
   const bool is_handed_on = kWork == Work::pieces && !item.is_whole;
-  if (item.is_first && !a.p.pool.read) {
+  if (item.is_from_zeros || (item.is_first && !a.p.pool.read)) {
 #pragma unroll
     for (int i = 0; i < 64; i++) S[i] = 0.f;
   } else if (is_handed_on) {
-    chunk_sm90::load_piece_state(S, a.states + matrix_offset(a, item.slot, item.head),
-                                 panel * kPanel, warp, lane);
+    const int slot = item.is_first ? item.first_slot : item.slot;
+    chunk_sm90::load_piece_state(S, a.states + matrix_offset(a, slot, item.head), panel * kPanel,
+                                 warp, lane);
   } else {
     chunk_sm90::load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, warp, lane);
   }

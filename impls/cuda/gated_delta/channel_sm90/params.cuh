@@ -38,6 +38,9 @@ struct ChannelParams {
   std::int32_t chunks_per_piece = 0;
   float* states = nullptr;       ///< [piece slots, Hv, Dv, Dk]: at a piece's start
   float* transitions = nullptr;  ///< [piece slots, Hv, Dk, Dk]: rows and columns as S = S M
+  /// [piece slots, Hv]: chunks before the piece at which zeros may stand for the state, or its sequence
+  /// begins. Negative where the piece needs the state at its start.
+  std::int32_t* early_chunks = nullptr;
 };
 
 /// Offset of a state or a transition in an array of them.

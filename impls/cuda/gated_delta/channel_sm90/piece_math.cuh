@@ -99,8 +99,10 @@ __device__ __forceinline__ void piece_math_role(uint32_t sm, const ChannelParams
     } else if (item.is_first && a.p.pool.read) {
       chunk_sm90::load_pool_state(S, a.p.pool, item.pool_row, item.head, panel * kPanel, warp,
                                   lane);
-      chunk_sm90::store_piece_state(S, matrix(a.states, item.slot), panel * kPanel, warp, lane);
+      if (item.slot == item.first_slot)
+        chunk_sm90::store_piece_state(S, matrix(a.states, item.slot), panel * kPanel, warp, lane);
     }
+    if (!item.is_wanted) continue;
 #pragma unroll 1
     for (int left = item.chunks; left > 0; left--) {
       piece_math_chunk<Token>(S, sm, chunk, lane, [&](uint32_t(&v)[4]) {

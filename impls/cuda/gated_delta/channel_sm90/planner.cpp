@@ -37,21 +37,31 @@ double sequences_us(const Shape& shape, const Costs& costs, int multiprocessors)
   return blocks.end_us();
 }
 
+/// The last launch, whose pieces begin so many chunks early.
+double outputs_us(const Shape& shape, int chunks, double early_chunks, const Costs& costs,
+                  int multiprocessors) {
+  Blocks pieces(multiprocessors);
+  for (const std::int64_t length : shape.lengths)
+    for (std::int64_t begin = 0; begin < chunks_of(length); begin += chunks) {
+      const auto own =
+          static_cast<double>(std::min<std::int64_t>(chunks_of(length) - begin, chunks));
+      const double early = std::min(static_cast<double>(begin), early_chunks);
+      pieces.add(costs.item_us + costs.chunk_us * (own + early), shape.value_heads);
+    }
+  return pieces.end_us();
+}
+
 double pieces_us(const Shape& shape, int chunks, const Costs& costs, int multiprocessors) {
-  Blocks transitions(multiprocessors), pieces(multiprocessors);
+  Blocks transitions(multiprocessors);
   std::int32_t most = 0;
   for (const std::int64_t length : shape.lengths) {
     const std::int32_t count = pieces_of(static_cast<std::int32_t>(length), chunks);
     most = std::max(most, count);
     transitions.add(costs.item_us + costs.transition_chunk_us * chunks,
                     transition_items(count) * shape.value_heads);
-    for (std::int64_t left = chunks_of(length); left > 0; left -= chunks)
-      pieces.add(costs.item_us +
-                     costs.chunk_us * static_cast<double>(std::min<std::int64_t>(left, chunks)),
-                 shape.value_heads);
   }
   const double chain_us = costs.chain_us + costs.chain_step_us * std::max(0, most - 2);
-  return transitions.end_us() + chain_us + pieces.end_us();
+  return transitions.end_us() + chain_us + outputs_us(shape, chunks, 0, costs, multiprocessors);
 }
 
 }  // namespace
@@ -92,14 +102,23 @@ double expected_us(const Shape& shape, int chunks, const Costs& costs, int multi
                      : pieces_us(shape, chunks, costs, multiprocessors);
 }
 
+double expected_us_of_forgetting(const Shape& shape, int chunks, const Costs& costs,
+                                 int multiprocessors) {
+  return costs.chain_us + outputs_us(shape, chunks, costs.early_chunks, costs, multiprocessors);
+}
+
 int choose(const Shape& shape, const Costs& costs, int multiprocessors) {
   if (shape.sequences() * shape.value_heads > kMostPieceHeads) return 0;
-  double best_us = costs.worthwhile * expected_us(shape, 0, costs, multiprocessors);
+  const double worthwhile_us = costs.worthwhile * expected_us(shape, 0, costs, multiprocessors);
+  double best_us = 0;
   int best = 0;
   for (const int chunks : piece_lengths(shape)) {
     const double us = expected_us(shape, chunks, costs, multiprocessors);
-    if (us < best_us) {
-      best_us = us;
+    if (us >= worthwhile_us) continue;
+    const double mean_us =
+        (us + expected_us_of_forgetting(shape, chunks, costs, multiprocessors)) / 2;
+    if (best == 0 || mean_us < best_us) {
+      best_us = mean_us;
       best = chunks;
     }
   }
@@ -110,10 +129,18 @@ std::int64_t state_bytes(const Shape& shape, int chunks) {
   return piece_heads(shape, chunks) * kKeyDim * kValueDim * std::int64_t{sizeof(float)};
 }
 
+std::int64_t early_chunk_bytes(const Shape& shape, int chunks) {
+  return piece_heads(shape, chunks) * std::int64_t{sizeof(std::int32_t)};
+}
+
+std::int64_t pieces_bytes(const Shape& shape, int chunks) {
+  return 2 * state_bytes(shape, chunks) + early_chunk_bytes(shape, chunks);
+}
+
 std::int64_t most_workspace_bytes(const Shape& shape) {
   if (shape.sequences() * shape.value_heads > kMostPieceHeads) return 0;
   const std::vector<int> lengths = piece_lengths(shape);
-  return lengths.empty() ? 0 : 2 * state_bytes(shape, lengths.front());
+  return lengths.empty() ? 0 : pieces_bytes(shape, lengths.front());
 }
 
 }  // namespace gdn::GDN_CUDA_TARGET::channel_sm90

@@ -20,6 +20,7 @@ struct Costs {
   double item_us;              ///< a work item besides its chunks
   double chain_us;             ///< the second and the third launch
   double chain_step_us;        ///< a transition applied
+  double early_chunks;         ///< of a piece of a head that forgets
   double worthwhile;           ///< pieces are taken below this part of one launch's time
 };
 /// One NVIDIA H200, of 2026-11-26: the kernels' own times by ncu over six shapes (log.md).
@@ -28,6 +29,7 @@ inline constexpr Costs costs_h200{.chunk_us = 1.085,
                                   .item_us = 6.0,
                                   .chain_us = 8.0,
                                   .chain_step_us = 2.4,
+                                  .early_chunks = 8,
                                   .worthwhile = 0.95};
 
 struct Shape {
@@ -39,11 +41,15 @@ struct Shape {
   std::int64_t longest() const;
 };
 
-/// Chunks of a piece: 0 where sequences stay whole.
+/// Chunks of a piece: 0 where sequences stay whole. Whether heads forget is not known: of the lengths that
+/// are worth it if none does, the one that takes least in the mean of all and none.
 int choose(const Shape& shape, const Costs& costs, int multiprocessors);
 
-/// Expected time of the launches together. `chunks`: of a piece, or 0.
+/// Expected time of the launches together where no head forgets. `chunks`: of a piece, or 0.
 double expected_us(const Shape& shape, int chunks, const Costs& costs, int multiprocessors);
+/// The same of pieces where all heads do.
+double expected_us_of_forgetting(const Shape& shape, int chunks, const Costs& costs,
+                                 int multiprocessors);
 
 /// Chunks of a piece that choose() weighs, in increasing order, without 0.
 std::vector<int> piece_lengths(const Shape& shape);
@@ -58,6 +64,10 @@ inline constexpr std::int64_t kMostPieceHeads = 576;
 
 /// Bytes of all states, and as many again are those of all transitions.
 std::int64_t state_bytes(const Shape& shape, int chunks);
+/// Bytes of what says how early pieces begin.
+std::int64_t early_chunk_bytes(const Shape& shape, int chunks);
+/// Of both and of the transitions.
+std::int64_t pieces_bytes(const Shape& shape, int chunks);
 /// The most workspace that a choice may take.
 std::int64_t most_workspace_bytes(const Shape& shape);
 

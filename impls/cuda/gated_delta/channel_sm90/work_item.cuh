@@ -12,6 +12,11 @@
 // saves the initial state, too: the last piece may have stored the final one in its place before
 // the first piece starts.
 //
+// Where gates forget, a piece begins a few chunks early from zeros instead (forgetting.cuh), and needs no
+// state: then nothing is made of the piece before it. Where it is followed by one that does need a state,
+// its Z begins early too, and is that state: M is made of pieces alone that need a state and are followed
+// by one that does.
+//
 // With checkpoints sequences are whole, and a work item is done in parts, from checkpoint to checkpoint, by the
 // block that has it: each part begins a chunk, and the state stays in registers.
 #pragma once
@@ -31,10 +36,14 @@ struct WorkItem {
   int pool_row;  ///< that is read; negative: padding
   // ---- of sequences in pieces
   int slot;            ///< of the piece
+  int first_slot;      ///< of its sequence's first piece
   bool is_whole;       ///< the piece is the sequence
-  bool is_first;       ///< it starts from the initial state
+  bool is_first;       ///< it starts from the initial state, at the sequence's begin
   bool is_last;        ///< it ends in the final state
   bool is_transition;  ///< Work::transitions: M is made, not Z
+  bool is_wanted;      ///< Work::transitions: Z or M is asked for
+  bool is_from_zeros;  ///< it begins early, and not where its sequence does
+  int early_chunks;    ///< its first ones, whose outputs are those of the piece before
   // ---- of sequences with checkpoints
   int checkpoint;  ///< of the sequence, at which it ends; -1: none
   __device__ __forceinline__ int key_head(const GatedDeltaParams& p) const {
@@ -116,10 +125,9 @@ __device__ __forceinline__ unsigned items_of(uint32_t sm, const ChannelParams& a
   }
 }
 
-/// item_of for pieces.
+/// item_of for pieces, as if none began early.
 template <Work kWork>
-__device__ __forceinline__ WorkItem piece_item_of(uint32_t sm, const ChannelParams& a,
-                                                  unsigned number) {
+__device__ __forceinline__ WorkItem piece_of(uint32_t sm, const ChannelParams& a, unsigned number) {
   const auto heads = static_cast<unsigned>(a.p.num_value_heads);
   const auto of_all = static_cast<int>(number / heads);
   const uint32_t firsts =
@@ -139,7 +147,7 @@ __device__ __forceinline__ WorkItem piece_item_of(uint32_t sm, const ChannelPara
                 load_shared<uint16_t>(sm + Layout::kFirstPiece + 2 * sequence + 2) - first_slot;
   const int piece = kWork == Work::transitions ? (own + 1) / 2 : own,
             begin = piece * a.chunks_per_piece * kChunk;
-  WorkItem item;
+  WorkItem item{};
   item.token0 = static_cast<int>(a.p.sequence_offsets[sequence]) + begin;
   item.length = min(static_cast<int>(a.p.sequence_offsets[sequence + 1]) - item.token0,
                     a.chunks_per_piece * kChunk);
@@ -148,10 +156,38 @@ __device__ __forceinline__ WorkItem piece_item_of(uint32_t sm, const ChannelPara
   item.pool_row = a.p.slot_index ? static_cast<int>(a.p.slot_index[sequence]) : sequence;
   item.chunks = item.pool_row < 0 ? 0 : (item.length + kChunk - 1) / kChunk;
   item.slot = first_slot + piece;
+  item.first_slot = first_slot;
   item.is_whole = pieces == 1;
   item.is_first = piece == 0;
   item.is_last = piece == pieces - 1;
   item.is_transition = kWork == Work::transitions && own > 0 && own % 2 == 0;
+  return item;
+}
+
+/// item_of for pieces, once it is known how early they begin.
+template <Work kWork>
+__device__ __forceinline__ WorkItem piece_item_of(uint32_t sm, const ChannelParams& a,
+                                                  unsigned number) {
+  WorkItem item = piece_of<kWork>(sm, a, number);
+  if (item.chunks == 0 || item.is_whole) return item;
+  const int piece = item.slot - item.first_slot;
+  const int32_t* const early_chunks =
+      a.early_chunks + int64_t{item.slot} * a.p.num_value_heads + item.head;
+  const int early = piece == 0 ? 0 : early_chunks[0];
+  if (kWork == Work::transitions) {
+    item.is_wanted = early_chunks[a.p.num_value_heads] < 0 && !(item.is_transition && early >= 0);
+    if (!item.is_wanted) {
+      item.chunks = 0;
+      return item;
+    }
+  }
+  if (early <= 0) return item;
+  item.early_chunks = early;
+  item.token0 -= early * kChunk;
+  item.length += early * kChunk;
+  item.chunks += early;
+  item.is_first = early == piece * a.chunks_per_piece;
+  item.is_from_zeros = !item.is_first;
   return item;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/chunk_sm90/chunk.h"
+#include "cuda/gated_delta/chunk_sm90/head_dims.h"
 #include "cuda/gated_delta/chunk_sm90/pieces.h"
 #include "cuda/target.h"
 
@@ -14,18 +15,12 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 using namespace chunk_sm90;
 
-inline constexpr int kKeyDim = 128;    ///< columns of K and Q in a block: Dk, then zeros
-inline constexpr int kValueDim = 128;  ///< columns of V and O that a block has at most
-/// Columns of K, Q, V or O that lie side by side in shared memory: 128 bytes, the widest swizzle.
-/// Of V, those that one math warpgroup owns.
-inline constexpr int kPanel = 64;
-/// Panels that a head's V has. Where a block takes two of them an odd number leaves one that is not
-/// there: copies fill it with zeros and store nothing of it.
+/// Panels that a head's V has, of which a math warpgroup owns one. Where a block takes two of them an
+/// odd number leaves one that is not there: copies fill it with zeros and store nothing of it.
 constexpr int value_panels(int value_head_dim) { return value_head_dim / kPanel; }
 /// Of two panels each, that a head's V has.
 constexpr int value_slices(int panels) { return (panels + 1) / 2; }
-inline constexpr int kMostValueDim = 512;  ///< Dv
-inline constexpr int kTokenBytes = 2;      ///< of an element of K, Q, V and O
+inline constexpr int kTokenBytes = 2;  ///< of an element of K, Q, V and O
 inline constexpr int kStateElements = kValueDim * kKeyDim;
 
 /// Most sequences that the one-launch kernel takes: a block orders them in shared memory.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/chunk_sm90/supports_head_dims.h"
 #include "cuda/gated_delta/fused_sm90/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/launch_plan.h"
@@ -192,15 +193,11 @@ class FusedSm90 final : public Implementation {
   }
 
   Support supports(const Problem& problem) const override {
-    const std::int64_t key_dim = problem.key_head_dim, value_dim = problem.value_head_dim;
-    const std::string dims =
-        "head dims " + std::to_string(key_dim) + "x" + std::to_string(value_dim);
-    if (key_dim < kPanel || key_dim > kKeyDim || key_dim % 8 != 0 || value_dim < kPanel ||
-        value_dim > kMostValueDim || value_dim % kPanel != 0)
-      return Support::no(dims + ": only Dk of 64 to 128, a multiple of 8, and Dv of 64 to " +
-                         std::to_string(kMostValueDim) + ", a multiple of 64");
+    if (const Support dims = supports_head_dims(problem); !dims) return dims;
     if (is_in_one_launch(form_, problem) && !is_square(problem))
-      return Support::no(dims + (problem.checkpoints > 0 ? ", with states inside the call" : "") +
+      return Support::no("head dims " + std::to_string(problem.key_head_dim) + "x" +
+                         std::to_string(problem.value_head_dim) +
+                         (problem.checkpoints > 0 ? ", with states inside the call" : "") +
                          ": only 128x128");
     if (problem.token_dtype == DType::float32)
       return Support::no("float32 tokens: only bfloat16 and float16");

@@ -246,7 +246,7 @@ template <GateForm Form>
 __device__ __forceinline__ int half_of_word(const NumberArray& from, int64_t token, int head) {
   if constexpr (in_pairs(Form)) return head & 1;
   const auto first = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from.data) / 2);
-  return static_cast<int>(first + static_cast<uint32_t>(from.index(token, head)) & 1);
+  return static_cast<int>((first + static_cast<uint32_t>(from.index(token, head))) & 1);
 }
 /// A gate or a beta on its way to shared memory. Copies are of four bytes at least: of a 16-bit one the word
 /// that it is half of is copied. Where the other half may lie behind the array it is waited for instead.

@@ -7,6 +7,7 @@
 
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/chunk_sm90/key_tile_map.h"
+#include "cuda/gated_delta/chunk_sm90/supports_head_dims.h"
 #include "cuda/gated_delta_backward/arguments.cuh"
 #include "cuda/gated_delta_backward/chunkwise_sm90/launches.h"
 #include "cuda/gated_delta_backward/chunkwise_sm90/planner.h"
@@ -73,12 +74,7 @@ WorkspaceSizes workspace_sizes(const Problem& p) {
 }  // namespace
 
 Support supports_shape(const Problem& problem) {
-  const std::int64_t key_dim = problem.key_head_dim, value_dim = problem.value_head_dim;
-  if (key_dim < kPanel || key_dim > kKeyDim || key_dim % 8 != 0 || value_dim < kPanel ||
-      value_dim > kMostValueDim || value_dim % kPanel != 0)
-    return Support::no("head dims " + std::to_string(key_dim) + "x" + std::to_string(value_dim) +
-                       ": only Dk of 64 to 128, a multiple of 8, and Dv of 64 to " +
-                       std::to_string(kMostValueDim) + ", a multiple of 64");
+  if (const Support dims = supports_head_dims(problem); !dims) return dims;
   if (problem.token_dtype != DType::bfloat16)
     return Support::no("tokens of another type: only bfloat16");
   if (problem.gate_encoding == GateEncoding::decay)

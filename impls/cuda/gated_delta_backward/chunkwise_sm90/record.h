@@ -5,20 +5,18 @@
 #include <cstdint>
 
 #include "cuda/gated_delta/chunk_sm90/chunk.h"
+#include "cuda/gated_delta/chunk_sm90/head_dims.h"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::backward_sm90 {
 
 using namespace chunk_sm90;
 
-/// Columns that a block has of K and Q, which are Dk and then zeros, and of V: one of a head's *slices*, of which the last
-/// may end in zeros too. Nothing that a slice gives depends on another's, and the gradients are sums over them.
-inline constexpr int kKeyDim = 128, kValueDim = 128;
-inline constexpr int kMostValueDim = 512;  ///< Dv
+/// A head's V in slices of kValueDim columns, of which the last may end in zeros. Nothing that a slice gives depends on
+/// another's, and the gradients are sums over them.
 constexpr int value_slices(int value_head_dim) {
   return (value_head_dim + kValueDim - 1) / kValueDim;
 }
-inline constexpr int kPanel = 64;  ///< columns of a row of 128 bytes
 inline constexpr std::uint32_t kPanelBytes = 2 * kChunk * kPanel;  ///< [64 tokens][64]
 inline constexpr std::uint32_t kTileBytes = 2 * kPanelBytes;       ///< [2 panels][64 tokens][64]
 /// Of S or D, as [2 panels of Dk][Dv][64]: rows are columns of V.

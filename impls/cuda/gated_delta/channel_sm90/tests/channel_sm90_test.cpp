@@ -353,10 +353,11 @@ TEST_P(ChannelSm90, APlanServesOtherLengths) {
   }
 }
 
-// Where sequences are cut. One in two pieces has the bits that it has whole, since the second piece
-// starts from the state after the first; in more, its start is a product and a sum.
+// Where sequences are cut, of gates that do not forget. Pieces near the sequence's begin start there, and the next one
+// from the state that such a piece leaves: they have the bits that they have whole. Starts behind them are products and
+// sums.
 TEST_P(ChannelSm90, CutsWhatIsLongerThanTwoPieces) {
-  const Case inputs = case_of("heads=1/1,seq=32+160+48+96+5,h0=normal,gates=mid,dtype=bf16");
+  const Case inputs = case_of("heads=1/1,seq=32+250+160+96+5,h0=normal,gates=near_one,dtype=bf16");
   const Implementation& whole =
       find_implementation(gated_delta_operation(), "cuda/channel_sm90_invariant");
   const Outputs expected = execute(whole, inputs, device()),
@@ -366,7 +367,7 @@ TEST_P(ChannelSm90, CutsWhatIsLongerThanTwoPieces) {
   for (const std::int64_t length : inputs.problem.sequences.lengths) {
     EXPECT_EQ(same_bits(token_range(got["output"], kDim, first, first + length),
                         token_range(expected["output"], kDim, first, first + length)),
-              chunks == 0 || length <= 2 * chunks * 16)
+              chunks == 0 || length <= 160)
         << length;
     first += length;
   }
@@ -389,6 +390,67 @@ TEST_P(ChannelSm90, NothingIsForgotten) {
   expect_all_agree(with("heads=1/2,h0=large,gates=none",
                         {"seq=700", "seq=330,betas=two", "seq=330,betas=wide,state=f32"}));
   expect_all_agree(with("heads=1/1,gates=none,seq=330+90", {"", "betas=zero,h0=normal"}));
+}
+
+// Heads whose gates forget begin their pieces early, from zeros; others beside them take states from the
+// pieces before. Every encoding, keys that are normalised inside and not, initial states that are and are not.
+TEST_P(ChannelSm90, HeadsThatForgetBesideOthers) {
+  Case inputs = case_of("heads=1/3,seq=300+0+130+17,gates=near_one,h0=large,dtype=bf16");
+  std::vector<float>& gates = inputs["log_decay"];
+  for (std::size_t i = 0; i < gates.size(); ++i) {
+    const std::size_t head = i / kDim % 3, token = i / kDim / 3;
+    if (head == 1) gates[i] -= 1.0f;
+    if (head == 2 && token >= 150) gates[i] -= 1.0f;  // the later pieces alone could
+  }
+  expect_agrees(inputs);
+  expect_all_agree(
+      with("heads=1/2,seq=300+130",
+           {"gates=strong,h0=large,slots=padding", "gates=strong,h0=normal,norm=1,gate=decay",
+            "gates=strong,gate=logits,beta=logit",
+            "gates=bounded,gate=bounded,beta=logit2,norm=1,layout=vk"}));
+}
+
+// One channel that does not decay keeps a state, for keys mix the channels.
+TEST_P(ChannelSm90, OneChannelKeepsAHeadFromForgetting) {
+  Case inputs = case_of("heads=1/2,seq=500,gates=none,h0=large,dtype=bf16");
+  std::vector<float>& gates = inputs["log_decay"];
+  for (const std::int64_t channel : {0, 77, 127}) {
+    SCOPED_TRACE(channel);
+    for (std::size_t i = 0; i < gates.size(); ++i)
+      gates[i] = static_cast<std::int64_t>(i) % kDim == channel ? -0.001f : -5.0f;
+    expect_agrees(inputs);
+  }
+}
+
+// A piece begins no earlier than it must: what lies before the chunks that suffice to forget is not read. Here they are
+// four: 16 tokens of decays of 2^-0.75 are 12 bits. Where beta |k|^2 is 2.4 for equal keys, updates let a state grow by
+// 0.5 bits a token, and as much is left of four chunks' decays that it is read.
+TEST_P(ChannelSm90, PiecesOfAHeadThatForgetsReadNoMoreThanTheyMust) {
+  const int chunks = chunks_per_piece();
+  if (chunks == 0) GTEST_SKIP() << "pieces are the planner's";
+  constexpr std::int64_t kTokens = 200, kLarge = 16;
+  // the first piece that begins four chunks behind the tokens whose values are large
+  const std::int64_t first = (4 + chunks) / chunks * chunks * 16;
+  for (const bool grows : {false, true}) {
+    Case inputs = case_of("heads=1/1,seq=200,gates=-0.52,h0=normal,dtype=bf16" +
+                          std::string(grows ? ",keys=equal,betas=two" : ""));
+    if (grows) {
+      for (float& x : inputs["k"]) x *= std::sqrt(1.2f);
+      round_in_place(DType::bfloat16, inputs["k"].data(),
+                     static_cast<std::int64_t>(inputs["k"].size()));
+    }
+    const Outputs expected = execute(implementation(), inputs, device());
+    for (std::int64_t i = 0; i < kLarge * kDim; ++i)
+      inputs["v"][static_cast<std::size_t>(i)] = std::ldexp(1.0f, 90);
+    const Outputs got = execute(implementation(), inputs, device());
+    const auto is_same = [&](std::int64_t begin, std::int64_t end) {
+      return same_bits(token_range(got["output"], kDim, begin, end),
+                       token_range(expected["output"], kDim, begin, end));
+    };
+    EXPECT_FALSE(is_same(first - 1, first));
+    EXPECT_EQ(is_same(first, kTokens), !grows);
+    EXPECT_EQ(same_bits(got["final_state"], expected["final_state"]), !grows);
+  }
 }
 
 // Short sequences are cuda/decode's up to where the two were measured to cross.
