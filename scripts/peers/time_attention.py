@@ -23,6 +23,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from attention_contenders import CONTENDERS, GRADIENTS, AttentionInputs  # noqa: E402: found above
+from contender_results import (Lost, guarded, loaded, relative, require_finite, require_same_again,  # noqa: E402
+                               say_not_timed, worst)
 from gdnbench.turns import first_line, quartiles, time_in_turns  # noqa: E402
 from inputs import parse_heads, parse_lengths  # noqa: E402
 
@@ -42,10 +44,6 @@ SEQUENCES = ("16x2048", "8x4096", "4x8192", "2x16384")  # as gdnbench estimate h
 # harness/measure/attention_times.cpp reads these.
 FIELDS = ("device", "kernel", "query_heads", "kv_heads", "head_dim", "window", "sequences", "dtype",
           *(f"{each}_{what}" for each in PASSES for what in ("ms", "q1_ms", "q3_ms", "mode")), "error")
-
-
-class Lost(Exception):
-    """The GPU reports an error that a contender left; nothing more can be done in this process."""
 
 
 def fail(message):
@@ -144,34 +142,7 @@ def parse_arguments(arguments=None):
     return options
 
 
-def say_not_timed(who, error):
-    print(f"# {who}: not timed: {first_line(error)}", flush=True)
-
-
-def loaded(names, contenders=None):
-    """{name: Contender} of those that can be imported; a line of each that cannot."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = (contenders or CONTENDERS)[name]()
-        except Exception as error:  # noqa: BLE001 - a library may fail to import in any way
-            say_not_timed(name, error)
-    return found
-
-
 # ---- a row
-
-def relative(found, exact):
-    """||found - exact|| / ||exact||, NaN if any element is."""
-    exact = exact.double()
-    return float((found.double() - exact).norm()) / float(exact.norm())
-
-
-def worst(errors):
-    """The largest; NaN if any is."""
-    errors = list(errors)
-    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
-
 
 class Judge:
     """Errors of output and gradients against float64, each contender's once for each small shape."""
@@ -214,9 +185,7 @@ class Entered:
             call = getattr(pair, each)
             call.prepare()
             results = call.run()  # compiles and tunes
-            for what, x in results.items():
-                if not math.isfinite(float(x.double().norm())):
-                    raise ArithmeticError(f"{what}: not finite before timing")
+            require_finite(results)
             self.first[each] = {what: x.clone() for what, x in results.items()}
             del results
             launch, self.results[each], self.line[f"{each}_mode"], why = machine.clock.capture(call)
@@ -227,17 +196,7 @@ class Entered:
     def check_again(self):
         """One more run, as those that were timed, on results filled with NaN."""
         for each in PASSES:
-            prepare, launch = self.launches[each]
-            for x in (self.results[each] or {}).values():
-                x.fill_(math.nan)
-            prepare()
-            returned = launch()
-            self.machine.wait()
-            results = self.results[each] or returned
-            for what, x in self.first[each].items():
-                difference = relative(results[what], x)
-                if not difference <= LIMIT:
-                    raise ArithmeticError(f"{what}: {difference:.3g} from what it was before timing, limit {LIMIT:g}")
+            require_same_again(self.first[each], *self.launches[each], self.results[each], self.machine, LIMIT)
 
 
 def plain(text):
@@ -245,25 +204,15 @@ def plain(text):
     return " ".join(text.replace(",", " ").replace('"', " ").split())
 
 
-def guarded(who, machine, step):
-    """What a contender raises is a line. None where it did."""
-    try:
-        return step()
-    except Exception as error:  # noqa: BLE001 - a library may raise anything
-        say_not_timed(who, error)
-    try:
-        machine.wait()
-    except Exception as error:  # noqa: BLE001 - what a broken context raises has no type of its own
-        raise Lost(f"{who} left the GPU in an error: {first_line(error)}") from None
-    return None
-
-
 def measure(shape, contenders, judge, machine, runs):
     """Lines of those that were timed in both passes, in the contenders' order."""
     inputs, entered = machine.inputs(shape), {}
+
+    def attempt(name, step):
+        who = f"{name} at {shape}"
+        return guarded(who, machine, step, lambda error: say_not_timed(who, error))
     for name, contender in contenders.items():
-        one = guarded(f"{name} at {shape}", machine,
-                      lambda: Entered(name, contender, shape, inputs, judge, machine))  # noqa: B023 - called at once
+        one = attempt(name, lambda: Entered(name, contender, shape, inputs, judge, machine))  # noqa: B023 - called at once
         if one is not None:
             entered[name] = one
             one.line |= {"device": plain(machine.clock.device), "query_heads": shape.query_heads,
@@ -283,7 +232,7 @@ def measure(shape, contenders, judge, machine, runs):
             first, median, third = quartiles(times[name])
             one.line |= {f"{each}_ms": median, f"{each}_q1_ms": first, f"{each}_q3_ms": third}
     return [one.line for name, one in entered.items()
-            if guarded(f"{name} at {shape}", machine, lambda: one.check_again() or True)]  # noqa: B023 - called at once
+            if attempt(name, lambda: one.check_again() or True)]  # noqa: B023 - called at once
 
 
 # ---- what is printed
@@ -370,7 +319,7 @@ def main():
     if not torch.cuda.is_available():
         fail("PyTorch sees no CUDA device")
     with torch.cuda.stream(torch.cuda.Stream()):
-        contenders = loaded(options.who)
+        contenders = loaded(options.who, CONTENDERS)
         if not contenders:
             fail(f"--who {','.join(options.who)}: none of them can be imported")
         try:

@@ -20,6 +20,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from backward_contenders import CONTENDERS, GRADIENTS, TrainingInputs, fields_of, operands_of  # noqa: E402: found above
+from contender_results import Lost, guarded, loaded, relative, require_finite, require_same_again, worst  # noqa: E402
 from gdnbench.turns import first_line, quartiles, time_in_turns  # noqa: E402
 from inputs import parse_heads, parse_lengths  # noqa: E402
 
@@ -34,10 +35,6 @@ FIELDS = ("heads", "seq", "contender", "implementation",
           *(f"{each}_{what}" for each in PASSES for what in ("ms", "q1_ms", "q3_ms", "mode", "peak_memory_mib",
                                                              "workspace_mib")),
           *(f"error_{name}" for name in GRADIENTS), "apart", "reason")
-
-
-class Lost(Exception):
-    """The GPU reports an error that a contender left; nothing more can be done in this process."""
 
 
 def fail(message):
@@ -85,30 +82,7 @@ def parse_arguments(arguments=None):
     return options
 
 
-def loaded(names, contenders=None):
-    """{name: make} of those that can be imported; a line of each that cannot."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = (contenders or CONTENDERS)[name]()
-        except Exception as error:  # noqa: BLE001 - a peer may fail to import in any way
-            print(f"# {name}: not timed: {first_line(error)}", flush=True)
-    return found
-
-
 # ---- a row
-
-def relative(found, exact):
-    """||found - exact|| / ||exact||, NaN if any element is."""
-    exact = exact.double()
-    return float((found.double() - exact).norm()) / float(exact.norm())
-
-
-def worst(errors):
-    """The largest; NaN if any is."""
-    errors = list(errors)
-    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
-
 
 class Judge:
     """Errors of each gradient against float64, on tensors of a smaller shape."""
@@ -148,9 +122,7 @@ class Contender:
             call.prepare()
             call.run()  # compiles and tunes, whose memory is not the call's
             gradients, peak_bytes = machine.run_measured(call.run)
-            for name, x in gradients.items():
-                if not math.isfinite(float(x.double().norm())):
-                    raise ArithmeticError(f"{name}: not finite before timing")
+            require_finite(gradients)
             self.first[each] = {name: x.clone() for name, x in gradients.items()}
             del gradients
             launch, self.results[each], mode, why = machine.clock.capture(call)
@@ -171,40 +143,21 @@ class Contender:
     def check_again(self):
         """One more run, as those that were timed, on gradients filled with NaN; and judged once more."""
         for each in PASSES:
-            prepare, launch = self.launches[each]
-            for x in (self.results[each] or {}).values():
-                x.fill_(math.nan)
-            prepare()
-            returned = launch()
-            self.machine.wait()
-            gradients = self.results[each] or returned
-            for name, x in self.first[each].items():
-                difference = relative(gradients[name], x)
-                if not difference <= LIMIT:
-                    raise ArithmeticError(f"{name}: {difference:.3g} from what it was before timing, limit {LIMIT:g}")
+            require_same_again(self.first[each], *self.launches[each], self.results[each], self.machine, LIMIT)
         after = self.judge.errors_of(self.make, "after")
         self.errors = {name: worst((error, after[name])) for name, error in self.errors.items()}
-
-
-def guarded(line, machine, name, step):
-    """What a contender raises is its line's reason."""
-    try:
-        return step()
-    except Exception as error:  # noqa: BLE001 - a peer may raise anything
-        line["reason"] = first_line(error)
-    try:
-        machine.wait()
-    except Exception as error:  # noqa: BLE001 - what a broken context raises has no type of its own
-        raise Lost(f"{name} left the GPU in an error: {first_line(error)}") from None
-    return None
 
 
 def measure(heads, seq, makers, judge, machine, runs):
     """Lines of a row, in the contenders' order."""
     inputs, lines, entered = machine.inputs(heads, seq), {}, {}
+
+    def attempt(name, step):
+        """What a contender raises is its line's reason."""
+        return guarded(name, machine, step, lambda error: lines[name].update(reason=first_line(error)))
     for name, make in makers.items():
         lines[name] = line = {"heads": heads, "seq": seq, "contender": name}
-        contender = guarded(line, machine, name, lambda: Contender(make, inputs, judge, machine))
+        contender = attempt(name, lambda: Contender(make, inputs, judge, machine))
         if contender is not None:
             entered[name] = contender
             line |= contender.line
@@ -225,7 +178,7 @@ def measure(heads, seq, makers, judge, machine, runs):
     timed = [f"{each}_{what}" for each in PASSES for what in ("ms", "q1_ms", "q3_ms")]
     for name, line in lines.items():
         contender = entered.get(name)
-        if contender is not None and guarded(line, machine, name, lambda: contender.check_again() or True):
+        if contender is not None and attempt(name, lambda: contender.check_again() or True):
             line |= {f"error_{gradient}": error for gradient, error in contender.errors.items()}
         else:
             for field in timed:
@@ -329,7 +282,7 @@ def main():
         fail(first_line(error))
     if not torch.cuda.is_available():
         fail("PyTorch sees no CUDA device")
-    makers = loaded(options.who)
+    makers = loaded(options.who, CONTENDERS)
     if not makers:
         fail(f"--who {','.join(options.who)}: none of them can be imported")
     try:

@@ -356,7 +356,7 @@ TEST_P(ChannelSm90, APlanServesOtherLengths) {
 // Where sequences are cut, of gates that do not forget. Pieces near the sequence's begin start there, and the next one
 // from the state that such a piece leaves: they have the bits that they have whole. Starts behind them are products and
 // sums.
-TEST_P(ChannelSm90, CutsWhatIsLongerThanTwoPieces) {
+TEST_P(ChannelSm90, CutsLongSequences) {
   const Case inputs = case_of("heads=1/1,seq=32+250+160+96+5,h0=normal,gates=near_one,dtype=bf16");
   const Implementation& whole =
       find_implementation(gated_delta_operation(), "cuda/channel_sm90_invariant");
@@ -393,7 +393,7 @@ TEST_P(ChannelSm90, NothingIsForgotten) {
 }
 
 // Heads whose gates forget begin their pieces early, from zeros; others beside them take states from the
-// pieces before. Every encoding, keys that are normalised inside and not, initial states that are and are not.
+// pieces before. Gates in several encodings, keys normalised inside and not, initial states that are there and are not.
 TEST_P(ChannelSm90, HeadsThatForgetBesideOthers) {
   Case inputs = case_of("heads=1/3,seq=300+0+130+17,gates=near_one,h0=large,dtype=bf16");
   std::vector<float>& gates = inputs["log_decay"];
