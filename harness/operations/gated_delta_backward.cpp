@@ -152,6 +152,10 @@ Texts quick() {
       "heads=3/3,dim=32x64,seq=40+9+1,dtype=f32,gates=mid,magnitudes=edges",
       "heads=1/2,dim=128,seq=130+0+5,dtype=bf16,gates=weak,h0=normal,slots=padding,norm=1,"
       "keys=unnormalised,gate=logits,beta=logit",
+      // d_dt_bias and the slope of a logit, over two sequences; betas of 0; no gates; logits that saturate
+      "heads=1/2,dim=64,seq=140+9,dtype=bf16,gate=logits,betas=mixture,h0=normal",
+      "heads=2/2,dim=64,seq=1x140,dtype=bf16,gates=none,h0=normal",
+      "heads=1/2,dim=32x16,seq=70+9,dtype=f32,gates=far,gate=logits,h0=normal",
   };
   for (std::string& text : texts) text = problem(text);
   return texts;

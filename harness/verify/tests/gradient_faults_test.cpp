@@ -1,11 +1,16 @@
-// What the checks of gated_delta_backward that need no reference find by themselves: verification asks them only
-// of gradients that are within their limits, and so the hazards' rows do not show it.
+// Planted faults of gradients beside the hazards' rows: which the suite quick sees, and what the checks of
+// gated_delta_backward that need no reference find by themselves. Verification asks these only of gradients that are
+// within their limits, and so the hazards' rows do not show it.
 #include <gtest/gtest.h>
+
+#include <vector>
 
 #include "harness/operations/generate_case.h"
 #include "harness/operations/operation_harness.h"
 #include "harness/run/execute.h"
 #include "harness/tests/planted_faults/faulty_implementation.h"
+#include "harness/verify/suites.h"
+#include "harness/verify/verify.h"
 #include "interface/device.h"
 #include "interface/operations/gated_delta_backward.h"
 
@@ -41,6 +46,39 @@ TEST(GradientFaults, TermsOfTheFirstTokensLogDecayAreFoundByTheStates) {
   // Sums over pairs of tokens do not reach the first one, and what goes wrong in D is wrong on both sides.
   for (const Fault fault : {Fault::gradient_gate_without_system, Fault::gradient_gamma_ignored}) {
     EXPECT_EQ(said("first_gate", fault, "h0=normal"), "") << name_of(fault);
+  }
+}
+
+// A problem on which verification with these checks rejects the faulty form; empty: none of them does.
+std::string seen_by(Fault fault, const std::vector<CheckedReference>& references, Device& device,
+                    const VerifyOptions& options) {
+  const auto faulty = make_faulty(fault);
+  for (const CheckedReference& reference : references) {
+    const Problem& problem = reference.inputs().problem;
+    if (!faulty->supports(problem).ok) continue;
+    if (verify(*faulty, reference, device, options).verdict == Verdict::failed) {
+      return problem.to_string();
+    }
+  }
+  return "";
+}
+
+// The suite that runs where none is named must not be blind to a fault that is known. A fault that it does not
+// see needs a problem of the suite, which is small beside those of the suites full and stress that see it.
+TEST(GradientFaults, AreEachSeenByAProblemOfTheSuiteQuick) {
+  const auto device = open_device("cpu");
+  std::vector<Case> cases;
+  for (const SuiteProblem& entry : find_suite("quick").problems) {
+    if (entry.problem.operation != gated_delta_backward_operation()) continue;
+    cases.push_back(generate_case(entry.problem));
+  }
+  std::vector<CheckedReference> references;
+  for (const Case& inputs : cases) references.emplace_back(inputs);
+  for (const Fault fault : all_faults()) {
+    if (!is_gradients(fault)) continue;
+    std::string seen = seen_by(fault, references, *device, VerifyOptions::errors_only());
+    if (seen.empty()) seen = seen_by(fault, references, *device, VerifyOptions::all_invariances());
+    EXPECT_NE(seen, "") << name_of(fault) << " passes every problem of the suite quick";
   }
 }
 
