@@ -1,6 +1,9 @@
-// gated_delta_backward in the harness: its inputs, its work, its problems, its identity.
+// gated_delta_backward in the harness: its inputs, its work, its problems, its identities.
 #include "interface/operations/gated_delta_backward.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -10,8 +13,10 @@
 #include "harness/operations/operation_harness.h"
 #include "harness/operations/problem_texts.h"
 #include "interface/batch_part.h"
+#include "interface/gate_arithmetic.h"
 #include "interface/operations/gated_delta_training.h"
 #include "interface/operations/recurrence_operands.h"
+#include "reference/conditioning.h"
 
 namespace gdn {
 namespace {
@@ -133,6 +138,85 @@ std::string first_gate_disagrees(const Case& c, const Outputs& outputs) {
   return "";
 }
 
+// A key times c, its values times c and its betas over c^2 are the same call: per token and key head
+// k . d_k + sum v . d_v = 2 sum beta d_beta, the sums over the key head's value heads. How far a token is
+// off that, and how far independent relative errors of 1 in every element would take it.
+struct ScalingTerms {
+  double off = 0;
+  double squares = 0;  ///< of what the sum over elements is made of
+  bool told = true;  ///< no gradient is infinite, no logit too large for its gradient to say beta's
+  double underflow = 0;  ///< what elements below their type's least number have lost
+};
+
+ScalingTerms scaling_terms(const Case& c, const Outputs& outputs, std::int64_t token,
+                           std::int64_t key_head) {
+  const Problem& p = c.problem;
+  ScalingTerms terms;
+  const auto add = [&](double product) {
+    terms.off += product;
+    terms.squares += product * product;
+    terms.told &= !std::isinf(product);
+  };
+  const double least = p.token_dtype == DType::float16 ? 0x1p-25 : 0;
+  const auto add_row = [&](const char* name, std::int64_t row, std::int64_t dim) {
+    const std::vector<float>& x = c[name];
+    const std::vector<float>& d_x = outputs[std::string("d_") + name];
+    for (auto i = static_cast<std::size_t>(row * dim);
+         i < static_cast<std::size_t>((row + 1) * dim); ++i) {
+      terms.told &= !std::isinf(d_x[i]);
+      add(static_cast<double>(x[i]) * static_cast<double>(d_x[i]));
+      terms.underflow += least * std::abs(static_cast<double>(x[i]));
+    }
+  };
+  add_row("k", token * p.num_key_heads + key_head, p.key_head_dim);
+  const std::int64_t group = p.value_heads_per_key_head();
+  for (std::int64_t h = key_head * group; h < (key_head + 1) * group; ++h) {
+    const std::int64_t row = token * p.num_value_heads + h;
+    add_row("v", row, p.value_head_dim);
+    const double x = c[beta_name(p)][static_cast<std::size_t>(row)];
+    const double d_x = outputs[beta_gradient_name(p)][static_cast<std::size_t>(row)];
+    // Of logits, beta d_beta is d_logit over 1 - sigmoid, whatever the largest beta is.
+    const bool is_plain = p.beta_encoding == BetaEncoding::beta;
+    const double rest = is_plain ? 1 : gate_arithmetic::sigmoid(-x);
+    terms.told &= rest > 0x1p-9;
+    add(-2 * (is_plain ? x : 1 / rest) * d_x);
+  }
+  return terms;
+}
+
+// Errors grow with the square of a chunk's inverse, which the inputs tell. Beside a token's own terms stands the
+// mean over its sequence: a token whose gradients are small has its errors from larger ones.
+std::string scaling_disagrees(const Case& c, const Outputs& outputs) {
+  const Problem& p = c.problem;
+  if (p.normalize_qk) return "";
+  const double growth = reference::measure_conditioning(c, {}).inverse_growth;
+  const double allowed = std::min(3e-5 + 6 * growth * growth * unit_roundoff(p.token_dtype), 0.5);
+  for (std::int64_t n = 0; n < p.num_sequences(); ++n) {
+    if (c.slot(n) < 0) continue;
+    for (std::int64_t h = 0; h < p.num_key_heads; ++h) {
+      std::vector<ScalingTerms> tokens;
+      double mean = 0;
+      for (std::int64_t t = 0; t < c.length(n); ++t) {
+        tokens.push_back(scaling_terms(c, outputs, c.first_token(n) + t, h));
+        const double squares = tokens.back().squares;
+        if (std::isfinite(squares)) mean += squares / static_cast<double>(c.length(n));
+      }
+      for (std::size_t t = 0; t < tokens.size(); ++t) {
+        if (!tokens[t].told) continue;
+        const double bound =
+            allowed * std::sqrt(tokens[t].squares + mean) + tokens[t].underflow + 1e-30;
+        if (!(std::abs(tokens[t].off) <= bound)) {
+          return fmt::format(
+              "sequence {}, token {}, key head {}: k . d_k + v . d_v - 2 beta d_beta is {:.3g}, "
+              "which is not within {:.3g}",
+              n, t, h, tokens[t].off, bound);
+        }
+      }
+    }
+  }
+  return "";
+}
+
 // ---- problems
 
 std::string problem(const std::string& rest) { return "gated_delta_backward:" + rest; }
@@ -231,7 +315,9 @@ const OperationHarness& gated_delta_backward_harness() {
       .default_sweep = default_sweep,
       .takes_any_magnitude = recurrence_takes_any_magnitude,
       .inner_steps = {{gated_delta_training_operation(), backward_of, backward_of}},
-      .checks = {{"norm", along_the_norm}, {"first_gate", first_gate_disagrees}}};
+      .checks = {{"norm", along_the_norm},
+                 {"first_gate", first_gate_disagrees},
+                 {"scaling", scaling_disagrees}}};
   return harness;
 }
 

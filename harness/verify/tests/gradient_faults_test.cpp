@@ -49,6 +49,32 @@ TEST(GradientFaults, TermsOfTheFirstTokensLogDecayAreFoundByTheStates) {
   }
 }
 
+// Every stage of d_k, d_v and d_beta is on one side of the scalings of keys alone; what goes wrong before they part
+// (D, the states) is on both.
+TEST(GradientFaults, TermsOfKeysValuesAndBetasAreFoundByTheScalings) {
+  for (const char* options : {"h0=normal", "h0=normal,dtype=bf16", "h0=normal,beta=logit"}) {
+    EXPECT_EQ(said("scaling", Fault::none_gradients, options), "") << options;
+    for (const Fault fault :
+         {Fault::gradient_half_of_system, Fault::gradient_system_with_diagonal,
+          Fault::gradient_scores_without_diagonal, Fault::gradient_value_without_beta,
+          Fault::gradient_beta_not_divided, Fault::gradient_inverse_not_transposed,
+          Fault::gradient_gamma_ignored, Fault::gradient_stale_d_state,
+          Fault::gradient_state_after_chunk, Fault::gradient_last_head_of_group}) {
+      const std::string found = said("scaling", fault, options);
+      EXPECT_EQ(found.rfind("sequence 0, token ", 0), 0u)
+          << name_of(fault) << ", " << options << ": '" << found << "'";
+    }
+  }
+  EXPECT_NE(said("scaling", Fault::gradient_beta_logit_raw, "h0=normal,beta=logit"), "");
+  EXPECT_NE(said("scaling", Fault::gradient_beta_by_quotient, "h0=normal,betas=mixture"), "")
+      << "a NaN is off as well";
+  for (const Fault fault :
+       {Fault::gradient_final_state_ignored, Fault::gradient_d_state_not_decayed,
+        Fault::gradient_gate_without_states}) {
+    EXPECT_EQ(said("scaling", fault, "h0=normal"), "") << name_of(fault);
+  }
+}
+
 // A problem on which verification with these checks rejects the faulty form; empty: none of them does.
 std::string seen_by(Fault fault, const std::vector<CheckedReference>& references, Device& device,
                     const VerifyOptions& options) {

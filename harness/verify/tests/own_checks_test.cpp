@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "harness/operations/generate_case.h"
 #include "harness/operations/operation_harness.h"
@@ -173,6 +175,61 @@ TEST(OwnChecks, TheFirstGateOfEverySequenceIsTheStatesGradient) {
         }
       }
     }
+  }
+}
+
+TEST(OwnChecks, KeysValuesAndBetasOfEveryTokenScaleTogether) {
+  for (const char* options :
+       {"dtype=f32", "dtype=f32,beta=logit2,layout=vk", "dtype=bf16,beta=logit,slots=permuted",
+        "dtype=f16,slots=padding", "dtype=bf16,betas=mixture,keys=zero",
+        "dtype=f32,keys=equal,betas=two,gates=near_one"}) {
+    const RightCall call(gated_delta_backward_operation(), "scaling", "cpu/naive",
+                         "heads=2/4,dim=24x16,seq=5+0+30+7,h0=normal," + std::string(options));
+    const Case& c = call.inputs;
+    const std::string beta = beta_gradient_name(c.problem);
+    for (std::int64_t n = 0; n < c.problem.num_sequences(); ++n) {
+      for (std::int64_t t = 0; t < c.length(n); ++t) {
+        for (std::int64_t h = 0; h < 4; ++h) {
+          const auto row = static_cast<std::size_t>((c.first_token(n) + t) * 4 + h);
+          const auto key_row = static_cast<std::size_t>((c.first_token(n) + t) * 2 + h / 2);
+          const std::string unit =
+              "sequence " + text(n) + ", token " + text(t) + ", key head " + text(h / 2) + ":";
+          const std::vector<std::pair<std::string, std::size_t>> gradients = {
+              {beta, row}, {"d_v", 16 * row + 3}, {"d_k", 24 * key_row + 5}};
+          for (const auto& [name, at] : gradients) {
+            const auto change = [&, gradient = name, place = at](Outputs& outputs) {
+              outputs[gradient][place] = std::nanf("");
+            };
+            if (c.slot(n) >= 0) {
+              call.expect_named(unit, change);
+            } else {
+              call.expect_silent("padding, " + unit, change);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(OwnChecks, ABetasGradientOfZeroAndGradientsALittleTooLargeAreOffTheirScaling) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    const RightCall call(
+        gated_delta_backward_operation(), "scaling", "cpu/chunkwise",
+        "heads=1/2,dim=64,seq=130,h0=normal,gates=weak,dtype=" + std::string(dtype));
+    // Of the tokens one has the largest product of beta and its gradient.
+    std::size_t largest = 0;
+    const auto product = [&](std::size_t i) {
+      return std::abs(call.inputs["beta"][i] * call.outputs["d_beta"][i]);
+    };
+    for (std::size_t i = 0; i < 260; ++i) {
+      if (product(i) > product(largest)) largest = i;
+    }
+    call.expect_named("sequence 0, token " + text(static_cast<std::int64_t>(largest / 2)) + ",",
+                      [&](Outputs& outputs) { outputs["d_beta"][largest] = 0; });
+    call.expect_named("sequence 0, token ", [&](Outputs& outputs) {
+      for (float& x : outputs["d_beta"]) x *= 1.05f;
+    });
   }
 }
 
