@@ -119,6 +119,36 @@ std::vector<std::int64_t> tokens_in_sequence(const SequenceLengths& sequences) {
   return tokens;
 }
 
+// A ~ U(0, 16), dt log-uniform in 1e-3..0.1.
+void draw_real_rates(const Problem& p, std::vector<float>& A_log, std::vector<float>& dt_bias) {
+  const CounterStream head_stream(p.seed, "gate head");
+  const CounterStream channel_stream(p.seed, "gate channel");
+  const bool per_head = p.decay == DecayPer::head;
+  const double log_low = portable_ln(1e-3);
+  const double log_high = portable_ln(0.1);
+  for (std::size_t h = 0; h < A_log.size(); ++h) {
+    A_log[h] = static_cast<float>(portable_ln(16 * head_stream.uniform(2 * h)));
+  }
+  for (std::size_t i = 0; i < dt_bias.size(); ++i) {
+    const double u = per_head ? head_stream.uniform(2 * i + 1) : channel_stream.uniform(i);
+    const double dt = std::max(1e-4, portable_exp(log_low + (log_high - log_low) * u));
+    dt_bias[i] = static_cast<float>(inverse_softplus(dt));
+  }
+}
+
+// exp(A_log) log-uniform in 0.5..2 and dt_bias ~ N(0, 1): the sigmoid of rate times N(0, 1) + N(0, 1) has a mean
+// of 1/2, and is near 0 for some channels and tokens and near 1 for others.
+void draw_bounded_rates(const Problem& p, std::vector<float>& A_log, std::vector<float>& dt_bias) {
+  const CounterStream rate_stream(p.seed, "bounded gate rate");
+  const CounterStream bias_stream(p.seed, "bounded gate bias");
+  for (std::size_t h = 0; h < A_log.size(); ++h) {
+    A_log[h] = static_cast<float>(portable_ln(2) * (2 * rate_stream.uniform(h) - 1));
+  }
+  for (std::size_t i = 0; i < dt_bias.size(); ++i) {
+    dt_bias[i] = static_cast<float>(standard_normal(bias_stream, i));
+  }
+}
+
 // Where the problem has logits in a 16-bit type: those values of it that are nearest, none infinite.
 void round_logits(const Problem& p, const std::string& operand, std::vector<float>& logits) {
   const DType dtype = p.operation->at(operand).dtype(p);
@@ -141,23 +171,10 @@ void draw_gates(Case& c) {
   const bool bounded = p.gates == GateDistribution::bounded;
   const bool from_logits = far || bounded || p.gates == GateDistribution::real;
   for (std::int64_t h = 0; far && h < heads; ++h) A_log[h] = kFarRates[h % 5];
-  if (from_logits && !far) {
-    const CounterStream head_stream(p.seed, "gate head");
-    const CounterStream channel_stream(p.seed, "gate channel");
-    const bool per_head = p.decay == DecayPer::head;
-    const double log_low = portable_ln(1e-3);
-    const double log_high = portable_ln(0.1);
-    for (std::int64_t h = 0; h < heads; ++h) {
-      A_log[h] = static_cast<float>(
-          portable_ln(16 * head_stream.uniform(static_cast<std::uint64_t>(2 * h))));
-    }
-    for (std::int64_t i = 0; i < per_token; ++i) {
-      const auto counter = static_cast<std::uint64_t>(i);
-      const double u =
-          per_head ? head_stream.uniform(2 * counter + 1) : channel_stream.uniform(counter);
-      const double dt = std::max(1e-4, portable_exp(log_low + (log_high - log_low) * u));
-      dt_bias[i] = static_cast<float>(inverse_softplus(dt));
-    }
+  if (bounded) {
+    draw_bounded_rates(p, A_log, dt_bias);
+  } else if (from_logits && !far) {
+    draw_real_rates(p, A_log, dt_bias);
   }
   gate.resize(static_cast<std::size_t>(p.total_tokens() * per_token));
   // Whether the logits that were drawn are those of the problem's encoding.

@@ -7,8 +7,10 @@
 //                the logits come first (A ~ U(0, 16) and dt ~ logU(1e-3, 0.1), at least 1e-4, per
 //                head; with decay=channel dt per channel; dt_bias = ln(exp(dt) - 1); decay_logit ~
 //                N(0, 1) * 0.1) and are rounded to float32 before the other encodings are computed
-//                from them. With "bounded" they come first too, those of gate=bounded: A_log and
-//                dt_bias of the same, f ~ N(0, 1). Otherwise, and where the encoding is another one,
+//                from them. With "bounded" they come first too, those of gate=bounded: exp(A_log) ~
+//                logU(0.5, 2) per head, dt_bias ~ N(0, 1) per head or channel, f ~ N(0, 1), so that
+//                log decays have a mean of half the bound and some are near 0, some near the bound, as
+//                those of released models. Otherwise, and where the encoding is another one,
 //                the logits are made from log_decay with A_log = 0, dt_bias = 0; gate=bounded holds
 //                a log decay beyond its bound at the bound. Every gate (with decay=channel every
 //                channel's) and every step's beta is drawn
