@@ -59,7 +59,7 @@ enum class GateDistribution {
   edges,          ///< mid, with -inf at tokens 0, 63, 128 (even heads) or 37, 64, 127 (odd heads)
   step,           ///< 0 for 9 tokens, then -5 for 23, and so on: steps inside blocks of 16
   mixture,        ///< heads in turn: none, mid, strong, tiny, near_one, reset, -20
-  bounded,  ///< A_log and dt_bias as real, f ~ N(0,1), log_decay = -bound sigmoid(exp(A_log) (f + dt_bias))
+  bounded,  ///< f and dt_bias ~ N(0,1), exp(A_log) ~ logU(0.5, 2), log_decay = -bound sigmoid(exp(A_log) (f + dt_bias))
   far,      ///< A_log up to 100, decay_logit up to +-300: where exp and softplus overflow alone
   uniform,  ///< U(low, high) of Problem::gate_range, written gates=-20..-1e-4, or gates=-5
 };
