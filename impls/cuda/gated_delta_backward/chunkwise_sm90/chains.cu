@@ -5,6 +5,9 @@
 //     backwards   dV' = (gamma_C / gamma) K D + P^T dO;       Y = T^T dV';  dV = beta Y
 //                 D <- gamma_C D + Q^T (scale gamma dO) - K^T (gamma beta Y)
 //
+// T is I and what is below the diagonal, which alone is multiplied by: an update's own part of V' or Y stays in float32,
+// and what is rounded to bfloat16 are the other tokens' parts.
+//
 // A block is one chain, or a piece of one, of 128 columns of V or of 64. One or two math warpgroups own 64 columns each
 // and hold the state in registers, transposed [64 columns of V x Dk]; a further warp loads. For the gradients every chunk
 // leaves S at its start or D at its end, and V', in bfloat16 and as products read them (record.h); dV goes where the
@@ -108,20 +111,13 @@ __device__ __forceinline__ void store_image(uint32_t image, const uint32_t (&s)[
 }
 
 /// d = (d +) a tile, tile [64][64] with the reduction by rows.
+template <bool Adds>
 __device__ __forceinline__ void multiply_by_rows(float (&d)[32], const uint32_t (&a)[16],
                                                  uint32_t tile) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
-    wgmma::multiply_rs_n64_trans<Token>(d, a + 4 * i,
-                                        wgmma::mn_major_128(tile, kPanelBytes) + 128 * i, i > 0);
-  wgmma::commit();
-}
-/// d = a tile^T.
-__device__ __forceinline__ void multiply_by_columns(float (&d)[32], const uint32_t (&a)[16],
-                                                    uint32_t tile) {
-#pragma unroll
-  for (int i = 0; i < 4; i++)
-    wgmma::multiply_rs_n64<Token>(d, a + 4 * i, wgmma::k_major_128(tile) + 2 * i, i > 0);
+    wgmma::multiply_rs_n64_trans<Token>(
+        d, a + 4 * i, wgmma::mn_major_128(tile, kPanelBytes) + 128 * i, Adds || i > 0);
   wgmma::commit();
 }
 /// d += a tile^T.
@@ -324,7 +320,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_forw
     wgmma::hold(v);
     wgmma::hold(d);
     wgmma::registers_ready();
-    multiply_by_columns(d, v, record() + kT);
+    add_by_columns(d, v, record() + kBelowT);
     scale_state(S);
     if constexpr (MakesOutput) {
       scale(o, factors(Factor::query_decayed));
@@ -401,7 +397,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_back
     wgmma::hold(v);
     wgmma::registers_ready();
     multiply_state<Token>(e, operand, key());
-    multiply_by_rows(f, v, record() + kP);
+    multiply_by_rows<false>(f, v, record() + kP);
     keep_state(operand, a.work.d_states, step);
     scale_operand(u, v, factors(Factor::query_decayed));
     scale_state(D);
@@ -425,7 +421,7 @@ __device__ __forceinline__ void ChainMath<MathWarpgroups, MakesOutput>::run_back
     wgmma::hold(e);
     wgmma::hold(u);
     wgmma::registers_ready();
-    multiply_by_rows(e, v, record() + kT);
+    multiply_by_rows<true>(e, v, record() + kBelowT);
     update_state<Token>(D, u, query());
     wgmma::wait<1>();
     wgmma::hold(e);
@@ -473,7 +469,7 @@ __device__ __forceinline__ void load_chain(const KernelParams& a, const Chain& c
     const int token = static_cast<int>(chain.first_token) + chunk * kChunk;
     tiles.await_empty(sm);
     const uint32_t full = tiles.full(sm), to = tiles.buffer(sm);
-    // T and P, or T alone, and the factors
+    // T - I and P, or T - I alone, and the factors
     const uint32_t triangles = needs_query ? 2 * kTriangleTileBytes : kTriangleTileBytes;
     tiles.expect(sm, (needs_query ? 2 : 1) * kTileBytes + triangles + kFactorBytes);
     load_key_tile(to, key_map, full, token, key_head, p.key_head_dim);

@@ -1,6 +1,6 @@
 // First kernel of cuda/chunkwise_sm90 of gated_delta_backward. One warpgroup per chunk and key head: K K^T and Q K^T
-// once, then for each of its value heads the scanned gates, T = L^-1 and P, left in memory as a record (record.h) for
-// the chains and for the gradients. Every chunk is independent. The steps are those of chunk_sm90/.
+// once, then for each of its value heads the scanned gates, T - I with T = L^-1, and P, left in memory as a record
+// (record.h) for the chains and for the gradients. Every chunk is independent. The steps are those of chunk_sm90/.
 //
 // Bound by: the latency of a block's steps, four blocks on a multiprocessor. Reached, H200, 16/32 heads, 32768 tokens:
 // 0.17 ms, 0.14 ms of which would be memory's (log.md).
@@ -216,12 +216,12 @@ __global__ void __launch_bounds__(kThreads, 4)
     __syncthreads();
     const uint32_t t_at = block_lane(T, w, l, true) ^ (32 * w);
     const uint32_t blocks = tile_lane(lower, l) + LowerTile::block(w, w);
-    constexpr uint32_t kWhole = ~0u;
+    const uint32_t kept = diagonal_kept(true, l);  // T - I
     const float largest = largest_step(gates, largest_key_square(sm + Layout::kKeySquares));
     if (t == 0) store_shared(factors + Factor::largest_key_step, largest);
     if (largest <= kFloat16Limit) {
       zero_upper_blocks(T, w, l);
-      merge_column<Token, kTileBlockBytes>(blocks, t_at, kWhole, w);
+      merge_column<Token, kTileBlockBytes>(blocks, t_at, kept, w);
     } else {
       const uint32_t other = sm + Layout::kBuffers + (~h & 1) * Layout::kBufferBytes;
       if (t == 0) bulk_wait_read<0>();  // the record before has left its buffers
@@ -236,14 +236,14 @@ __global__ void __launch_bounds__(kThreads, 4)
                             diagonal, l);
       __syncthreads();
       zero_upper_blocks(T, w, l);
-      merge_column_parts<Token, kTileBlockBytes>(blocks, blocks - lower + other, t_at, kWhole, w);
+      merge_column_parts<Token, kTileBlockBytes>(blocks, blocks - lower + other, t_at, kept, w);
     }
     fence_async_proxy();
     __syncthreads();  // the next head's gates, L and diagonals may come
     if (t == 0) {
       uint8_t* const record =
           a.work.records + (slot * p.num_value_heads + first_head + h) * int64_t{kRecordBytes};
-      bulk_store(record + kT, T, 2 * kTriangleTileBytes);
+      bulk_store(record + kBelowT, T, 2 * kTriangleTileBytes);
       bulk_store(record + backward_sm90::kFactors, factors, kFactorBytes);
       bulk_commit();
     }

@@ -27,12 +27,12 @@ inline constexpr std::uint32_t kTriangleTileBytes = 2 * kChunk * kChunk;  ///< T
 /// Chunks of a piece where sequences are not cut: more than any has.
 inline constexpr int kWhole = 1 << 30;
 
-/// A record: T, P, and factors of the 64 tokens, 64 floats each. Tiles lie as wgmma reads them, in
+/// A record: T - I, P, and factors of the 64 tokens, 64 floats each. Tiles lie as wgmma reads them, in
 /// rows of 128 bytes with the 128-byte swizzle. Byte offsets.
 ///
 /// Tokens past the end of a sequence have beta 0 and decay 1. |k| and |q| are 1 where nothing is
 /// normalised.
-inline constexpr std::uint32_t kT = 0, kP = kTriangleTileBytes, kFactors = 2 * kTriangleTileBytes;
+inline constexpr std::uint32_t kBelowT = 0, kP = kTriangleTileBytes, kFactors = 2 * kTriangleTileBytes;
 enum Factor : std::uint32_t {
   cumulative = 0,  ///< c: log2 of the decay since the chunk's start, the token's own included
   gamma = 256,     ///< 2^c
