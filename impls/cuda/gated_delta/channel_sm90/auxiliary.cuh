@@ -5,11 +5,11 @@
 //   L_ij = beta_i sum over c of k_i[c] k_j[c] e^(G_i[c] - G_j[c]) for j < i,   T = (I + L)^-1;
 //   P_ij = sum over c of q_i[c] k_j[c] e^(G_i[c] - G_j[c]) for j <= i.
 //
-// L and P are products of tensor cores, of K~ and Q~ with e^-G K, in steps of 16 channels. In a
-// step where any G_C is below kLeastSum the exponent of e^-G leaves float32; that step alone is
-// summed from the differences, whose exponents are never positive (add_exact_step). P_ii is summed
-// apart, in float32: there e^G and e^-G would bring nothing but their rounding, which is all there
-// is of a sequence's one output where q_i and k_i are nearly orthogonal.
+// L and P are products of tensor cores, of K~ and Q~ with e^-G K, in steps of 16 channels, and K^ is
+// e^-G K times e^G_C. In a step where any G_C is below kLeastSum the exponent of e^-G leaves float32;
+// that step alone is made from the differences, whose exponents are never positive (add_exact_step).
+// P_ii is summed apart, in float32: there e^G and e^-G would bring nothing but their rounding, which is
+// all there is of a sequence's one output where q_i and k_i are nearly orthogonal.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,12 +27,12 @@
 
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
-inline constexpr float kLog2E = 1.4426950408889634f;
 /// Log decay at or below which a decay is exactly 0 in float32 with subnormals flushed. Clamped to
 /// it, -inf and whatever else forgets all keep sums finite, and their differences the gates' own.
 inline constexpr float kFullReset = -150.f;
-/// Sum of a chunk's log decays (base 2) down to which e^-G and its products stay in float32.
-inline constexpr float kLeastSum = -115.f;
+/// Sum of a chunk's log decays (base 2) down to which e^-G and its products stay in float32, of keys up to 2^11. A gate
+/// that is bounded by -5 sums up to -115.42.
+inline constexpr float kLeastSum = -116.f;
 
 /// Registers of one step, 16 tokens x 16 channels as an mma operand: pair r holds rows
 /// lane / 4 + 8 (r % 2), columns 2 (lane % 4), + 1 and 8 (r / 2) more.
@@ -274,13 +274,18 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
     load_matrix_x4(at + Layout::kKey, key[0], key[1], key[2], key[3]);
     if constexpr (kQueries)
       load_matrix_x4(at + Layout::kQuery, query[0], query[1], query[2], query[3]);
-    float total[4], undo[4];  // of this lane's channels: G of the last token, e^-that
+    Step decay;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      total[i] = __shfl_sync(~0u, G[4 * (i >> 1) + 2 + (i & 1)], 28 + t);
-      undo[i] = exp2_flush(-total[i]);
-    }
-    const bool within = fminf(fminf(total[0], total[1]), fminf(total[2], total[3])) >= kLeastSum;
+    for (int i = 0; i < 8; i++) decay[i] = exp2_flush(G[i]);
+    // Of this lane's channels, of x of the last token, which is row 15's.
+    const auto of_last = [&](const Step& x, int c) {
+      return __shfl_sync(~0u, x[4 * (c >> 1) + 2 + (c & 1)], 28 + t);
+    };
+    float to_end[4];
+#pragma unroll
+    for (int c = 0; c < 4; c++) to_end[c] = of_last(decay, c);
+    // of this lane's rows 8 to 15, and of all lanes, so of the last token, the least
+    const bool is_within = fminf(fminf(G[2], G[3]), fminf(G[6], G[7])) >= kLeastSum;
     const auto plain = [](const uint32_t(&pairs)[4], const float(&factor)[2], int r) {
       const float2 f = unpack<Token>(pairs[r]);
       return Normalize ? make_float2(f.x * factor[r & 1], f.y * factor[r & 1]) : f;
@@ -291,15 +296,13 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
     for (int r = 0; r < 4; r++) {
       const float2 k2 = plain(key, key_factor, r), q2 = plain(query, query_factor, r);
       const int i = 2 * r, c = 2 * (r >> 1);
-      const float2 decay = {exp2_flush(G[i]), exp2_flush(G[i + 1])};
-      const float2 to_end = {k2.x * exp2_flush(total[c] - G[i]),
-                             k2.y * exp2_flush(total[c + 1] - G[i + 1])};
       diagonal[r & 1] = fmaf(q2.x, k2.x, fmaf(q2.y, k2.y, diagonal[r & 1]));
-      scaled_key[i] = k2.x * decay.x, scaled_key[i + 1] = k2.y * decay.y;
-      scaled_query[i] = q2.x * decay.x, scaled_query[i + 1] = q2.y * decay.y;
-      column[i] = to_end.x * undo[c], column[i + 1] = to_end.y * undo[c + 1];
-      key_to_end[r] = pack<Token>(to_end.x, to_end.y);
-      if (row == 7 && (r & 1)) store_shared(decays + (16 * k + 4 * c + 2 * t) * 4, decay);
+      scaled_key[i] = k2.x * decay[i], scaled_key[i + 1] = k2.y * decay[i + 1];
+      scaled_query[i] = q2.x * decay[i], scaled_query[i + 1] = q2.y * decay[i + 1];
+      column[i] = k2.x * exp2_flush(-G[i]), column[i + 1] = k2.y * exp2_flush(-G[i + 1]);
+      key_to_end[r] = pack<Token>(column[i] * to_end[c], column[i + 1] * to_end[c + 1]);
+      if (row == 7 && (r & 1))
+        store_shared(decays + (16 * k + 4 * c + 2 * t) * 4, make_float2(decay[i], decay[i + 1]));
     }
     store_matrix_x4(at + Layout::kKey, pack<Token>(scaled_key[0], scaled_key[1]),
                     pack<Token>(scaled_key[2], scaled_key[3]),
@@ -310,21 +313,24 @@ __device__ __forceinline__ void make_chunk(uint32_t slot, uint32_t decays,
                       pack<Token>(scaled_query[2], scaled_query[3]),
                       pack<Token>(scaled_query[4], scaled_query[5]),
                       pack<Token>(scaled_query[6], scaled_query[7]));
-    // Over gates of this step or of earlier ones, which every lane has read.
-    store_matrix_x4(slot + Layout::kKeyToEnd + (k >> 2) * Layout::kPanelBytes + in, key_to_end[0],
-                    key_to_end[1], key_to_end[2], key_to_end[3]);
-    if (__ballot_sync(~0u, !within) == 0) {
+    if (__ballot_sync(~0u, !is_within) == 0) {
       add_step<Token, kQueries>(A, P, scaled_key, scaled_query, column);
     } else {
       Step plain_key, plain_query;
 #pragma unroll
       for (int r = 0; r < 4; r++) {
         const float2 k2 = plain(key, key_factor, r), q2 = plain(query, query_factor, r);
-        plain_key[2 * r] = k2.x, plain_key[2 * r + 1] = k2.y;
-        plain_query[2 * r] = q2.x, plain_query[2 * r + 1] = q2.y;
+        const int i = 2 * r, c = 2 * (r >> 1);
+        plain_key[i] = k2.x, plain_key[i + 1] = k2.y;
+        plain_query[i] = q2.x, plain_query[i + 1] = q2.y;
+        key_to_end[r] = pack<Token>(k2.x * exp2_flush(of_last(G, c) - G[i]),
+                                    k2.y * exp2_flush(of_last(G, c + 1) - G[i + 1]));
       }
       add_exact_step<kQueries>(A, P, G, plain_key, plain_query, lane);
     }
+    // Over gates of this step or of earlier ones, which every lane has read.
+    store_matrix_x4(slot + Layout::kKeyToEnd + (k >> 2) * Layout::kPanelBytes + in, key_to_end[0],
+                    key_to_end[1], key_to_end[2], key_to_end[3]);
   }
   __syncwarp();
   if constexpr (kQueries) {
@@ -388,8 +394,10 @@ __device__ __forceinline__ void auxiliary_role(uint32_t sm, const ChannelParams&
         if constexpr (decoded_late(Form)) biases = decoding_biases(a.p.gates, item.head, lane);
         const uint32_t at = slot.buffer(sm),
                        decays = sm + Layout::kDecay + slot.index * Layout::kDecayBytes;
+        // First that what another warp made in this place is read: until then its own load may be under way, and a wait
+        // by parity would take that one's round for this one's.
+        slot.await_empty(sm);
         slot.await_full(sm);
-        slot.await_empty(sm);  // long so, else nothing were loaded: by this the lanes know it, too
         if constexpr (decoded_late(Form)) store_shared(decays + 16 * lane, biases);
         if constexpr (Form == GateForm::read) {
           bring_gates(at, a.p.gates, token0, valid, item.head, lane);

@@ -68,16 +68,11 @@ __global__ void __launch_bounds__(Layout::kThreads, 1)
     }
   } else {
     registers_decrease<96>();
-    if (warp < Layout::kLoadingWarp) {
+    if (warp < Layout::kFeedingWarp) {
       auxiliary_role<kWork, Token, Normalize, Form>(sm, a, warp - Layout::kMathWarps, lane);
-    } else if (warp == Layout::kValueWarp) {
-      if constexpr (kWork != Work::transitions) {
-        value_role<kWork>(sm, &value_map, &output_map, a, lane);
-      } else if (lane == 0) {
-        piece_value_role(sm, &value_map, a);
-      }
-    } else if (lane == 0) {
-      loading_role<kWork, Form>(sm, &query_map, &key_map, &gate_map, a);
+    } else {
+      const FeedingMaps maps = {&query_map, &key_map, &gate_map, &value_map, &output_map};
+      feeding_role<kWork, Form>(sm, maps, a, lane);
     }
   }
 }

@@ -1,5 +1,4 @@
-// The two warps of channel_sm90 that feed the block: one loads K, Q and gates, the other loads V
-// and stores O.
+// The warp of channel_sm90 that feeds the block: it loads K, Q, gates and V, and stores O.
 #pragma once
 
 #include "cuda/gated_delta/channel_sm90/layout.cuh"
@@ -8,33 +7,6 @@
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
-
-/// One thread: K, Q and, where the copy engine can bring them, gates of every chunk.
-template <Work kWork, GateForm Form>
-__device__ __forceinline__ void loading_role(uint32_t sm, const CUtensorMap* query_map,
-                                             const CUtensorMap* key_map,
-                                             const CUtensorMap* gate_map, const ChannelParams& a) {
-  constexpr uint32_t kGateBytes = Form == GateForm::read     ? 0
-                                  : Form == GateForm::halves ? Layout::kGateBytes / 2
-                                                             : Layout::kGateBytes;
-  constexpr bool kQueries = kWork != Work::transitions;
-  RingCursor<Layout::Loads> slot;
-  for (ChunkCursor<kWork> at(sm, a); !at.at_end(); at.advance(sm, a), slot.advance()) {
-    const int token = at.token(), key_head = at.item.key_head(a.p);
-    const uint32_t to = slot.buffer(sm), full = slot.full(sm);
-    slot.await_empty(sm);
-    slot.expect(sm, (kQueries ? Layout::kGates : Layout::kGates / 2) + kGateBytes);
-#pragma unroll
-    for (int panel = 0; panel < kKeyDim / kPanel; panel++) {
-      const uint32_t panel_to = to + panel * Layout::kNextPanel;
-      tensor_load(panel_to + Layout::kKey, key_map, full, 0, token, panel, key_head);
-      if constexpr (kQueries)
-        tensor_load(panel_to + Layout::kQuery, query_map, full, 0, token, panel, key_head);
-    }
-    if constexpr (Form != GateForm::read)
-      tensor_load(to + Layout::kGates, gate_map, full, 0, token, 0, at.item.head);
-  }
-}
 
 /// A warp: the outputs of a sequence's last tokens, whose chunk is not whole. A copy of the box
 /// would reach into the next sequence.
@@ -51,57 +23,116 @@ __device__ __forceinline__ void store_tail(uint32_t outputs, const ChannelParams
   }
 }
 
-/// A warp: V of every chunk, and O, which lies in V's place once the math warps are done with it.
-template <Work kWork>
-__device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value_map,
-                                           const CUtensorMap* output_map, const ChannelParams& a,
-                                           int lane) {
-  constexpr int kStoring = 2;  // stores that may still read their buffers
-  ChunkCursor<kWork> load(sm, a);
-  RingCursor<Layout::Values> to, from;
-  const auto load_next = [&] {
-    if (load.at_end()) return;
-    if (lane == 0) {
-      to.expect(sm, Layout::kValueBytes);
-      tensor_load(to.buffer(sm), value_map, to.full(sm), 0, load.token(), 0, load.item.head);
-    }
-    to.advance();
-    load.advance(sm, a);
-  };
-  for (int i = 0; i < Layout::kValueSlots; i++) load_next();
-  int stored = 0;
-  for (ChunkCursor<kWork> at(sm, a); !at.at_end(); at.advance(sm, a), from.advance()) {
-    const int token = at.token(), valid = at.valid(), head = at.item.head;
-    mbarrier_wait(from.empty(sm), from.round_parity);  // V has been read, and O is there
-    if (at.chunk < at.item.early_chunks) {
-      // the piece before stores them
-    } else if (valid < kChunk) {
-      store_tail(from.buffer(sm), a, token, valid, head, lane);
-    } else if (lane == 0) {
-      tensor_store(output_map, from.buffer(sm), 0, token, 0, head);
-    }
-    __syncwarp();  // the buffer of a tail is read
-    if (lane == 0) {
-      bulk_commit();  // of a tail an empty group, so that groups are counted like chunks
-      bulk_wait_read<kStoring>();
-    }
-    // The buffer of the chunk kStoring before this one is free; the first buffers loaded in this
-    // loop are those of the first chunks stored.
-    if (++stored > kStoring) load_next();
-  }
-  if (lane == 0) bulk_wait<0>();
-}
+struct FeedingMaps {
+  const CUtensorMap *query, *key, *gate, *value, *output;
+};
 
-/// One thread, Work::transitions: V of every chunk that has any.
-__device__ __forceinline__ void piece_value_role(uint32_t sm, const CUtensorMap* value_map,
-                                                 const ChannelParams& a) {
-  RingCursor<Layout::Values> to;
-  for (ChunkCursor<Work::transitions> at(sm, a); !at.at_end(); at.advance(sm, a)) {
-    if (at.item.is_transition) continue;
-    to.await_empty(sm);
-    to.expect(sm, Layout::kValueBytes);
-    tensor_load(to.buffer(sm), value_map, to.full(sm), 0, at.token(), 0, at.item.head);
-    to.advance();
+/// A warp: what is loaded of every chunk.
+template <Work kWork, GateForm Form>
+class Loads {
+ public:
+  __device__ __forceinline__ Loads(uint32_t sm, const FeedingMaps& maps, const ChannelParams& a,
+                                   int lane)
+      : sm_(sm), maps_(maps), a_(a), lane_(lane), chunk_(sm, a), chunk_of_value_(sm, a) {}
+
+  __device__ __forceinline__ bool at_end() const { return chunk_of_value_.at_end(); }
+
+  /// K, Q and, where the copy engine can bring them, gates of the next chunk, once its place has been read.
+  __device__ __forceinline__ void next_chunk() {
+    if (chunk_.at_end()) return;
+    slot_.await_empty(sm_);
+    if (lane_ == 0) load_chunk();
+    __syncwarp();
+    slot_.advance();
+    chunk_.advance(sm_, a_);
+  }
+  /// V of the next chunk, if it has any: a transition has none. Its place must be free but in
+  /// Work::transitions, where it is waited for.
+  __device__ __forceinline__ void next_value() {
+    if (chunk_of_value_.at_end()) return;
+    if (!chunk_of_value_.item.is_transition) {
+      if constexpr (kWork == Work::transitions) value_.await_empty(sm_);
+      if (lane_ == 0) {
+        value_.expect(sm_, Layout::kValueBytes);
+        tensor_load(value_.buffer(sm_), maps_.value, value_.full(sm_), 0, chunk_of_value_.token(),
+                    0, chunk_of_value_.item.head);
+      }
+      __syncwarp();
+      value_.advance();
+    }
+    chunk_of_value_.advance(sm_, a_);
+  }
+
+ private:
+  __device__ __forceinline__ void load_chunk() const {
+    constexpr uint32_t kGateBytes = Form == GateForm::read     ? 0
+                                    : Form == GateForm::halves ? Layout::kGateBytes / 2
+                                                               : Layout::kGateBytes;
+    constexpr bool kQueries = kWork != Work::transitions;
+    const int token = chunk_.token(), key_head = chunk_.item.key_head(a_.p);
+    const uint32_t to = slot_.buffer(sm_), full = slot_.full(sm_);
+    slot_.expect(sm_, (kQueries ? Layout::kGates : Layout::kGates / 2) + kGateBytes);
+#pragma unroll
+    for (int panel = 0; panel < kKeyDim / kPanel; panel++) {
+      const uint32_t panel_to = to + panel * Layout::kNextPanel;
+      tensor_load(panel_to + Layout::kKey, maps_.key, full, 0, token, panel, key_head);
+      if constexpr (kQueries)
+        tensor_load(panel_to + Layout::kQuery, maps_.query, full, 0, token, panel, key_head);
+    }
+    if constexpr (Form != GateForm::read)
+      tensor_load(to + Layout::kGates, maps_.gate, full, 0, token, 0, chunk_.item.head);
+  }
+
+  const uint32_t sm_;
+  const FeedingMaps& maps_;
+  const ChannelParams& a_;
+  const int lane_;
+  ChunkCursor<kWork> chunk_, chunk_of_value_;
+  RingCursor<Layout::Loads> slot_;
+  RingCursor<Layout::Values> value_;
+};
+
+/// A warp: O of every chunk, from V's place once the math warps are done with it; then what those to come need in the
+/// places that this one's has left.
+template <Work kWork, GateForm Form>
+__device__ __forceinline__ void feeding_role(uint32_t sm, const FeedingMaps& maps,
+                                             const ChannelParams& a, int lane) {
+  Loads<kWork, Form> loads(sm, maps, a, lane);
+  for (int i = 0; i < Layout::kSlots; i++) {
+    loads.next_chunk();
+    if (i < Layout::kValueSlots) loads.next_value();
+  }
+  if constexpr (kWork == Work::transitions) {
+    while (!loads.at_end()) {
+      loads.next_chunk();
+      loads.next_value();
+    }
+  } else {
+    constexpr int kStoring = 2;  // stores that may still read their buffers
+    RingCursor<Layout::Values> from;
+    int stored = 0;
+    for (ChunkCursor<kWork> at(sm, a); !at.at_end(); at.advance(sm, a), from.advance()) {
+      const int token = at.token(), valid = at.valid(), head = at.item.head;
+      mbarrier_wait(from.empty(sm), from.round_parity);  // V has been read, and O is there
+      if (at.chunk < at.item.early_chunks) {
+        // the piece before stores them
+      } else if (valid < kChunk) {
+        store_tail(from.buffer(sm), a, token, valid, head, lane);
+      } else if (lane == 0) {
+        tensor_store(maps.output, from.buffer(sm), 0, token, 0, head);
+      }
+      __syncwarp();  // the buffer of a tail is read
+      if (lane == 0) {
+        bulk_commit();  // of a tail an empty group, so that groups are counted like chunks
+        bulk_wait_read<kStoring>();
+      }
+      __syncwarp();
+      // The buffer of the chunk kStoring before this one is free; the first buffers loaded in this
+      // loop are those of the first chunks stored.
+      if (++stored > kStoring) loads.next_value();
+      loads.next_chunk();
+    }
+    if (lane == 0) bulk_wait<0>();
   }
 }
 

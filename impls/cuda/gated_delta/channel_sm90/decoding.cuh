@@ -12,6 +12,8 @@
 
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
+inline constexpr float kLog2E = 1.4426950408889634f;
+
 // An e^A_log beyond e^60 is taken as e^60 of a logit so much larger. Where softplus is not e^x by
 // then, either product is a full reset; and e^60 leaves of an e^x that is flushed, below 2^-126, less
 // than 1e-11.
@@ -23,7 +25,7 @@ __device__ __forceinline__ float decoding_rate(const GateParams& gates, int head
     case GateEncoding::logits:
       return -expf(fminf(load_number(gates.A_log, 0, head), kMostLogRate));
     case GateEncoding::bounded:
-      return -1.4426950408889634f * expf(fminf(load_number(gates.A_log, 0, head), 88.f));
+      return -kLog2E * expf(fminf(load_number(gates.A_log, 0, head), 88.f));
     case GateEncoding::neg_log_decay:
       return -1.f;
     case GateEncoding::log_decay:
@@ -49,7 +51,7 @@ __device__ __forceinline__ float4 decoding_biases(const GateParams& gates, int h
 /// ln(1 + e^x), wrong by 9e-6 of itself, about what the sums of gates round (sum_gates). For x
 /// below -87, where e^x is flushed, 0.
 __device__ __forceinline__ float softplus_approximately(float x) {
-  const float e = exp2_approximately(-1.4426950408889634f * fabsf(x));
+  const float e = exp2_approximately(-kLog2E * fabsf(x));
   float ratio = -0.0238691512f;  // ln(1 + e) / e for e in 0 .. 1
   ratio = fmaf(ratio, e, 0.101222284f);
   ratio = fmaf(ratio, e, -0.21004869f);

@@ -3,18 +3,18 @@
 // items, longest first, in chunks of 16 tokens, and has 16 warps (channel_kernel.cuh):
 //
 //   two warpgroups of math (math.cuh), 64 columns of V each, the state in registers;
-//   six auxiliary warps (auxiliary.cuh), each with a chunk of its own: scaled keys and queries, the
+//   seven auxiliary warps (auxiliary.cuh), each with a chunk of its own: scaled keys and queries, the
 //     triangles and the inverse;
-//   one warp that loads K, Q and gates, up to twelve chunks ahead, and one that loads V, up to six
-//     ahead, and stores O (copies.cuh).
+//   one warp that loads K, Q and gates, up to twelve chunks ahead, and V, up to six, and stores O
+//     (copies.cuh).
 //
 // Chunks are of 16 tokens since one warp makes all of such a chunk from registers: there are no
 // blocks off the diagonal, no anchors between blocks, and no barrier between warps.
 //
-// One item takes some 1.08 us a chunk, so that with few heads most multiprocessors stand idle. Long
+// One item takes some 1.0 us a chunk, so that with few heads most multiprocessors stand idle. Long
 // sequences are then cut into pieces (work_item.cuh): the same kernel in two other forms, with
 // chain.cu between them, where planner.cpp expects these three launches to take less time than one.
-// 12/12 heads 1x8192 takes .206 ms so with weak gates, and .115 with strong ones, an H200. What is said
+// 12/12 heads 1x8192 takes .185 ms so with weak gates, and .107 with strong ones, an H200. What is said
 // here of times else is of the one launch.
 //
 // With states inside the call sequences are whole, and done from checkpoint to checkpoint: checkpoints.cu.
@@ -37,6 +37,8 @@
 //   1x32768 / 16x2048 / 12/12 heads 1x8192, weak                 2.185 / .600 / .552
 //   the first and the last of these in pieces                    1.369 / .206
 //
+// With seven auxiliary warps for six and one that loads and stores, 2026-11-28: .514 for .570 of that day's run, logits
+// .624, norm=1 .598; 96/96 1x8192 .508.
 // "Before": logits and bounded gates read one by one and decoded by expf and log1pf.
 // Short sequences, 32/32 heads, H200, 1 / 16 / 128 of them. Float32 states in kv, 1 to 16 tokens:
 // .0115 / .032 / .192 to .206; in vk, 1 to 4, .0157 / .051 / .29; bfloat16 ones in vk .0155 / .051 /

@@ -14,11 +14,10 @@ namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 using namespace hopper;
 
 struct Layout {
-  // Warps: eight of math in two warpgroups, then those that make chunks, one that loads K, Q and
-  // gates, one that loads V and stores O.
-  static constexpr int kMathWarps = 8, kAuxiliaryWarps = 6;
-  static constexpr int kLoadingWarp = kMathWarps + kAuxiliaryWarps, kValueWarp = kLoadingWarp + 1;
-  static constexpr int kThreads = 32 * (kValueWarp + 1);
+  // Warps: eight of math in two warpgroups, then those that make chunks, and one that loads and stores.
+  static constexpr int kMathWarps = 8, kAuxiliaryWarps = 7;
+  static constexpr int kFeedingWarp = kMathWarps + kAuxiliaryWarps;
+  static constexpr int kThreads = 32 * (kFeedingWarp + 1);
 
   // A chunk's slot. First what is loaded: panels of K and Q, each [16 tokens][64] with a 128-byte
   // swizzle, K above Q so that a panel of both is one operand of 32 rows; gates in float32,
@@ -36,9 +35,7 @@ struct Layout {
   static_assert(kLower + 4 * kChunk * kChunk <= kSlotBytes && kLower % 16 == 0);
 
   static constexpr int kSlots = 12, kValueSlots = 6;
-  // Every slot has one warp that fills it: of warps that take turns at one, a warp might wait for a
-  // round while the round before is still loading, and a wait by parity would return too early.
-  static_assert(kSlots % kAuxiliaryWarps == 0);
+  static_assert(kSlots >= kAuxiliaryWarps && kSlots >= kValueSlots);
   static constexpr uint32_t kValueBytes = 2 * kPanelBytes;  // V, then O in its place
   static constexpr uint32_t kDecayBytes = 4 * kKeyDim;      // decays of a whole chunk
 
