@@ -32,7 +32,8 @@ inline constexpr int kWhole = 1 << 30;
 ///
 /// Tokens past the end of a sequence have beta 0 and decay 1. |k| and |q| are 1 where nothing is
 /// normalised.
-inline constexpr std::uint32_t kBelowT = 0, kP = kTriangleTileBytes, kFactors = 2 * kTriangleTileBytes;
+inline constexpr std::uint32_t kBelowT = 0, kP = kTriangleTileBytes,
+                               kFactors = 2 * kTriangleTileBytes;
 enum Factor : std::uint32_t {
   cumulative = 0,  ///< c: log2 of the decay since the chunk's start, the token's own included
   gamma = 256,     ///< 2^c
