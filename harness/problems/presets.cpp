@@ -113,6 +113,24 @@ std::vector<Preset> make_presets() {
         {"ht", {"0"}},
         {"norm", {"1"}},
         {"gates", {"weak"}}}});
+  // Lengths of the last two sets: numpy.random.default_rng(2026).lognormal(ln(median), 1, count), rounded.
+  all.push_back(
+      {"serving-grid",
+       "what a server sends: short prompts, one long one among short ones, decodes beside "
+       "prompts, few heads, and 48 and 16 log-normal lengths with medians of 200 and 1000",
+       {{"heads", {"1/1", "2/8", "4/8", "16/32", "24/48"}},
+        {"dim", {"128x128"}},
+        {"seq",
+         {"512x17", "256x50", "256x100", "128x200", "64x333", "32x777", "1x1500", "3x5000",
+          "1x8000+31x100", "1x4000+20x300+40x90", "1x16000+8x500", "64x1+1x4096", "128x1+2x1000",
+          "16x1+1x777",
+          "90+254+30+808+379+149+146+271+153+160+411+335+188+184+235+108+134+346+176+51+124+386+"
+          "159+172+380+1240+98+770+58+238+62+773+460+624+82+397+119+127+332+481+245+107+88+848+362+"
+          "411+1775+88",
+          "452+1272+150+4038+1893+747+732+1355+765+798+2055+1673+938+918+1175+541"}},
+        {"dtype", {"bf16"}},
+        {"h0", {"normal"}},
+        {"gates", {"none", "weak", "strong"}}}});
   all.push_back({"uneven-grid",
                  "what divides badly among 132 multiprocessors: 34 to 45, 45 to 65 and 67 to 91 "
                  "sequence-heads, and one long sequence among short ones",

@@ -121,6 +121,7 @@ class Grids(InAFolder):
         self.assertEqual(len(weak), 9 * 19 + 1)
         self.assertIn("16/48 1x24576+1x8192 weak ours,fla", weak)
         self.assertEqual(self.listed("--grid", "forward", "--heads", "2/8")[-1], "15 rows")
+        self.assertEqual(self.listed("--grid", "serving", "--gates", "strong")[-1], f"{5 * 16} rows")
 
     def test_lengths_and_heads_are_read_as_gdnbench_writes_them(self):
         self.assertEqual(parse_lengths("4x8192"), [8192] * 4)

@@ -77,7 +77,7 @@ def preset_axes(name, path):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0], formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--grid", help="preset with heads, seq and gates: flashqla-grid, forward")
+    parser.add_argument("--grid", help="preset with heads, seq and gates: flashqla-grid, forward, serving-grid")
     parser.add_argument("--presets", metavar="FILE", help="what `gdnbench list --presets --json` printed, instead of\n"
                                                           "asking the program")
     parser.add_argument("--heads", help="comma list, as 2/8,16/32; in the place of the grid's")
