@@ -28,8 +28,8 @@ from inputs import parse_heads, parse_lengths  # noqa: E402
 LIMIT = 0.05
 JUDGED = ("2/4", "1x1000")
 # The first eight are the rows of the backward table in FlashQLA's repository.
-SHAPES = ("16/32:1x8192,16/32:4x8192,16/32:1x32768,16/32:8x4096,8/16:1x32768,4/8:1x32768,4/8:8x1024,2/4:1x32768,"
-          "16/32:16x2048,2/4:4x8192,2/4:16x2048,16/64:4x8192,16/32:1000+77+4001+8192+333")
+SHAPES = ("16/32:1x8192,16/32:4x2048,16/32:1x32768,16/32:8x4096,8/16:1x32768,4/8:1x32768,4/8:8x1024,2/4:1x32768,"
+          "16/32:4x8192,16/32:16x2048,2/4:4x8192,2/4:16x2048,16/64:4x8192,16/32:1000+77+4001+8192+333")
 PASSES = ("forward_backward", "backward")
 MIB = 1 << 20
 FIELDS = ("heads", "seq", "contender", "implementation",
