@@ -22,12 +22,28 @@ class Call:
     close: Callable = lambda: None
 
 
-def ours(implementation):
+def ours(implementation, of_channels):
     def load():
         import torch
         import gdnbench_torch
 
+        def by_channel(inputs):
+            fields = f"heads={inputs.query.shape[1]}/{inputs.value.shape[1]},dim=128,seq=1x1,dtype=bf16,h0=normal"
+            plan = gdnbench_torch.Plan(f"gated_delta:{fields},decay=channel", {
+                "q": inputs.query, "k": inputs.key, "v": inputs.value, "log_decay": inputs.log_decay,
+                "beta": inputs.beta, "sequence_offsets": inputs.offsets,
+                "initial_state": torch.empty_like(inputs.initial_state)}, of_channels)
+            output, state = plan.tensors["output"], plan.tensors["initial_state"]
+
+            def run():
+                plan.run()
+                return output, state
+            return Call(run, prepare=lambda: state.copy_(inputs.initial_state),
+                        choice=f"{plan.implementation} {plan.info['choice']}".strip(), close=plan.close)
+
         def make(inputs):
+            if inputs.decays_by_channel:
+                return by_channel(inputs)
             plan = gdnbench_torch.GatedDelta(
                 inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta, inputs.offsets,
                 torch.empty_like(inputs.initial_state), implementation=implementation)
@@ -39,16 +55,23 @@ def ours(implementation):
 
 def fla():
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+    from fla.ops.kda import chunk_kda
 
     def make(inputs):
         batch = [x[None] for x in (inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta)]
+        function = chunk_kda if inputs.decays_by_channel else chunk_gated_delta_rule
 
         def run():
-            output, state = chunk_gated_delta_rule(*batch, scale=SCALE, initial_state=inputs.initial_state,
-                                                   output_final_state=True, cu_seqlens=inputs.offsets32)
+            output, state = function(*batch, scale=SCALE, initial_state=inputs.initial_state,
+                                     output_final_state=True, cu_seqlens=inputs.offsets32)
             return output[0], state
         return Call(run)
     return make
+
+
+def require_decay_per_head(inputs):
+    if inputs.decays_by_channel:
+        raise ValueError("one decay per head alone")
 
 
 def flashinfer(context_parallel):
@@ -57,6 +80,7 @@ def flashinfer(context_parallel):
         from flashinfer.gdn_prefill import chunk_gated_delta_rule
 
         def make(inputs):
+            require_decay_per_head(inputs)
             decay = inputs.log_decay.exp()
             start = inputs.initial_state.transpose(-1, -2).contiguous()
             output, state = torch.empty_like(inputs.value), torch.empty_like(start)
@@ -77,6 +101,7 @@ def flashqla(context_parallel):
         from flash_qla import chunk_gated_delta_rule_fwd
 
         def make(inputs):
+            require_decay_per_head(inputs)
             batch = [x[None] for x in (inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta)]
 
             def run():
@@ -90,13 +115,16 @@ def flashqla(context_parallel):
 
 
 def cudnn_kda():
-    """A kernel for one decay per key channel, given the same decay in all of them, and keys repeated per value head."""
+    """A kernel for one decay per key channel: where there is one per head, given that in all of them, and keys repeated
+    per value head."""
     from cudnn.linear_attention.ops import kimi_delta_attention
 
     def make(inputs):
         repeat = inputs.value.shape[1] // inputs.query.shape[1]
         query, key = (x.repeat_interleave(repeat, 1).contiguous() for x in (inputs.query, inputs.key))
-        gate = inputs.log_decay[:, :, None].expand(-1, -1, query.shape[2]).contiguous()
+        gate = inputs.log_decay
+        if not inputs.decays_by_channel:
+            gate = gate[:, :, None].expand(-1, -1, query.shape[2]).contiguous()
         start = inputs.initial_state.transpose(-1, -2).contiguous()
 
         def run():
@@ -109,7 +137,7 @@ def cudnn_kda():
 
 OURS = "ours"
 CONTENDERS = {
-    OURS: ours("cuda/fused_sm90"),
+    OURS: ours("cuda/fused_sm90", of_channels="cuda/channel_sm90"),
     "fla": fla,
     "flashinfer": flashinfer(False),
     "flashinfer-cp": flashinfer(True),

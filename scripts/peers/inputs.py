@@ -1,11 +1,17 @@
 """What every contender of a row is given: the same tensors, made once on the GPU, as harness/inputs/draw_recurrence.h
-describes the distributions (unit queries and keys, N(0,1) values, beta = sigmoid(N(0,1)), initial state N(0,1)/sqrt(Dk))."""
+describes the distributions (unit queries and keys, N(0,1) values, beta = sigmoid(N(0,1)), initial state N(0,1)/sqrt(Dk)).
+A regime of gates whose name begins with channel- has a log decay for each key channel, and else one for each head."""
 import dataclasses
+import math
 import zlib
 
 DIM = 128
 DEVICE = "cuda"
-GATES = {"none": None, "weak": 3.0, "strong": -1.0, "near_one": 8.0}  # mean of the logit: log_sigmoid(N(mean, 1))
+LOGIT_MEANS = {"none": None, "weak": 3.0, "strong": -1.0, "near_one": 8.0}  # log_sigmoid(N(mean, 1))
+PER_CHANNEL = "channel-"
+# -5 sigmoid(exp(A_log) (f + dt_bias)) with f and dt_bias ~ N(0, 1) and exp(A_log) log-uniform in 0.5 .. 2
+BOUNDED, BOUND = "bounded", 5.0
+GATES = (*LOGIT_MEANS, *(PER_CHANNEL + name for name in (*LOGIT_MEANS, BOUNDED)))
 
 
 def parse_heads(text):
@@ -35,8 +41,8 @@ def parse_lengths(text):
 
 @dataclasses.dataclass
 class Inputs:
-    """bfloat16 query, key [T, Hk, 128], value [T, Hv, 128]; float32 log_decay, beta [T, Hv]; initial_state
-    [N, Hv, 128, 128] float32; offsets [N + 1] in int64 and int32 (each contender keeps to one tensor: FlashQLA knows
+    """bfloat16 query, key [T, Hk, 128], value [T, Hv, 128]; float32 log_decay [T, Hv] or [T, Hv, 128], beta
+    [T, Hv]; initial_state [N, Hv, 128, 128] float32; offsets [N + 1] in int64 and int32 (each contender keeps to one tensor: FlashQLA knows
     its plans by the tensor's identity)."""
     query: object
     key: object
@@ -51,6 +57,10 @@ class Inputs:
     @property
     def tokens(self):
         return self.query.shape[0]
+
+    @property
+    def decays_by_channel(self):
+        return self.log_decay.dim() == 3
 
 
 def offsets_of(lengths, dtype):
@@ -81,12 +91,21 @@ def random_inputs(heads, seq):
 def with_gates(inputs, gates):
     """The same tensors with gates of a regime of GATES."""
     import torch
-    shape, mean = inputs.beta.shape, GATES[gates]
-    if mean is None:
+    by_channel, name = gates.startswith(PER_CHANNEL), gates.removeprefix(PER_CHANNEL)
+    shape = (*inputs.beta.shape, DIM) if by_channel else tuple(inputs.beta.shape)
+    generator = torch.Generator(device=DEVICE).manual_seed(zlib.crc32(f"{gates} {shape}".encode()))
+
+    def normal(*of):
+        return torch.randn(*of, device=DEVICE, generator=generator)
+
+    if name == BOUNDED:
+        heads = shape[1]
+        rate = ((torch.rand(heads, 1, device=DEVICE, generator=generator) * 2 - 1) * math.log(2)).exp()
+        log_decay = -BOUND * torch.sigmoid(rate * (normal(*shape) + normal(heads, DIM)))
+    elif LOGIT_MEANS[name] is None:
         log_decay = torch.zeros(shape, device=DEVICE)
     else:
-        generator = torch.Generator(device=DEVICE).manual_seed(zlib.crc32(f"{gates} {tuple(shape)}".encode()))
-        log_decay = torch.nn.functional.logsigmoid(torch.randn(shape, device=DEVICE, generator=generator) + mean)
+        log_decay = torch.nn.functional.logsigmoid(normal(*shape) + LOGIT_MEANS[name])
     return dataclasses.replace(inputs, log_decay=log_decay)
 
 

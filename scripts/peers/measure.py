@@ -5,7 +5,8 @@ import time
 
 import torch
 
-from contenders import CONTENDERS  # first: it makes gdnbench_torch be found
+from contenders import CONTENDERS, SCALE  # first: it makes gdnbench_torch be found
+import channel_reference
 import gdnbench_torch
 import inputs as inputs_of
 import rows
@@ -46,6 +47,14 @@ class Loaded:
         return self._make[who](inputs)
 
 
+def exact(inputs):
+    """(output, final state) in float64."""
+    if inputs.decays_by_channel:
+        return channel_reference.evaluate(inputs, SCALE)
+    return gdnbench_torch.reference_float64(inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta,
+                                            inputs.offsets, inputs.initial_state)
+
+
 class Row:
     """One row: everyone on the same inputs."""
 
@@ -55,9 +64,7 @@ class Row:
         self.calls = {}     # of those still in it
         self.launches = {}  # name -> (prepare, launch)
         self.results = {}   # name -> tensors a graph writes; None where it is launched eagerly
-        self.judge = timing.Errors(*gdnbench_torch.reference_float64(
-            inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta, inputs.offsets,
-            inputs.initial_state))
+        self.judge = timing.Errors(*exact(inputs))
 
     def measure(self, who, runs):
         for name in who:
