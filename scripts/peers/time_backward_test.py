@@ -153,9 +153,11 @@ class Usage(unittest.TestCase):
     def test_without_pytorch_it_says_so(self):
         self.refused("PyTorch is needed")
 
-    def test_the_shapes_are_those_of_the_page_and_one_is_ragged(self):
+    def test_the_shapes_are_flashqlas_rows_those_of_the_goals_and_a_ragged_one(self):
         shapes = time_backward.parse_arguments([]).shapes
-        self.assertEqual(len(shapes), 8)
+        self.assertEqual(len(set(shapes)), 14)
+        self.assertEqual(shapes[:8], [("16/32", "1x8192"), ("16/32", "4x2048"), ("16/32", "1x32768"), ("16/32", "8x4096"),
+                                      ("8/16", "1x32768"), ("4/8", "1x32768"), ("4/8", "8x1024"), ("2/4", "1x32768")])
         self.assertIn(("16/32", "1000+77+4001+8192+333"), shapes)
         self.assertEqual(time_backward.parse_arguments(["--shapes", "2/4:2x64"]).shapes, [("2/4", "2x64")])
 
