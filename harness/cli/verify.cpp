@@ -1,11 +1,13 @@
 // gdnbench verify: implementations against the float64 reference, and outputs made elsewhere.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 
 #include "harness/cli/axes.h"
@@ -23,8 +25,11 @@
 #include "harness/operations/make_case.h"
 #include "harness/rows/build_info.h"
 #include "harness/run/guarded_device.h"
+#include "harness/verify/drawn_problems.h"
+#include "harness/verify/shrink.h"
 #include "harness/verify/verification_run.h"
 #include "interface/error.h"
+#include "interface/parse_number.h"
 #include "plugin/file_hash.h"
 
 namespace gdn::cli {
@@ -42,7 +47,8 @@ class Verify : public Command {
            "  gdnbench verify --heads 2/4 --seq 1x257,3x100 --dtype f32,bf16 --gates mid\n"
            "  gdnbench verify --case case.h5 --outputs mine.h5\n"
            "  gdnbench verify --suite quick --op gated_delta --outputs mine\n"
-           "  gdnbench verify --plugin libmine.so --suite quick";
+           "  gdnbench verify --plugin libmine.so --suite quick\n"
+           "  gdnbench verify --fuzz 200 --fuzz-seed 7 --op gated_delta_backward --device cuda";
   }
   void add_options(CLI::App& app) override {
     app_ = &app;
@@ -52,6 +58,17 @@ class Verify : public Command {
     const std::string how = "How to verify";
     app.add_option("--suite", suite_,
                    names + " (quick if no problem is named); of more than 2.5 GB: errors, repeat")
+        ->group(how);
+    CLI::Option* fuzz =
+        app.add_option("--fuzz", fuzz_,
+                       "so many problems that nobody wrote, every field drawn; one that fails is "
+                       "told as the least that does")
+            ->check(more_than_zero())
+            ->group(how);
+    app.add_option("--fuzz-seed", fuzz_seed_,
+                   "what they are drawn by: a number, or fresh, which says its number")
+        ->capture_default_str()
+        ->needs(fuzz)
         ->group(how);
     app.add_option("--impl", implementations_, "only these; default: all that run here")
         ->delimiter(',')
@@ -110,6 +127,7 @@ class Verify : public Command {
     }
     use_exact_buffers(exact_buffers_);
     if (!outputs_.empty()) require_flags_of_judging();
+    if (fuzz_ > 0) begin_fuzzing();
     try {
       const int code = outputs_.empty() ? verify_implementations()
                        : suite_.empty() ? judge_outputs()
@@ -133,6 +151,14 @@ class Verify : public Command {
 
   std::vector<SuiteProblem> problems() const {
     const GridSpec spec = axes_.spec();
+    if (fuzz_ > 0) {
+      DrawnProblems wanted;
+      wanted.count = fuzz_;
+      wanted.seed = drawn_by_;
+      if (spec.operation_given) wanted.operations = {spec.operation};
+      if (largest_ > 0) wanted.most_operations = largest_;
+      return draw_problems(wanted);
+    }
     std::vector<SuiteProblem> all;
     const bool named = spec.names_problems();
     if (named) {
@@ -152,7 +178,7 @@ class Verify : public Command {
     VerificationSpec spec;
     spec.shard = shard_.empty() ? Shard{} : Shard::parse(shard_);
     spec.problems = problems();
-    spec.of_suite = !suite_.empty();
+    spec.of_suite = !suite_.empty() || fuzz_ > 0;
     spec.implementations = plugins_.names_with(implementations_, device_, exact_buffers_);
     spec.device = device_;
     spec.options = options();
@@ -177,7 +203,49 @@ class Verify : public Command {
       }
       report(verified.problem, verified.implementation, verified.coverage, verified.result, gone);
     });
+    tell_the_least_that_fail();
     return finish(run.others_may_verify());
+  }
+
+  void begin_fuzzing() {
+    if (axes_.spec().names_problems() || !suite_.empty()) {
+      throw_bad_input(
+          "--fuzz: draws its problems; not with a suite, a preset, axes, problems or cases");
+    }
+    if (fuzz_seed_ == "fresh") {
+      drawn_by_ = std::random_device{}();
+    } else {
+      drawn_by_ = static_cast<std::uint64_t>(parse_integer(fuzz_seed_, "--fuzz-seed", 0));
+    }
+    if (!json_ && !json_lines_) {
+      fmt::print("{} problems drawn by --fuzz-seed {}\n", fuzz_, drawn_by_);
+    }
+  }
+
+  // The first of those that failed: problems drawn at random fail alike.
+  void tell_the_least_that_fail() const {
+    constexpr std::size_t kMost = 5;
+    for (std::size_t i = 0; i < std::min(kMost, drawn_that_failed_.size()); ++i) {
+      const auto& [problem, implementation] = drawn_that_failed_[i];
+      const Problem least =
+          shrunk(Problem::parse(problem), [&, &of = implementation](const Problem& candidate) {
+            VerificationSpec spec;
+            spec.problems = {{candidate, "-", "-"}};
+            spec.of_suite = true;
+            spec.implementations = {of};
+            spec.device = device_;
+            spec.options = options();
+            spec.errors_only = errors_only_;
+            bool fails = false;
+            VerificationRun run(std::move(spec), known_limits());
+            run.run([&](const VerifiedProblem& verified) {
+              fails |= verified.result.verdict == Verdict::failed;
+            });
+            return fails;
+          });
+      fmt::print(stderr, "gdnbench: verify: {} fails from here on: {}\n", implementation,
+                 least.to_string());
+    }
   }
 
   // What the file has counts as if it had been made now.
@@ -326,6 +394,8 @@ class Verify : public Command {
               const VerifyResult& result, const std::vector<std::string>& limits_gone = {}) {
     const std::string problem = of.to_string();
     ++counts_[result.verdict];
+    if (fuzz_ > 0 && result.verdict == Verdict::failed)
+      drawn_that_failed_.emplace_back(problem, implementation);
     if (result.verdict == Verdict::too_large && why_too_large_.empty()) {
       why_too_large_ = result.reason;
     }
@@ -425,6 +495,10 @@ class Verify : public Command {
 
   const CLI::App* app_ = nullptr;
   AxisOptions axes_;
+  std::int64_t fuzz_ = 0;
+  std::string fuzz_seed_ = "1";
+  std::uint64_t drawn_by_ = 0;  // fuzz_seed_, or what was drawn for it
+  std::vector<std::pair<std::string, std::string>> drawn_that_failed_;  // problem, implementation
   std::string suite_;
   std::vector<std::string> implementations_;
   PluginOptions plugins_;

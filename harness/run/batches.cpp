@@ -10,6 +10,7 @@
 #include "harness/run/element_place.h"
 #include "interface/batch_part.h"
 #include "interface/operations/batch_operands.h"
+#include "interface/operations/gated_delta_ring.h"
 
 namespace gdn {
 namespace {
@@ -95,6 +96,8 @@ Case take_parts(const Case& whole, const Parts& parts) {
   part.problem.case_file.clear();
   part.problem.sequences.lengths.clear();
   for (const PartOfSequence& taken : parts) part.problem.sequences.lengths.push_back(taken.count);
+  // Rings are as long as the longest sequence where the problem asks for less: those of `whole` are.
+  if (p.operation == Operation(gated_delta_ring_operation())) part.problem.ring = ring_places(p);
   part.sequence_offsets = part.problem.sequences.offsets();
   part.slot_index = whole.slot_index;
   for (const auto& [name, values] : whole.other_indices) {

@@ -92,6 +92,17 @@ TEST_F(CommandLine, UnknownDeviceSuiteAndPresetNameTheNearest) {
   expect_error("verify --device cpu --preset qwen3-nxt", 2, {"qwen3-nxt", "qwen3-next"});
 }
 // Wherever they are named, and whatever stands beside them: never a run of nothing.
+TEST_F(CommandLine, DrawnProblemsAreAskedForByThemselves) {
+  expect_error("verify --fuzz 0", 2, {"--fuzz"});
+  expect_error("verify --fuzz many", 2, {"--fuzz"});
+  expect_error("verify --fuzz-seed 3", 2, {"--fuzz-seed", "--fuzz"});
+  expect_error("verify --fuzz 3 --fuzz-seed -1 --device cpu", 2, {"--fuzz-seed", "-1"});
+  for (const char* other : {"--suite quick", "--heads 2/4", "--problem gated_delta:dim=8"})
+    expect_error(std::string("verify --fuzz 3 --device cpu ") + other, 2,
+                 {"--fuzz: draws its problems"});
+  expect_error("verify --fuzz 3 --impl cpu/nave --device cpu", 2, {"did you mean 'cpu/naive'"});
+}
+
 TEST_F(CommandLine, MisspeltSuitesAndPresetsAreRefusedBesideOtherOptions) {
   const std::string seq = " --heads 1/1 --dim 8 --seq 3 ";
   for (const std::string& beside : {seq, std::string(" --op causal_conv1d "),
