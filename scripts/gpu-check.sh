@@ -3,10 +3,10 @@
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [--op NAME]
 #                        [STEP...]
-# With --seconds the steps peers, verify, stress and full end after S seconds each; the record then says how many
+# With --seconds the steps peers, verify, stress, fuzz and full end after S seconds each; the record then says how many
 # results were not reached. With --largest the steps verify and stress leave out larger problems; they count them. With
-# --only the steps stress, full and sanitizer take these implementations only (a comma list); the record names them.
-# With --op the step sanitizer takes this operation only, beside what it has found clean before in the same --out.
+# --only the steps stress, fuzz, full and sanitizer take these implementations only (a comma list); the record names
+# them. With --op the step sanitizer takes this operation only, beside what it has found clean before in the same --out.
 # DIR holds gdnbench and the tests' programs, which the step tests alone needs: the build folder (default build/), or a
 # folder made by scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances), and the Python
@@ -15,14 +15,16 @@
 #              installed; else the record says that they were not run. Started again, it goes on where it was cut
 #   verify     gdnbench verify over the GPU grid: ragged batches, every dtype, head ratio and option
 #   stress     gdnbench verify --suite stress, whole
-#   full       gdnbench verify --suite full, whole: not by default. Like peers, these three go on where they were cut;
+#   fuzz       gdnbench verify --fuzz: 300 problems that nobody wrote of a seed that is always the same, and 300 of one
+#              that --out keeps; each failure is shrunk in fuzz.1.log and fuzz.2.log
+#   full       gdnbench verify --suite full, whole: not by default. Like peers, these four go on where they were cut;
 #              without STEP.1.part in --out they begin anew
 #   sanitizer  compute-sanitizer memcheck and racecheck on a small grid, synccheck on the Hopper kernels;
 #              all three on sequences that cuda/fused_sm90 splits
 #   table      every implementation, verified and timed, at 16/32 heads: for the reader, no part of the record
 #   record     writes gpu-record.json from what the steps above left in --out
-#   add        puts the suites (verify's, stress, full) and the peers' cases that --out has into the record that is
-#              there, of the same kernel sources: not by default
+#   add        puts the suites (of verify, stress, fuzz, full) and the peers' cases that --out has into the record that
+#              is there, of the same kernel sources: not by default
 # The last two need neither GPU nor programs: --out may have come from another machine. An --out is of one
 # state of the sources and one card, kept in its file `origin`; for others another is asked for. Of stress and
 # full (and verify), results that a cut run did not reach may be made by name (gdnbench verify --device cuda
@@ -51,14 +53,14 @@ while [ $# -gt 0 ]; do
     --largest) largest=(--largest "$2"); shift 2 ;;
     --only) only=$2; shift 2 ;;
     --op) operation=$2; shift 2 ;;
-    tests|peers|verify|stress|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
+    tests|peers|verify|stress|fuzz|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
 done
 case "$seconds" in
   '' | *[!0-9]*) echo "gpu-check: --seconds '$seconds': expected a whole number" >&2; exit 2 ;;
 esac
-[ ${#steps[@]} -gt 0 ] || steps=(tests peers verify stress sanitizer table record)
+[ ${#steps[@]} -gt 0 ] || steps=(tests peers verify stress fuzz sanitizer table record)
 tests=(implementation_tests cuda_backend_tests fused_sm90_tests channel_sm90_tests backward_sm90_tests chunk_stages_tests held_tests)
 test_shards=8  # of each of them, which share the card: their references are the CPU's
 
@@ -174,6 +176,22 @@ merge_shards() {
 }
 run_verify() { verify_suite gpu verify "${largest[@]}"; }
 run_full() { verify_suite full full ${only:+--impl "$only"}; }
+run_fuzz() {
+  local part=0 seed status
+  rm -f "$out/fuzz.json"
+  [ -s "$out/fuzz.seed" ] || od -An -N4 -tu4 /dev/urandom | tr -d ' ' >"$out/fuzz.seed"
+  for seed in 1 "$(cat "$out/fuzz.seed")"; do
+    part=$((part + 1)) status=0
+    timeout "$seconds" "$programs/gdnbench" verify --device cuda --fuzz 300 --fuzz-seed "$seed" --json-lines \
+      --out "$out/fuzz.$part.part" ${only:+--impl "$only"} 2>"$out/fuzz.$part.log" || status=$?
+    if [ $status = 2 ]; then
+      echo "gpu-check: fuzz: $(tail -n 1 "$out/fuzz.$part.log")" >&2
+      exit 2
+    fi
+    grep 'fails from here on' "$out/fuzz.$part.log" || true
+  done
+  merge_shards fuzz
+}
 run_stress() { verify_suite stress stress "${largest[@]}" ${only:+--impl "$only"}; }
 
 run_sanitizer() {
@@ -266,14 +284,14 @@ merge_all() {  # of a step that was itself cut, too
 }
 write_record() {
   local test shard test_results=()
-  merge_all verify stress full
+  merge_all verify stress fuzz full
   for test in "${tests[@]}"; do
     for ((shard = 0; shard < test_shards; ++shard)); do test_results+=("$test.$shard.json"); done
   done
   python3 scripts/write_gpu_record.py "$out" data/gpu-record.json "${test_results[@]}"
 }
 add_to_record() {
-  merge_all verify stress full
+  merge_all verify stress fuzz full
   python3 scripts/write_gpu_record.py --add "$out" data/gpu-record.json
 }
 

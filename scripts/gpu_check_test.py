@@ -152,7 +152,9 @@ class GpuCheck(unittest.TestCase):
         tests = sum(len(seen) for seen in ran.values())
         self.assertEqual(record["tests"],
                          {"passed": tests, "failed": 0, "skipped": tests, "failures": [], "run_again": []})
-        results = 2 * record["suites"]["gpu"]["passed"]  # the suites gpu and stress
+        # the suites gpu and stress, and two seeds of drawn problems
+        self.assertEqual(record["suites"]["drawn"]["passed"], 2 * record["suites"]["gpu"]["passed"])
+        results = 4 * record["suites"]["gpu"]["passed"]
         self.assertGreater(results, 0)
         passed = tests + results + record["peers"]["passed"]
         self.assertEqual((record["passed"], record["failed"], record["not_reached"]), (passed, 0, 0))
@@ -246,13 +248,23 @@ class GpuCheck(unittest.TestCase):
     def test_what_failed_is_counted_and_named(self):
         _, _, record = self.check(FAILS="cuda_backend_tests.1", VERDICT="failed", DIRTY="racecheck")
         self.assertEqual(record["tests"]["failed"], 1)
-        failed = record["suites"]["gpu"]["failed"] + record["suites"]["stress"]["failed"]
-        self.assertGreater(failed, 0)
+        suites = record["suites"]
+        failed = sum(suites[name]["failed"] for name in ("gpu", "stress", "drawn"))
+        self.assertGreater(suites["drawn"]["failed"], suites["gpu"]["failed"])
+        self.assertGreater(suites["gpu"]["failed"], 0)
         self.assertEqual(record["failed"], 1 + failed + 1)
         self.assertEqual(len(record["tests"]["failures"]), 1)
         self.assertEqual(sum(len(suite["failures"]) for suite in record["suites"].values()), failed)
         self.assertEqual(record["compute_sanitizer"], {"memcheck": "clean", "racecheck": "failed, see racecheck.log",
                                                        "synccheck": "clean"})
+
+    def test_drawn_problems_keep_the_seed_that_they_were_begun_with(self):
+        self.assertEqual(self.check("fuzz", CUT="1")[0], 0)
+        seed = (self.out / "fuzz.seed").read_text()
+        self.assertGreaterEqual(int(seed), 0)
+        self.assertEqual(self.check("fuzz")[0], 0)
+        self.assertEqual((self.out / "fuzz.seed").read_text(), seed)
+        self.assertEqual(json.loads((self.out / "fuzz.json").read_text())["not_reached"], 0)
 
     def test_a_record_with_a_failure_passes_with_a_reason_alone(self):
         _, _, record = self.check(VERDICT="failed")

@@ -22,7 +22,8 @@ import case_results  # noqa: E402: found by the line above
 
 SANITIZERS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 METRICS = ("floor_ratio", "limit_ratio")  # of an output's errors; null where one does not say anything
-SUITES = (("gpu", "verify"), ("stress", "stress"), ("full", "full"))  # and their steps; a record may lack the later two
+# And their steps; a record may lack all but the first. "drawn" are problems that nobody wrote.
+SUITES = (("gpu", "verify"), ("stress", "stress"), ("drawn", "fuzz"), ("full", "full"))
 NAMED_FAILURES = 40  # of the peers' cases; all are counted
 AS_GPU_CHECK = {"device": "cuda", "plan_only": False, "strict": False}  # how run_cases.py must have run
 
