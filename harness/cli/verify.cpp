@@ -217,9 +217,8 @@ class Verify : public Command {
     } else {
       drawn_by_ = static_cast<std::uint64_t>(parse_integer(fuzz_seed_, "--fuzz-seed", 0));
     }
-    if (!json_ && !json_lines_) {
-      fmt::print("{} problems drawn by --fuzz-seed {}\n", fuzz_, drawn_by_);
-    }
+    fmt::print(json_ || json_lines_ ? stderr : stdout, "{} problems drawn by --fuzz-seed {}\n",
+               fuzz_, drawn_by_);
   }
 
   // The first of those that failed: problems drawn at random fail alike.

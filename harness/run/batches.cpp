@@ -10,7 +10,6 @@
 #include "harness/run/element_place.h"
 #include "interface/batch_part.h"
 #include "interface/operations/batch_operands.h"
-#include "interface/operations/gated_delta_ring.h"
 
 namespace gdn {
 namespace {
@@ -88,6 +87,18 @@ std::vector<Value> take_entries(const std::vector<Value>& values, std::int64_t s
   return taken;
 }
 
+// An extent that is not cut stays what it is of `whole`, also where lengths decide it: a ring has places for the longest
+// sequence.
+void keep_whole_extents(const Problem& whole, Problem& part) {
+  for (const Operand& operand : whole.operation->operands) {
+    for (const Dimension& dimension : operand.shape(whole)) {
+      const std::int64_t extent = dimension.size(whole);
+      if (dimension.cut != Cut::whole || dimension.size(part) == extent) continue;
+      if (dimension.infer != nullptr) dimension.infer(part, extent);
+    }
+  }
+}
+
 // The case of these parts, one sequence each; slots and pools still those of `whole`.
 Case take_parts(const Case& whole, const Parts& parts) {
   const Problem& p = whole.problem;
@@ -96,8 +107,7 @@ Case take_parts(const Case& whole, const Parts& parts) {
   part.problem.case_file.clear();
   part.problem.sequences.lengths.clear();
   for (const PartOfSequence& taken : parts) part.problem.sequences.lengths.push_back(taken.count);
-  // Rings are as long as the longest sequence where the problem asks for less: those of `whole` are.
-  if (p.operation == Operation(gated_delta_ring_operation())) part.problem.ring = ring_places(p);
+  keep_whole_extents(p, part.problem);
   part.sequence_offsets = part.problem.sequences.offsets();
   part.slot_index = whole.slot_index;
   for (const auto& [name, values] : whole.other_indices) {

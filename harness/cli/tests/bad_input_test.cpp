@@ -100,6 +100,16 @@ TEST_F(CommandLine, DrawnProblemsAreAskedForByThemselves) {
   for (const char* other : {"--suite quick", "--heads 2/4", "--problem gated_delta:dim=8"})
     expect_error(std::string("verify --fuzz 3 --device cpu ") + other, 2,
                  {"--fuzz: draws its problems"});
+  // What a fresh seed was can always be read, beside results that a program reads, too.
+  for (const char* form : {"", " --json", " --json-lines", " --quiet"}) {
+    const Finished drawn = run(std::string("verify --fuzz 2 --fuzz-seed fresh --errors-only "
+                                           "--op gated_rms_norm --device cpu") +
+                               form);
+    EXPECT_EQ(drawn.code, 0) << form << drawn.errors;
+    const std::string& where =
+        std::string(form).find("json") != std::string::npos ? drawn.errors : drawn.output;
+    EXPECT_NE(where.find("2 problems drawn by --fuzz-seed "), std::string::npos) << form;
+  }
   expect_error("verify --fuzz 3 --impl cpu/nave --device cpu", 2, {"did you mean 'cpu/naive'"});
 }
 
