@@ -58,7 +58,7 @@ class ChannelRows(unittest.TestCase):
 
     def test_float64_results_are_those_of_this_project_on_ragged_batches(self):
         make = contenders.ours("cpu/naive", of_channels="cpu/naive")()
-        for gates in ("channel-weak", "channel-strong", "channel-bounded", "channel-none"):
+        for gates in ("channel-weak", "channel-strong", "channel-bounded", "channel-bounded-alike", "channel-none"):
             for heads, seq in (("1/2", "1x40+1x7"), ("2/2", "1x3+1x1+1x50+1x3")):
                 # rounding outputs to bfloat16 costs 1.7e-3; states are float32
                 output, state = self.errors_of(make, drawn(gates, heads, seq))

@@ -11,7 +11,9 @@ LOGIT_MEANS = {"none": None, "weak": 3.0, "strong": -1.0, "near_one": 8.0}  # lo
 PER_CHANNEL = "channel-"
 # -5 sigmoid(exp(A_log) (f + dt_bias)) with f and dt_bias ~ N(0, 1) and exp(A_log) log-uniform in 0.5 .. 2
 BOUNDED, BOUND = "bounded", 5.0
-GATES = (*LOGIT_MEANS, *(PER_CHANNEL + name for name in (*LOGIT_MEANS, BOUNDED)))
+# -5 sigmoid(f): no channel and no head decays less than others for long, and each forgets within a chunk or two.
+BOUNDED_ALIKE = "bounded-alike"
+GATES = (*LOGIT_MEANS, *(PER_CHANNEL + name for name in (*LOGIT_MEANS, BOUNDED, BOUNDED_ALIKE)))
 
 
 def parse_heads(text):
@@ -102,6 +104,8 @@ def with_gates(inputs, gates):
         heads = shape[1]
         rate = ((torch.rand(heads, 1, device=DEVICE, generator=generator) * 2 - 1) * math.log(2)).exp()
         log_decay = -BOUND * torch.sigmoid(rate * (normal(*shape) + normal(heads, DIM)))
+    elif name == BOUNDED_ALIKE:
+        log_decay = -BOUND * torch.sigmoid(normal(*shape))
     elif LOGIT_MEANS[name] is None:
         log_decay = torch.zeros(shape, device=DEVICE)
     else:
