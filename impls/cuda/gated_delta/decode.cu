@@ -43,17 +43,6 @@
 namespace gdn::GDN_CUDA_TARGET {
 namespace {
 
-/// Whether the states are more than the L2 holds of a GPU that this is for (50 MB on an H200). Then
-/// lines that have been read are written back later if they are the last to leave: 3 % less time
-/// (float32, 128 and 512 sequences of 16/32 heads), against up to 10 % more with 16 sequences.
-bool outgrows_l2(const Problem& problem) {
-  constexpr std::int64_t kL2Bytes = std::int64_t{100} << 20;
-  const std::int64_t state_bytes = problem.num_value_heads * problem.key_head_dim *
-                                   problem.value_head_dim *
-                                   static_cast<std::int64_t>(size_of(problem.state_dtype));
-  return problem.num_sequences() * state_bytes > kL2Bytes;
-}
-
 Alignment alignment() {
   Alignment alignment = tile_alignment();
   alignment.operands.emplace_back(kCheckpointStates);

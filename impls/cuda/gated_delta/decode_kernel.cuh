@@ -41,6 +41,24 @@ constexpr int walk_registers() {
   return kCheckpoints ? 4 : 0;
 }
 
+/// The block's tile to the row of its sequence, whose index is read anew. `kByChance`: where the problem asks for
+/// it, rounded by chance.
+template <bool kByChance, typename Tile>
+__device__ __forceinline__ void store_final_state(const GatedDeltaParams& p,
+                                                  const DecodeOptions& options, int head,
+                                                  const Tile& tile) {
+  const int sequence = options.grid.sequence_again();
+  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
+  const std::int64_t to = output_row(p, sequence, row);
+  if constexpr (sizeof(typename Tile::State) == 2 && kByChance) {
+    if (options.rounding_seed) {
+      const auto seed = static_cast<std::uint32_t>(options.rounding_seed[sequence]);
+      return tile.store_by_chance(p.pool, to, head, seed);
+    }
+  }
+  tile.store(p.pool, to, head);
+}
+
 template <typename Case, bool kCheckpoints>
 __global__ void __launch_bounds__(Case::Shape::kThreads,
                                   Case::Shape::blocks(walk_registers<kCheckpoints>()))
@@ -81,17 +99,8 @@ __global__ void __launch_bounds__(Case::Shape::kThreads,
           walk.next(p);
         }
       });
-  const int sequence = options.grid.sequence_again();
-  const std::int64_t row = p.slot_index ? p.slot_index[sequence] : sequence;
-  const std::int64_t to = output_row(p, sequence, row);
-  // Beside checkpoints it would take registers that those kernels do not have (up to 500 bytes spilled).
-  if constexpr (sizeof(typename Case::Shape::State) == 2 && !kCheckpoints) {
-    if (options.rounding_seed) {
-      const auto seed = static_cast<std::uint32_t>(options.rounding_seed[sequence]);
-      return tile.store_by_chance(p.pool, to, place.head, seed);
-    }
-  }
-  tile.store(p.pool, to, place.head);
+  // By chance beside checkpoints it would take registers that those kernels do not have (up to 500 bytes spilled).
+  store_final_state<!kCheckpoints>(p, options, place.head, tile);
 }
 
 template <bool kCheckpoints>

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/activation.cuh"
 #include "cuda/target.h"
 #include "interface/operations/gated_rms_norm.h"
 #include "interface/problem.h"
@@ -76,6 +77,14 @@ __device__ __forceinline__ NormRow norm_row(const NormRows& p, std::int64_t row)
 /// Of the row whose squares add up to `squares`: what its elements are multiplied by.
 __device__ __forceinline__ float row_scale(const NormRows& p, float squares) {
   return 1.0f / sqrtf(squares / static_cast<float>(p.width) + p.eps);
+}
+
+/// What an element is multiplied by, of outputs in the type Output.
+template <typename Output>
+__device__ __forceinline__ float gate_of(NormGate gate, float z) {
+  const float s = sigmoid_for<Output>(z);
+  if (gate == NormGate::silu) return z * s;
+  return gate == NormGate::sigmoid ? s : 2.0f * s;
 }
 
 /// Over groups of `Lanes` lanes; every lane of the warp takes part.

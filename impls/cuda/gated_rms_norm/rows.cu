@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/activation.cuh"
 #include "cuda/element.cuh"
 #include "cuda/gated_rms_norm/norm_rows.cuh"
 #include "cuda/launch_kernel.cuh"
@@ -34,13 +33,6 @@ struct NormParams : NormRows {
   void* y = nullptr;
   DType output_dtype = DType::float32;
 };
-
-template <typename Output>
-__device__ __forceinline__ float gate_of(NormGate gate, float z) {
-  const float s = sigmoid_for<Output>(z);
-  if (gate == NormGate::silu) return z * s;
-  return gate == NormGate::sigmoid ? s : 2.0f * s;
-}
 
 /// The row of this group of `Lanes` lanes.
 template <int Lanes>

@@ -1,6 +1,7 @@
 #include "interface/operations/causal_conv1d.h"
 
 #include "interface/error.h"
+#include "interface/operations/arguments_of_steps.h"
 #include "interface/operations/batch_operands.h"
 #include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/convolution_operands.h"
@@ -64,10 +65,15 @@ const OperationSchema& causal_conv1d_operation() {
 }
 
 CausalConv1dArguments causal_conv1d_arguments(const Problem& problem, const Arguments& arguments) {
-  CausalConv1dArguments a;
-  a.intermediate = static_cast<float*>(arguments.output("conv_intermediate"));
-  a.output = arguments.output("conv_output");
   require_operands(problem, arguments);
+  CausalConv1dArguments a = convolution_arguments(problem, arguments);
+  a.intermediate = static_cast<float*>(arguments.output("conv_intermediate"));
+  return a;
+}
+
+CausalConv1dArguments convolution_arguments(const Problem& problem, const Arguments& arguments) {
+  CausalConv1dArguments a;
+  a.output = arguments.output("conv_output");
   a.input = arguments.input("qkv");
   a.input_token_stride = token_stride_of("qkv", problem, arguments);
   a.input_rows = arguments.token_rows("qkv", problem);

@@ -1,6 +1,7 @@
 #include "interface/operations/gated_delta.h"
 
 #include "interface/error.h"
+#include "interface/operations/arguments_of_steps.h"
 #include "interface/operations/batch_operands.h"
 #include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/dimensions.h"
@@ -77,13 +78,18 @@ GatedDeltaArguments gated_delta_arguments(const Problem& problem, const Argument
   const auto stride = [&](const char* operand) {
     return token_stride_of(operand, problem, arguments);
   };
-  GatedDeltaArguments a;
+  GatedDeltaArguments a = recurrence_arguments(problem, arguments);
   a.query = arguments.input("q");
   a.key = arguments.input("k");
   a.value = arguments.input("v");
   a.query_token_stride = stride("q");
   a.key_token_stride = stride("k");
   a.value_token_stride = stride("v");
+  return a;
+}
+
+GatedDeltaArguments recurrence_arguments(const Problem& problem, const Arguments& arguments) {
+  GatedDeltaArguments a;
   a.gate = arguments.numbers(gate_name(problem), problem);
   a.A_log = arguments.numbers("A_log", problem);
   a.dt_bias = arguments.numbers("dt_bias", problem);

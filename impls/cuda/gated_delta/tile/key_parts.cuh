@@ -27,6 +27,14 @@ struct KeyParts {
       words[place(part, w)] = word;
     }
   }
+  /// The element of key `key` of the Dk, for threads that make them one by one.
+  __device__ __forceinline__ float& at(int key) {
+    const int run = key / Shape::kRun;
+    const int part =
+        run % Shape::kParts;  // a part's runs of vk lie kParts runs apart; of kv it has one
+    const int in_part = run / Shape::kParts * Shape::kRun + key % Shape::kRun;
+    return words[place(part, in_part / kAtOnce)].values[in_part % kAtOnce];
+  }
   __device__ __forceinline__ void read(int part, float (&values)[Shape::kKeys]) const {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {

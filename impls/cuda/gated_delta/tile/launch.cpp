@@ -36,6 +36,14 @@ Support supports_tiles(const Problem& problem) {
   return Support::yes();
 }
 
+bool outgrows_l2(const Problem& problem) {
+  constexpr std::int64_t kL2Bytes = std::int64_t{100} << 20;
+  const std::int64_t state_bytes = problem.num_value_heads * problem.key_head_dim *
+                                   problem.value_head_dim *
+                                   static_cast<std::int64_t>(size_of(problem.state_dtype));
+  return problem.num_sequences() * state_bytes > kL2Bytes;
+}
+
 Alignment tile_alignment() {
   Alignment alignment = token_alignment();
   alignment.operands.emplace_back("initial_state");

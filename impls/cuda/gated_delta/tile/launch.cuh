@@ -97,6 +97,11 @@ inline std::int64_t tile_blocks(const Problem& problem, int block_values) {
 
 Support supports_tiles(const Problem& problem);
 
+/// Whether the states are more than the L2 holds of a GPU that this is for (50 MB on an H200). Then
+/// lines that have been read are written back later if they are the last to leave: 3 % less time
+/// (float32, 128 and 512 sequences of 16/32 heads), against up to 10 % more with 16 sequences.
+bool outgrows_l2(const Problem& problem);
+
 /// What require_tile_alignment() asks for.
 Alignment tile_alignment();
 /// Throws Error(bad_input) unless tokens and pool are aligned to the 16 bytes that threads move.

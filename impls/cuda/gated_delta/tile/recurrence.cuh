@@ -104,6 +104,27 @@ class TileRecurrence {
     }
   }
 
+  /// One token of one step, over a tile that is unpacked. The block has put into `from` all but the factors, which
+  /// are summed with the products as they are directly. store(value, output) is called by the owner of each value,
+  /// with its head dim index.
+  template <typename Store>
+  __device__ __forceinline__ void run_made(const typename Staged::Step& from, Store store) {
+    Step step;
+    from.key.read(tile_.part(), step.key);
+    from.query.read(tile_.part(), step.query);
+    float products[3] = {};
+    add_step_products(step.key, step.query, p_.normalize_qk, products);
+    tile_.decay(p_.channel_decay ? from.channel_decay : nullptr, from.decay);
+    const Sums sums = sweep(step, &products);
+    const StepFactors factors = step_factors(p_, products);
+    const float value = loads_value_ ? from.value[owned_ - place_.first_value] : 0.0f;
+    const float own_u = owners_u(from.beta, value, sums, factors);
+    if (stores_output_) store(owned_, output_of(sums, factors, own_u));
+    from.key.read(tile_.part(),
+                  step.key);  // once more, rather than held while sums go round the block
+    update(step, factors.key * own_u);
+  }
+
   /// The same with steps that are staged, of which is `kept` what its type says: the StepRecords (or what
   /// has its functions), or the TokenStates behind them. With records the tile is left as it was before the
   /// last step. `kUnpacked`: so is the tile already.
@@ -233,8 +254,11 @@ class TileRecurrence {
   __device__ __forceinline__ void store_output(std::int64_t at, const Sums& sums,
                                                const StepFactors& factors, float own_u) const {
     if (!stores_output_) return;
-    store_element(p_.output, at, p_.output_dtype,
-                  fmaf(factors.key_query, own_u, sums.query * factors.query));
+    store_element(p_.output, at, p_.output_dtype, output_of(sums, factors, own_u));
+  }
+  static __device__ __forceinline__ float output_of(const Sums& sums, const StepFactors& factors,
+                                                    float own_u) {
+    return fmaf(factors.key_query, own_u, sums.query * factors.query);
   }
 
   /// `own_u` with the factor that normalises the key.
