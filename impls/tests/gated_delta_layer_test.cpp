@@ -214,6 +214,68 @@ TEST_P(GatedDeltaLayer, TwoCallsContinueTheSequence) {
   }
 }
 
+// Of a token a sequence, a window of queries and keys is updated in place that all value heads of its key head
+// read, in as many parts as a form makes of them; and the norm needs all parts of a value head.
+TEST_P(GatedDeltaLayer, OneTokenASequenceWithWindowsThatValueHeadsShare) {
+  for (const char* heads : {"1/1", "1/4", "2/6"}) {
+    for (const char* options : {"dim=64x136,dtype=bf16,layout=vk", "dim=128,dtype=f32,bias=1",
+                                "dim=96x72,dtype=f16,state=bf16,width=3,gated_norm=1",
+                                "dim=64x200,dtype=bf16,layout=vk,gated_norm=1,norm_gate=sigmoid",
+                                "dim=64,dtype=bf16,gated_norm=1,conv_in_place=0"}) {
+      expect_all_agree(
+          {"gated_delta_layer:seq=3x1,h0=normal,gate=logits,beta=logit,slots=permuted,heads=" +
+           std::string(heads) + "," + options});
+    }
+  }
+}
+
+// Beside sequences of a token there are padding ones, whose rows nobody touches, and empty ones, whose windows are
+// kept: or copied where the pool is another one, or zeros where nothing was read.
+TEST_P(GatedDeltaLayer, OneTokenASequenceBesidePaddingAndEmptyOnes) {
+  for (const char* options :
+       {"dtype=bf16,slots=padding", "dtype=bf16,slots=padding,gated_norm=1,layout=vk",
+        "dtype=f32,conv_in_place=0,bias=1", "dtype=f16,fresh=1,act=none",
+        "dtype=bf16,window=written,gated_norm=1,norm_gate=sigmoid2,layout=vk",
+        "dtype=bf16,window=read,gate=decay", "dtype=f16,window=none,decay=channel",
+        "dtype=bf16,window_layout=channels,window_length=5,update=additive",
+        "dtype=f16,conv_layout=time,weights=f32,bias=1,slots=padding,gate=neg_log_decay"}) {
+    expect_all_agree({"gated_delta_layer:heads=1/2,dim=128x136,seq=1+0+1+1+0+1,h0=normal," +
+                      std::string(options)});
+  }
+}
+
+// A server runs one plan for every token that it makes: what the plan keeps beside the pools must be as it was
+// before, whatever the call went on from.
+TEST_P(GatedDeltaLayer, OnePlanRunAgainGoesOnFromWhatItLeft) {
+  for (const char* options :
+       {"dim=128,dtype=bf16,layout=vk,gated_norm=1", "dim=64x200,dtype=f32,gated_norm=1",
+        "dim=64x136,dtype=bf16,state=bf16,slots=padding"}) {
+    SCOPED_TRACE(options);
+    const Case first = generate_case(
+        Problem::parse("gated_delta_layer:heads=1/3,seq=1+1+0+1,h0=normal,gate=logits,beta=logit," +
+                       std::string(options)));
+    if (!implementation().supports(first.problem)) GTEST_SKIP();
+    const Outputs of_first = execute(implementation(), first, device());
+    expect_outputs_agree(first, of_first);
+    Case second = first;
+    second["initial_state"] = of_first["final_state"];
+    second["conv_state"] = of_first["conv_state"];
+    const Outputs expected = execute(implementation(), second, device());
+
+    DeviceCase on_device(first, device());
+    const auto plan = implementation().plan(first.problem, on_device.arguments(), device());
+    for (const bool again : {false, true}) {
+      on_device.reset_async();
+      plan->run();
+      plan->run();
+      const Outputs outputs = on_device.download();
+      for (const char* name : {"output", "final_state", "conv_state"}) {
+        EXPECT_TRUE(same_bits(outputs[name], expected[name])) << name << (again ? ", again" : "");
+      }
+    }
+  }
+}
+
 GDN_INSTANTIATE_FOR(GatedDeltaLayer, gated_delta_layer_operation());
 
 }  // namespace

@@ -48,7 +48,8 @@ TEST(Select, ShortCallsWithCheckpointsAreDecodes) {
   }
 }
 
-// A layer is chosen as the form of the recurrence that it is made of is: also where a problem decides.
+// A layer that is a chain is chosen as the form of the recurrence that it is made of is: also where a problem
+// decides.
 TEST(Select, AChainRanksAsItsMainStep) {
   for (const char* text : {"heads=1/2,dim=64,seq=5x1,dtype=bf16", "heads=1/2,dim=64,seq=300"}) {
     const Problem layer = Problem::parse("gated_delta_layer:" + std::string(text));
@@ -56,10 +57,25 @@ TEST(Select, AChainRanksAsItsMainStep) {
     for (const Implementation* any : all_implementations()) {
       if (any->description().operation != layer.operation) continue;
       const std::string& name = any->description().name;
+      if (name == "cuda/decode_one_launch") continue;  // no chain
       EXPECT_EQ(any->rank(layer), find_implementation(step.operation, name).rank(step))
           << name << ", " << text;
     }
   }
+}
+
+// One launch is chosen for a token a sequence; calls of more tokens, or with states inside them, are the chain's.
+TEST(Select, ALayersTokenASequenceIsOneLaunch) {
+  if (!find_backend("cuda-emulated").status().available) GTEST_SKIP();
+  const auto device = open_device("cuda-emulated");
+  const auto chosen = [&](const std::string& more) {
+    const Problem problem = Problem::parse("gated_delta_layer:heads=2/4,dim=128,dtype=bf16" + more);
+    return select(problem, device->info()).implementation->description().name;
+  };
+  EXPECT_EQ(chosen(",seq=16x1"), "cuda/decode_one_launch");
+  EXPECT_EQ(chosen(",seq=3x1+0+1,gated_norm=1,layout=vk"), "cuda/decode_one_launch");
+  EXPECT_EQ(chosen(",seq=16x2"), "cuda/decode");
+  EXPECT_EQ(chosen(",seq=16x1,checkpoints=1"), "cuda/decode");
 }
 
 // Whoever ranks above the chosen one and refuses is named with its reason.
