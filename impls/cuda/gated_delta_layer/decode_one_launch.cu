@@ -87,16 +87,18 @@ __device__ __forceinline__ void store_normalised(const GatedDeltaParams& p, cons
   }
 }
 
-/// Registers beside those that TileShape::blocks() counts. The convolution runs while the tile is under way: of float32
-/// states in vk, which take the fewest registers, all of the tile's are taken by then.
+/// Blocks that a multiprocessor is to hold. Of states in kv it is one less than of cuda/decode, where there are several:
+/// else 32 to 72 bytes of a thread spill (Dk = 128, sm_90). Of float32 states in vk the convolution runs while all of
+/// the tile's registers are taken.
 template <typename Shape>
-constexpr int convolution_registers() {
-  return sizeof(typename Shape::State) == sizeof(float) && !Shape::kByKeys ? 16 : 0;
+constexpr int resident_blocks() {
+  constexpr bool kWide = sizeof(typename Shape::State) == sizeof(float);
+  constexpr int kOthers = Shape::kByKeys ? (kWide ? 32 : 8) : (kWide ? 16 : 0);
+  return Shape::blocks(kOthers) > 0 ? Shape::blocks(kOthers) : 1;
 }
 
 template <typename Case>
-__global__ void __launch_bounds__(
-    Case::Shape::kThreads, Case::Shape::blocks(convolution_registers<typename Case::Shape>()))
+__global__ void __launch_bounds__(Case::Shape::kThreads, resident_blocks<typename Case::Shape>())
     layer_decode_kernel(const GatedDeltaParams p, const DecodeOptions options,
                         const LayerParams layer) {
   using Shape = typename Case::Shape;
