@@ -26,7 +26,7 @@ except ImportError:
 
 ABI_VERSION = 4
 MAX_RANK = 8
-ELEMENT_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "int64": 8}
+ELEMENT_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i8": 1, "int64": 8}
 STATUS = {1: "bad input", 2: "unsupported", 3: "device unavailable", 4: "out of memory", 5: "device failure"}
 
 

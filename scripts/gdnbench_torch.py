@@ -53,8 +53,9 @@ import torch
 
 from gdnbench_library import GdnbenchError, Library
 
-DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "int64": torch.int64}
-NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "int64"}
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "i8": torch.int8,
+          "int64": torch.int64}
+NAMES = {dtype: name for name, dtype in DTYPES.items() if name not in ("int64", "i8")}
 # What tensors may hold; what is not the operand's own is converted, where that loses nothing.
 HELD = {dtype: name for name, dtype in DTYPES.items()} | {torch.int32: "int32"} | {
     getattr(torch, held): name for held, name in (("float8_e4m3fn", "f8_e4m3"), ("float8_e5m2", "f8_e5m2"))

@@ -86,7 +86,7 @@ typedef struct gdnbench_operand {
   const char* name;       /* what an array is named by: "initial_state" */
   const char* name_after; /* of an array in place, what it holds after a run: "final_state" */
   const char* role;       /* "input", "output" or "in place" */
-  const char* dtype;      /* "f32", "bf16", "f16" or "int64" */
+  const char* dtype;      /* "f32", "bf16", "f16", "i8" or "int64" */
   int32_t rank;
   int64_t extents[GDNBENCH_MAX_RANK];        /* row-major, outermost first */
   const char* dimensions[GDNBENCH_MAX_RANK]; /* "T", "Hk", "Dk" */
@@ -109,7 +109,7 @@ typedef struct gdnbench_array {
   const void* read;
   /* Where they go; NULL for an input, in place the same as `read`. */
   void* written;
-  /* "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64" or "int32"; NULL: the operand's. */
+  /* "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64", "int32" or "i8"; NULL: the operand's. */
   const char* dtype;
   /* Of extents and strides; 0: shape and order of the operand, without gaps. */
   int32_t rank;
@@ -266,9 +266,9 @@ typedef struct gdnbench_verdict {
 } gdnbench_verdict;
 
 /* `outputs`: every operand that the problem writes and that is not optional, by its name or that after the
- * call, read from dense host arrays of "f32", "bf16" or "f16"; what is in place starts from the case's own
- * values. Of a pool that the call does not read, rows that no sequence writes are not looked at: the caller
- * never had what lies there. Strings of the verdict until the case is judged again. */
+ * call, read from dense host arrays of "f32", "bf16" or "f16", and of "i8" where the operand is; what is in
+ * place starts from the case's own values. Of a pool that the call does not read, rows that no sequence writes
+ * are not looked at: the caller never had what lies there. Strings of the verdict until the case is judged again. */
 gdnbench_status gdnbench_case_judge(gdnbench_case* of, const gdnbench_array* outputs,
                                     int64_t num_outputs, gdnbench_verdict* verdict);
 

@@ -92,7 +92,11 @@ std::vector<float> read_values(const gdnbench_array& array, const Operand& opera
   const StorageType type = array.dtype == nullptr ? storage_type(operand.dtype(problem))
                                                   : parse_storage_type(array.dtype, name);
   const std::optional<DType> dtype = dtype_of(type);
-  if (!dtype) throw_bad_input(name + ": '" + array.dtype + "', expected 'f32', 'bf16' or 'f16'");
+  const bool takes_int8 = operand.dtype(problem) == DType::int8;
+  if (!dtype || (*dtype == DType::int8 && !takes_int8)) {
+    throw_bad_input(name + ": '" + array.dtype + "', expected 'f32', 'bf16' or 'f16'" +
+                    (takes_int8 ? ", or 'i8'" : ""));
+  }
   decode(*dtype, required(array.read, (name + ": read").c_str()), values.data(), count);
   return values;
 }

@@ -43,10 +43,13 @@ std::vector<std::uint16_t> hidden_elements(DType dtype, std::int64_t bytes) {
   return std::vector<std::uint16_t>(static_cast<std::size_t>(bytes) / sizeof(half), half);
 }
 
+// What outputs are full of before they are written: NaN of their type.
+unsigned char poison_of(DType dtype) { return dtype == DType::int8 ? 0x80 : kPoisonByte; }
+
 // The bits of an element that nothing was written to since reset_async(), decoded.
 std::uint32_t unwritten_bits(DType dtype) {
   unsigned char poison[sizeof(float)];
-  std::fill(std::begin(poison), std::end(poison), kPoisonByte);
+  std::fill(std::begin(poison), std::end(poison), poison_of(dtype));
   float value = 0;
   decode(dtype, poison, &value, 1);
   return std::bit_cast<std::uint32_t>(value);
@@ -222,7 +225,8 @@ struct DeviceCase::State {
   }
 
   void poison_async(const Buffer& buffer) const {
-    device.fill_async(buffer.memory.payload<void>(), kPoisonByte, buffer.memory.bytes());
+    device.fill_async(buffer.memory.payload<void>(), poison_of(buffer.operand->dtype(problem)),
+                      buffer.memory.bytes());
   }
   void restore_async(const Buffer& buffer) const {
     device.copy_async(buffer.memory.payload<void>(), buffer.original.data(), buffer.memory.bytes());
@@ -363,9 +367,10 @@ std::string DeviceCase::first_written(const std::vector<std::string>& operands) 
     } else {
       std::vector<unsigned char> seen(static_cast<std::size_t>(bytes));
       state_->device.download(seen.data(), buffer->memory.payload<void>(), bytes);
-      const bool poison = std::all_of(seen.begin(), seen.end(),
-                                      [](unsigned char byte) { return byte == kPoisonByte; });
-      if (!poison) return name;
+      const unsigned char poison = poison_of(buffer->operand->dtype(state_->problem));
+      if (!std::all_of(seen.begin(), seen.end(),
+                       [poison](unsigned char byte) { return byte == poison; }))
+        return name;
     }
   }
   return "";

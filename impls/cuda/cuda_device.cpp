@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cuda/ceilings.h"
+#include "cuda/channel_quantization.h"
 #include "cuda/check.h"
 #include "cuda/fingerprint.h"
 #include "cuda/staging.h"
@@ -154,6 +155,10 @@ class CudaDevice final : public Device {
   void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
     activate();
     enqueue_strided_copies(copies, static_cast<cudaStream_t>(stream));
+  }
+  void enqueue_quantization(const ChannelQuantization& quantization, void* stream) override {
+    activate();
+    enqueue_channel_quantization(quantization, static_cast<cudaStream_t>(stream));
   }
 
   void synchronize() override {

@@ -81,6 +81,7 @@ __device__ __forceinline__ float widen_bits(std::uint32_t bits, DType dtype) {
     case DType::float16:
       return to_float(__ushort_as_half(static_cast<unsigned short>(bits)));
     case DType::float32:
+    case DType::int8:  // of no array that a kernel reads or writes so
       break;
   }
   return __uint_as_float(bits);
@@ -101,6 +102,7 @@ __device__ __forceinline__ float load_element(const void* array, std::int64_t in
     case DType::float16:
       return to_float(static_cast<const __half*>(array)[index]);
     case DType::float32:
+    case DType::int8:  // of no array that a kernel reads or writes so
       break;
   }
   return static_cast<const float*>(array)[index];
@@ -124,6 +126,8 @@ __device__ __forceinline__ void store_element(void* array, std::int64_t index, D
     case DType::float32:
       static_cast<float*>(array)[index] = value;
       return;
+    case DType::int8:
+      return;
   }
 }
 
@@ -143,6 +147,7 @@ auto with_element_type(DType dtype, Function&& function) {
     case DType::float16:
       return function(__half{});
     case DType::float32:
+    case DType::int8:  // of no array that a kernel reads or writes so
       break;
   }
   return function(float{});

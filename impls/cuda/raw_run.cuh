@@ -38,6 +38,7 @@ struct RawRun {
       case DType::float16:
         return unpack_16_bits<__half>(values);
       case DType::float32:
+      case DType::int8:
         break;
     }
 #pragma unroll

@@ -51,6 +51,9 @@ __device__ std::uint64_t load_bits(const StridedCopy& copy, std::int64_t at) {
     case StorageType::int32:
       return static_cast<std::uint64_t>(
           static_cast<std::int64_t>(static_cast<const std::int32_t*>(from)[at]));
+    case StorageType::int8:
+      return static_cast<std::uint64_t>(
+          static_cast<std::int64_t>(static_cast<const std::int8_t*>(from)[at]));
     case StorageType::bfloat16:
     case StorageType::float16: {
       const std::uint16_t bits = static_cast<const std::uint16_t*>(from)[at];
@@ -82,6 +85,9 @@ __device__ void store_bits(const StridedCopy& copy, std::int64_t at, std::uint64
       return;
     case StorageType::int32:
       static_cast<std::uint32_t*>(to)[at] = static_cast<std::uint32_t>(bits);
+      return;
+    case StorageType::int8:
+      static_cast<std::uint8_t*>(to)[at] = static_cast<std::uint8_t>(bits);
       return;
     case StorageType::bfloat16:
     case StorageType::float16:

@@ -148,8 +148,9 @@ std::optional<ArrayPointer> as_pointer(const LaidTensor& laid, const Problem& pr
     if (!rows) return std::nullopt;
     return ArrayPointer{laid.tensor->read, laid.tensor->written, 0, {}, rows};
   }
-  const bool is_number = takes.gates_in_any_form && operand.may_have_form && dtype_of(laid.type);
-  if (operand.is_index() ? !is_integer(laid.type) : !is_number) return std::nullopt;
+  const bool is_number = takes.gates_in_any_form && operand.may_have_form && dtype_of(laid.type) &&
+                         !is_integer(laid.type);
+  if (operand.is_index() ? !is_index_type(laid.type) : !is_number) return std::nullopt;
   const auto form = form_of(laid, problem);
   if (!form) return std::nullopt;
   return ArrayPointer{laid.tensor->read, laid.tensor->written, 0, form};

@@ -9,6 +9,7 @@ const std::vector<Budget>& kernel_budgets() {
       {"hold_stream", 16, 0, 10},
       {"copy_words", 32, 0, 8},
       {"copy_rows", 32, 0, 8},
+      {"quantize_", 48, 0, 5},
       {"fma_chain", 32, 0, 8},
       {"conv_", 64, 0, 4},
       {"conv_gradients_4_", 64, 0, 4},

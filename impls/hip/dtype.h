@@ -15,6 +15,8 @@ inline Element element_of(DType dtype) {
       return Element::bfloat16;
     case DType::float16:
       return Element::float16;
+    case DType::int8:
+      break;
   }
   throw_bad_input("dtype: unknown");
 }

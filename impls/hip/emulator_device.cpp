@@ -12,6 +12,7 @@
 #include "hip/code_objects.h"
 #include "hip/emulator/modelled_card.h"
 #include "hip/kernel_launcher.h"
+#include "hip/quantization.h"
 #include "hip/row_copies.h"
 #include "interface/error.h"
 
@@ -90,6 +91,15 @@ class EmulatorDevice final : public Device, public KernelLauncher {
       const bool is_ours =
           owns(copy.from) && owns(copy.to) && (!copy.rows || owns(copy.rows.word(0)));
       if (!is_ours || !launch_row_copy(*this, copy)) Device::enqueue_copies({&copy, 1}, stream);
+    }
+  }
+  void enqueue_quantization(const ChannelQuantization& quantization, void* stream) override {
+    const bool is_ours =
+        owns(quantization.values) && owns(quantization.elements) && owns(quantization.scales);
+    if (is_ours) {
+      launch_quantization(*this, quantization);
+    } else {
+      Device::enqueue_quantization(quantization, stream);
     }
   }
   void synchronize() override {}        // launches run at once

@@ -10,6 +10,7 @@
 
 #include "hip/code_objects.h"
 #include "hip/kernel_launcher.h"
+#include "hip/quantization.h"
 #include "hip/row_copies.h"
 #include "hip/runtime_library.h"
 #include "hip/support.h"
@@ -134,6 +135,9 @@ class HipDevice final : public Device, public KernelLauncher {
     for (const StridedCopy& copy : copies) {
       if (!launch_row_copy(*this, copy)) Device::enqueue_copies({&copy, 1}, stream);
     }
+  }
+  void enqueue_quantization(const ChannelQuantization& quantization, void*) override {
+    launch_quantization(*this, quantization);
   }
   void synchronize() override {
     select();

@@ -35,6 +35,19 @@ struct RowCopyParams {
   std::int32_t element_bytes;
 };
 
+/// quantize_rows, quantize_columns: float32 values to int8 with a scale for each channel
+/// (interface/channel_quantization.h), a wave or a work-item to a channel. Values lie [outer, extent, inner],
+/// scales [outer, inner]; inner is 1 of rows.
+struct QuantizeParams {
+  const float* values;
+  std::int8_t* elements;
+  float* scales;
+  std::int64_t outer;
+  std::int64_t extent;
+  std::int64_t inner;
+  std::int64_t step;  ///< workgroups along x of rows, along y of columns
+};
+
 /// fma_chain: `rounds` times kFmaPerRound float32 multiply-adds per lane, in independent chains.
 struct FmaParams {
   float* sink;  ///< one float per lane: the results are used

@@ -17,7 +17,8 @@ void require_form(const Operand& operand, const Problem& problem, const HeldForm
     throw_bad_input(operand.name + ": is held in a form of its own (" + short_name(form.type) +
                     "), expected a dense " + short_name(own_type(operand, problem)) + " array");
   }
-  const bool is_type = operand.is_index() ? is_integer(form.type) : dtype_of(form.type).has_value();
+  const bool is_type =
+      operand.is_index() ? is_index_type(form.type) : dtype_of(form.type) && !is_integer(form.type);
   if (!is_type || form.stride < 0 || form.inner_stride < 0) {
     throw_bad_input(operand.name + ": " + short_name(form.type) + " with strides " +
                     std::to_string(form.stride) + ", " + std::to_string(form.inner_stride) +

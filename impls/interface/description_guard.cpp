@@ -1,6 +1,7 @@
 // What an implementation's description does not name, other operations and fields off their default,
 // is refused here, in one place: a kernel written for the gated delta rule need not know that other
 // recurrences exist, nor what fields a problem gains later.
+#include "interface/channel_quantization.h"
 #include "interface/error.h"
 #include "interface/implementation.h"
 
@@ -56,7 +57,10 @@ Support description_support(const Description& description, const Problem& probl
   HonouredFields honoured = description.honours;
   if (description.gates_in_any_form) honoured.emplace_back("logits");
   const std::string field = first_not_honoured(problem, honoured);
-  return field.empty() ? Support::yes() : Support::no("does not honour " + field);
+  if (!field.empty()) return Support::no("does not honour " + field);
+  const Operand* const scaled = description.writes_scales ? nullptr : scaled_output(problem);
+  return scaled == nullptr ? Support::yes()
+                           : Support::no("does not write " + scaled->name + " with scales");
 }
 
 std::vector<std::unique_ptr<const Implementation>> guarded_by_description(

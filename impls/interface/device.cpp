@@ -30,6 +30,16 @@ void Device::enqueue_copies(std::span<const StridedCopy> copies, void* /*stream*
   for (const StridedCopy& copy : copies) copy_on_host(copy);
 }
 
+void Device::enqueue_quantization(const ChannelQuantization& quantization, void* /*stream*/) {
+  if (info().has_own_memory) {
+    throw Error(ErrorKind::unsupported,
+                "device '" + info().backend +
+                    "': does not quantize; expected outputs in a floating-point type");
+  }
+  synchronize();  // what is enqueued runs in the order of its calls
+  quantize_on_host(quantization);
+}
+
 DeviceBuffer::~DeviceBuffer() {
   if (device_ != nullptr && data_ != nullptr) device_->release(data_);
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "interface/channel_quantization.h"
 #include "interface/strided_copy.h"
 
 namespace gdn {
@@ -101,6 +102,9 @@ class Device {
   /// Enqueues these copies on `stream`, which native_stream() gave, in any order among themselves: none
   /// reads what another one writes. Throws Error(unsupported) where the device has no kernel for it.
   virtual void enqueue_copies(std::span<const StridedCopy> copies, void* stream);
+  /// Enqueues the quantization on `stream`, likewise: one launch at most. Throws Error(unsupported) where
+  /// the device has no kernel for it.
+  virtual void enqueue_quantization(const ChannelQuantization& quantization, void* stream);
   /// Waits for the stream; throws Error(device_failure) if anything enqueued failed.
   virtual void synchronize() = 0;
   /// Evicts the last-level cache (writes a buffer of its size, resets persisting lines); async.

@@ -1,7 +1,10 @@
 #include "interface/dtype.h"
 
 #include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "interface/error.h"
 
@@ -42,6 +45,26 @@ void decode_bfloat16(const void* source, float* destination, std::int64_t count)
   }
 }
 
+constexpr std::int8_t kInt8NaN = -128;
+
+float round_to_int8(float value) {
+  return std::isnan(value) ? value : std::clamp(std::nearbyint(value), -127.0f, 127.0f);
+}
+
+void encode_int8(const float* source, void* destination, std::int64_t count) {
+  auto* out = static_cast<std::int8_t*>(destination);
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = std::isnan(source[i]) ? kInt8NaN : static_cast<std::int8_t>(round_to_int8(source[i]));
+  }
+}
+
+void decode_int8(const void* source, float* destination, std::int64_t count) {
+  const auto* in = static_cast<const std::int8_t*>(source);
+  for (std::int64_t i = 0; i < count; ++i) {
+    destination[i] = in[i] == kInt8NaN ? std::numeric_limits<float>::quiet_NaN() : in[i];
+  }
+}
+
 }  // namespace
 
 double unit_roundoff(DType dtype) {
@@ -52,16 +75,36 @@ double unit_roundoff(DType dtype) {
       return 0x1p-8;
     case DType::float16:
       return 0x1p-11;
+    case DType::int8:
+      return 1.0 / 254;
   }
   return 0x1p-24;
 }
 
 std::string long_name(DType dtype) {
-  return dtype == DType::float32 ? "float32" : dtype == DType::bfloat16 ? "bfloat16" : "float16";
+  switch (dtype) {
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::float16:
+      return "float16";
+    case DType::int8:
+      return "int8";
+    default:
+      return "float32";
+  }
 }
 
 std::string short_name(DType dtype) {
-  return dtype == DType::float32 ? "f32" : dtype == DType::bfloat16 ? "bf16" : "f16";
+  switch (dtype) {
+    case DType::bfloat16:
+      return "bf16";
+    case DType::float16:
+      return "f16";
+    case DType::int8:
+      return "i8";
+    default:
+      return "f32";
+  }
 }
 
 DType parse_dtype(std::string_view text, std::string_view field) {
@@ -80,6 +123,8 @@ float round_to(DType dtype, float value) {
       return static_cast<float>(Eigen::bfloat16(value));
     case DType::float16:
       return static_cast<float>(Eigen::half(value));
+    case DType::int8:
+      return round_to_int8(value);
   }
   return value;
 }
@@ -94,6 +139,8 @@ void encode(DType dtype, const float* source, void* destination, std::int64_t co
       return encode_bfloat16(source, destination, count);
     case DType::float16:
       return encode_as<Eigen::half>(source, destination, count);
+    case DType::int8:
+      return encode_int8(source, destination, count);
   }
 }
 
@@ -107,6 +154,8 @@ void decode(DType dtype, const void* source, float* destination, std::int64_t co
       return decode_bfloat16(source, destination, count);
     case DType::float16:
       return decode_as<Eigen::half>(source, destination, count);
+    case DType::int8:
+      return decode_int8(source, destination, count);
   }
 }
 

@@ -31,6 +31,9 @@ class ForwardingDevice : public Device {
   void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
     inner_.enqueue_copies(copies, stream);
   }
+  void enqueue_quantization(const ChannelQuantization& quantization, void* stream) override {
+    inner_.enqueue_quantization(quantization, stream);
+  }
   void synchronize() override { inner_.synchronize(); }
   void flush_cache_async() override { inner_.flush_cache_async(); }
   TimeSample time_launch(const std::function<void()>& prepare,

@@ -89,6 +89,9 @@ struct Description {
   /// It reads and writes what has its tokens fastest also with them in rows, as [B, channels, L] has them
   /// (Operand::may_have_rows).
   bool tokens_in_rows = false;
+  /// It writes integers and their scales (Operand::scaled) itself. Of any other in the registry a conversion
+  /// behind it does (composed/quantized_outputs.h).
+  bool writes_scales = false;
   std::string backend;    ///< "cpu", "cuda", "hip"
   std::string form;       ///< "naive", "recurrent", "chunkwise", "fused"
   std::string summary;    ///< one line: what this version does and what bounds it

@@ -146,6 +146,16 @@ struct Judging {
   OverCalls over_calls = OverCalls::later;
 };
 
+/// Of an output of integers: each stands for its product with a scale, which another output holds. Elements of
+/// one scale are a channel. Its scale is the largest magnitude of the channel's values, divided by the largest
+/// integer (interface/channel_quantization.h), and errors are those of the products.
+struct Scaled {
+  /// The output of the scales: its dimensions are this one's, in their order, but for one. Empty: none.
+  std::string by = {};
+  /// Makes the problem the same one with the values themselves, in float32 and without scales.
+  void (*make_float32)(Problem&) = nullptr;
+};
+
 /// How an output reaches who wants it.
 struct HandedOver {
   /// Nobody must ask for it: judged where it is given.
@@ -191,6 +201,7 @@ struct Operand {
   InPlace in_place = {};
   Pool pool = {};
   Judging judging = {};
+  Scaled scaled = {};
   HandedOver hand_over = {};
   InFile in_file = {};
   ValueRule rule = {};        ///< null: finite values

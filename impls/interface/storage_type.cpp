@@ -19,8 +19,8 @@ struct Properties {
   int smallest_exponent = 0;
 };
 
-const std::array<Properties, 7>& table() {
-  static const std::array<Properties, 7> properties = {{
+const std::array<Properties, 8>& table() {
+  static const std::array<Properties, 8> properties = {{
       {StorageType::float32, "f32", 4, 24, 127, -149},
       {StorageType::bfloat16, "bf16", 2, 8, 127, -133},
       {StorageType::float16, "f16", 2, 11, 15, -24},
@@ -28,6 +28,7 @@ const std::array<Properties, 7>& table() {
       {StorageType::float8_e5m2, "f8_e5m2", 1, 3, 15, -16},
       {StorageType::int64, "int64", 8},
       {StorageType::int32, "int32", 4},
+      {StorageType::int8, "i8", 1},
   }};
   return properties;
 }
@@ -46,12 +47,14 @@ StorageType storage_type(DType dtype) {
       return StorageType::bfloat16;
     case DType::float16:
       return StorageType::float16;
+    case DType::int8:
+      return StorageType::int8;
   }
   return StorageType::float32;
 }
 
 std::optional<DType> dtype_of(StorageType type) {
-  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::int8}) {
     if (storage_type(dtype) == type) return dtype;
   }
   return std::nullopt;
@@ -59,6 +62,9 @@ std::optional<DType> dtype_of(StorageType type) {
 
 std::int64_t size_of(StorageType type) { return properties_of(type).bytes; }
 bool is_integer(StorageType type) { return properties_of(type).significand_bits == 0; }
+bool is_index_type(StorageType type) {
+  return type == StorageType::int64 || type == StorageType::int32;
+}
 const std::string& short_name(StorageType type) { return properties_of(type).name; }
 
 StorageType parse_storage_type(std::string_view text, std::string_view operand) {

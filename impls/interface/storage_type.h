@@ -20,6 +20,7 @@ enum class StorageType {
   float8_e5m2,
   int64,
   int32,
+  int8,
 };
 
 StorageType storage_type(DType dtype);
@@ -27,7 +28,9 @@ StorageType storage_type(DType dtype);
 std::optional<DType> dtype_of(StorageType type);
 std::int64_t size_of(StorageType type);
 bool is_integer(StorageType type);
-/// "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64", "int32".
+/// Of indices as kernels read them: int64 or int32.
+bool is_index_type(StorageType type);
+/// "f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "int64", "int32", "i8".
 const std::string& short_name(StorageType type);
 /// The inverse; throws Error(bad_input) naming `operand` and the types there are.
 StorageType parse_storage_type(std::string_view text, std::string_view operand);

@@ -43,12 +43,15 @@ void store_float(void* data, std::int64_t at, StorageType type, float value) {
 }
 
 std::int64_t load_integer(const void* data, std::int64_t at, StorageType type) {
+  if (type == StorageType::int8) return static_cast<const std::int8_t*>(data)[at];
   if (type == StorageType::int32) return static_cast<const std::int32_t*>(data)[at];
   return static_cast<const std::int64_t*>(data)[at];
 }
 
 void store_integer(void* data, std::int64_t at, StorageType type, std::int64_t value) {
-  if (type == StorageType::int32) {
+  if (type == StorageType::int8) {
+    static_cast<std::int8_t*>(data)[at] = static_cast<std::int8_t>(value);
+  } else if (type == StorageType::int32) {
     static_cast<std::int32_t*>(data)[at] = static_cast<std::int32_t>(value);
   } else {
     static_cast<std::int64_t*>(data)[at] = value;

@@ -23,8 +23,9 @@ const char* role_in_c(Role role) {
 }  // namespace
 
 const char* dtype_in_c(DType dtype) {
-  static const std::array<std::string, 3> names = {
-      short_name(DType::float32), short_name(DType::bfloat16), short_name(DType::float16)};
+  static const std::array<std::string, 4> names = {
+      short_name(DType::float32), short_name(DType::bfloat16), short_name(DType::float16),
+      short_name(DType::int8)};
   return names[static_cast<std::size_t>(dtype)].c_str();
 }
 

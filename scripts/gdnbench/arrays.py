@@ -8,10 +8,10 @@ import importlib
 import numpy as np
 
 LIBRARIES = ("numpy", "torch", "jax", "cupy")
-WORDS = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+WORDS = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8"}
 # What an output of each element type may come back as: that type, or one that has all of its values.
 HOLDING = {"f32": ("float32", "float64"), "bf16": ("bfloat16", "float32", "float64"),
-           "f16": ("float16", "float32", "float64")}
+           "f16": ("float16", "float32", "float64"), "i8": ("int8", "float32", "float64")}
 
 
 class ArrayError(ValueError):
@@ -35,7 +35,8 @@ def maker(library, device):
 
 def _of_torch(device):
     torch = importlib.import_module("torch")
-    types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "int64": torch.int64}
+    types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i8": torch.int8,
+             "int64": torch.int64}
     return lambda operand, values, dtype: torch.from_numpy(values.copy()).to(device=device, dtype=types[dtype])
 
 
@@ -43,7 +44,7 @@ def _of_jax(device):
     jax = importlib.import_module("jax")
     kind, _, index = device.partition(":")
     place = jax.devices("gpu" if kind == "cuda" else kind)[int(index or 0)]
-    types = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+    types = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8"}
     # Indices become int32 where JAX is not told to keep 64 bits.
     kept = lambda dtype: types.get(dtype) or ("int64" if jax.config.jax_enable_x64 else "int32")
     return lambda operand, values, dtype: jax.device_put(jax.numpy.asarray(values, dtype=kept(dtype)), place)

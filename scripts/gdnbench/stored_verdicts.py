@@ -7,7 +7,7 @@ import tempfile
 from .judged_case import case
 
 SCHEMA = "gdn-verdicts/1"
-UNIT_ROUNDOFF = {"f32": 2.0 ** -24, "bf16": 2.0 ** -8, "f16": 2.0 ** -11}
+UNIT_ROUNDOFF = {"f32": 2.0 ** -24, "bf16": 2.0 ** -8, "f16": 2.0 ** -11, "i8": 1 / 254}
 
 
 class StoredVerdictsError(ValueError):

@@ -32,7 +32,7 @@ def refuse_given(**arguments):
 def _torch_names():
     import torch
     names = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "int64",
-             torch.int32: "int32", torch.bool: "bool"}
+             torch.int32: "int32", torch.int8: "i8", torch.bool: "bool"}
     return names | {getattr(torch, held): name for held, name in (("float8_e4m3fn", "f8_e4m3"),
                                                                  ("float8_e5m2", "f8_e5m2")) if hasattr(torch, held)}
 
@@ -107,7 +107,7 @@ class View:
         return self.owner.array.tolist()
 
 
-SIZES = {"f32": 4, "bf16": 2, "f16": 2, "f8_e4m3": 1, "f8_e5m2": 1, "int32": 4, "int64": 8, "bool": 1}
+SIZES = {"f32": 4, "bf16": 2, "f16": 2, "f8_e4m3": 1, "f8_e5m2": 1, "i8": 1, "int32": 4, "int64": 8, "bool": 1}
 
 
 def _torch_device(tensor):
@@ -129,7 +129,7 @@ def empty(like, shape, dtype=None, order=None):
         return made.permute(back)
     import numpy as np
     stored = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "f8_e4m3": np.uint8, "f8_e5m2": np.uint8,
-              "int32": np.int32, "int64": np.int64, "bool": np.bool_}[dtype or like.dtype]
+              "i8": np.int8, "int32": np.int32, "int64": np.int64, "bool": np.bool_}[dtype or like.dtype]
     return type(like)(np.empty(memory, stored).transpose(back), dtype or like.dtype)
 
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/channel_quantization.h"
 #include "cuda/emulated/grid.h"
 #include "cuda/strided_copy.h"
 #include "interface/error.h"
@@ -62,6 +63,9 @@ class EmulatedDevice final : public Device {
   }
   void enqueue_copies(std::span<const StridedCopy> copies, void* stream) override {
     enqueue_strided_copies(copies, static_cast<cudaStream_t>(stream));
+  }
+  void enqueue_quantization(const ChannelQuantization& quantization, void* stream) override {
+    enqueue_channel_quantization(quantization, static_cast<cudaStream_t>(stream));
   }
   void synchronize() override {}        // launches run at once
   void flush_cache_async() override {}  // no cache is modelled

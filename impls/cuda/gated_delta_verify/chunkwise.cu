@@ -56,6 +56,7 @@ ChunkwiseKernel kernel_of(const Problem& problem) {
     case DType::float16:
       return chunkwise_kernel_f16(problem);
     case DType::float32:
+    case DType::int8:
       break;
   }
   return chunkwise_kernel_f32(problem);

@@ -31,6 +31,21 @@ TEST(DType, StorageThatIsReadAndWrittenAgainIsTheSame) {
   }
 }
 
+TEST(DType, Int8RoundsToNearestEvenAndKeepsNaNApart) {
+  const std::vector<float> values = {0.5f, 1.5f, -2.5f, 126.5f, 127.4f, 1000, -1000, std::nanf("")};
+  const std::vector<float> rounded = {0, 2, -2, 126, 127, 127, -127};
+  std::vector<std::int8_t> stored(values.size());
+  encode(DType::int8, values.data(), stored.data(), static_cast<std::int64_t>(values.size()));
+  std::vector<float> read(values.size());
+  decode(DType::int8, stored.data(), read.data(), static_cast<std::int64_t>(values.size()));
+  for (std::size_t i = 0; i < rounded.size(); ++i) {
+    EXPECT_EQ(read[i], rounded[i]) << values[i];
+    EXPECT_EQ(round_to(DType::int8, values[i]), rounded[i]) << values[i];
+  }
+  EXPECT_EQ(stored.back(), -128);
+  EXPECT_TRUE(std::isnan(read.back()));
+}
+
 // Around every bfloat16 value, the float32 values below, at and above the half way to the next.
 TEST(DType, Bfloat16RoundsToNearestEvenAndKeepsNaN) {
   std::vector<float> values;

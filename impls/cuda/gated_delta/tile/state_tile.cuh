@@ -256,6 +256,8 @@ class StateTile {
         return store_as<__nv_bfloat16>(pool, row, head, get);
       case DType::float16:
         return store_as<__half>(pool, row, head, get);
+      case DType::int8:  // no pool is
+        return;
     }
   }
   /// get(i, j), element j of word i, in as many bytes at a time as the word's elements take, 16 at most.
