@@ -7,6 +7,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "interface/channel_quantization.h"
 #include "interface/error.h"
 #include "reference/parallel.h"
 
@@ -44,6 +45,30 @@ class ErrorSums {
     max_reference_ = std::max(max_reference_, std::abs(scale));
   }
 
+  /// Of an integer times its scale, whose rounding may be as large as `half_step`; `rounded` is the reference's.
+  void add_product(double reference, double actual, double rounded, double half_step) {
+    if (!std::isfinite(reference)) {
+      ++reference_non_finite_;
+      return;
+    }
+    if (!std::isfinite(actual)) {
+      ++non_finite_;
+      return;
+    }
+    ++count_;
+    all_zero_ = all_zero_ && reference == 0;
+    const double error = std::abs(actual - reference);
+    const double beyond = std::max(error - half_step, 0.0);
+    error_squares_ += error * error;
+    rounding_squares_ += (rounded - reference) * (rounded - reference);
+    reference_squares_ += reference * reference;
+    half_step_squares_ += half_step * half_step;
+    beyond_squares_ += beyond * beyond;
+    max_error_ = std::max(max_error_, error);
+    max_beyond_ = std::max(max_beyond_, beyond);
+    max_reference_ = std::max(max_reference_, std::abs(reference));
+  }
+
   void add(const ErrorSums& other) {
     count_ += other.count_;
     all_zero_ = all_zero_ && other.all_zero_;
@@ -70,6 +95,8 @@ class ErrorSums {
     // A rounding error is at most the reference itself: zero wherever the reference is.
     result.floor = relative(rounding_squares_, 0);
     result.floor_ratio = result.relative_l2 / std::max(result.floor, unit_roundoff(stored_) / 4);
+    result.half_steps = relative(half_step_squares_, 0);
+    result.beyond_half_steps = relative(beyond_squares_, max_beyond_);
     if (non_finite_ > 0 || reference_non_finite_ > 0) {
       result.scaled_max = kInfinity;
     } else if (max_error_ > 0) {
@@ -95,7 +122,10 @@ class ErrorSums {
   double error_squares_ = 0;
   double rounding_squares_ = 0;
   double reference_squares_ = 0;
+  double half_step_squares_ = 0;
+  double beyond_squares_ = 0;
   double max_error_ = 0;
+  double max_beyond_ = 0;
   double max_reference_ = 0;
 };
 
@@ -134,6 +164,7 @@ class Comparison {
         reference_(reference),
         outputs_(outputs),
         options_(options),
+        scaled_(scaled_output(p_)),
         windows_(position_windows(p_.sequences.longest())) {
     report_.conditioning = conditioning;
     report_.limits = error_limits(p_, conditioning);
@@ -280,6 +311,7 @@ class Comparison {
       });
     };
     ErrorSums whole(stored);
+    std::int64_t unfilled = 0;
     std::vector<double> by_position;
     if (operand.judging.per == JudgedPer::tensor) {
       const auto count = static_cast<std::int64_t>(expected.size());
@@ -293,10 +325,13 @@ class Comparison {
         by_position.push_back(window.relative_l2());
         whole.add(window);
       }
+    } else if (&operand == scaled_) {
+      unfilled = add_products(operand, part, whole);
     } else if (cut != Cut::pool_rows || writes_row(operand, inputs_, part.sequence)) {
       add(written_strips_of(operand, inputs_, part), whole);
     }
     unit.error = whole.finish();
+    unit.error.unfilled_channels = unfilled;
     const std::lock_guard lock(mutex_);
     report_.non_finite += unit.error.non_finite;
     report_.reference_non_finite += whole.reference_non_finite();
@@ -304,6 +339,34 @@ class Comparison {
     for (std::size_t i = 0; i < by_position.size(); ++i) {
       positions[i].relative_l2 = std::max(positions[i].relative_l2, by_position[i]);
     }
+  }
+
+  // Of an output with scales: the products of the part's channels. How many of the channels are not filled.
+  std::int64_t add_products(const Operand& operand, const BatchPart& part, ErrorSums& sums) const {
+    const Operand& of_scales = scales_of(operand, *p_.operation);
+    const auto& expected = reference_[operand.name];
+    const auto& expected_scales = reference_[of_scales.name];
+    const auto& actual = outputs_[operand.name];
+    const auto& actual_scales = outputs_[of_scales.name];
+    const ChannelLayout layout = channel_layout(operand, p_);
+    std::int64_t unfilled = 0;
+    written_strips_of(of_scales, inputs_, part).for_each([&](std::int64_t channel) {
+      const double scale = actual_scales[static_cast<std::size_t>(channel)];
+      const double right_scale = expected_scales[static_cast<std::size_t>(channel)];
+      // A channel that is too small for a scale is one of zeros.
+      const double half_step =
+          right_scale == 0 ? 0 : std::max(right_scale / 2, double{kLargestInt8} * kSmallestScale);
+      float largest = 0;
+      for (std::int64_t i = 0; i < layout.extent; ++i) {
+        const auto at = static_cast<std::size_t>(layout.place(channel, i));
+        sums.add_product(expected[at] * right_scale, double{actual[at]} * scale,
+                         std::nearbyint(expected[at]) * right_scale, half_step);
+        largest = std::max(largest, std::abs(actual[at]));
+      }
+      if (largest != (scale == 0 ? 0.0f : static_cast<float>(kLargestInt8)) || scale < 0)
+        ++unfilled;
+    });
+    return unfilled;
   }
 
   void count_untouched(const Operand& operand) {
@@ -336,6 +399,7 @@ class Comparison {
   const Arrays<double>& reference_;
   const Outputs& outputs_;
   const EvaluationOptions& options_;
+  const Operand* scaled_;  // the output with scales, or null
   Windows windows_;
   ErrorReport report_;
   std::mutex mutex_;
@@ -360,14 +424,22 @@ std::string describe(const OutputErrors& output, const UnitError& unit, double l
   text << "relative L2 error " << error.relative_l2 << " (" << error.floor_ratio
        << "x the rounding floor), limit " << limit;
   if (output.operand->judging.is_copy) text << " (a copy of inputs)";
+  if (error.unfilled_channels > 0) {
+    text << "; " << error.unfilled_channels << " channels whose largest element is not "
+         << kLargestInt8;
+  }
+  if (error.beyond_half_steps > limit - error.half_steps) {
+    text << "; " << error.beyond_half_steps << " beyond half a step of each element, limit "
+         << limit - error.half_steps;
+  }
   return text.str();
 }
 
 // How far above what is allowed; more than 1 is a violation.
 double excess(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
   if (within(output, unit, limits)) return 0;
-  const double ratio = unit.error.relative_l2 / allowed(output, unit, limits);
-  return unit.error.non_finite == 0 && ratio > 0 ? ratio : kInfinity;  // NaN is the worst too
+  const double ratio = of_limit(output, unit, limits);
+  return ratio > 0 ? ratio : kInfinity;
 }
 
 }  // namespace
@@ -397,12 +469,28 @@ ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const O
 
 double allowed(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
   if (output.operand->judging.is_copy) return unit.error.floor;
-  return std::max(limit_of(limits, output.name()).of(unit.readout, unit.norm_growth),
-                  4 * unit.error.floor);
+  const double limit = limit_of(limits, output.name()).of(unit.readout, unit.norm_growth);
+  // Half a step is what the stored type makes of any value, the smallest ones too.
+  if (unit.error.half_steps > 0) return limit + unit.error.half_steps;
+  return std::max(limit, 4 * unit.error.floor);
+}
+
+double of_limit(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
+  const TensorError& error = unit.error;
+  if (error.non_finite > 0 || error.unfilled_channels > 0) return kInfinity;
+  if (error.relative_l2 == 0) return 0;
+  const double limit = allowed(output, unit, limits);
+  double ratio = error.relative_l2 / limit;
+  if (error.beyond_half_steps > 0)
+    ratio = std::max(ratio, error.beyond_half_steps / (limit - error.half_steps));
+  return ratio >= 0 ? ratio : kInfinity;  // NaN is the worst too
 }
 
 bool within(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits) {
-  return unit.error.non_finite == 0 && unit.error.relative_l2 <= allowed(output, unit, limits);
+  const TensorError& error = unit.error;
+  const double limit = allowed(output, unit, limits);
+  return error.non_finite == 0 && error.unfilled_channels == 0 && error.relative_l2 <= limit &&
+         error.beyond_half_steps <= limit - error.half_steps;
 }
 
 std::string violation(const ErrorReport& report, const ErrorLimits& limits) {

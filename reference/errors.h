@@ -13,6 +13,12 @@
 //                                representable
 //   scaled maximum               max |x - r| / max |r|
 //
+// Of integers with scales (Operand::scaled) x is the product of the two, and r the value that it stands for. A right
+// x is off by the error of what was rounded, and by half a step of its channel. So the relative L2 may be as large as
+// the output's limit and all half steps together; and what every element is off by beyond half a step, taken as one
+// relative L2, may be as large as the limit: there an element shows that is a whole step off. The largest element
+// of a channel is 127, or its scale is another than that of the definition, whatever the products are.
+//
 // Values whose reference overflows the stored dtype must be that infinity; anything else there
 // counts as non-finite. All comparisons are of the form !(error <= bound), so that NaN fails.
 #pragma once
@@ -36,6 +42,12 @@ struct TensorError {
   /// NaN or Inf where the rounded reference is finite, or the reverse.
   std::int64_t non_finite = 0;
   double floor_ratio = 0;  ///< relative_l2 / max(floor, unit roundoff of the dtype / 4)
+
+  /// Of integers with scales, relative L2: half a step of every element; and what each is off by beyond that.
+  double half_steps = 0;
+  double beyond_half_steps = 0;
+  /// Channels whose largest element is not the largest integer, though their scale is not 0; or is not 0 though it is.
+  std::int64_t unfilled_channels = 0;
 };
 
 /// What one unit (Judging::per) of an output is wrong by.
@@ -107,9 +119,13 @@ ErrorReport compare(const Case& inputs, const Arrays<double>& reference, const O
 
 /// What the unit's relative L2 may be: its output's limit, as wide as its own readout makes it; the
 /// rounding floor itself where the output is a copy; four floors where the stored type cannot
-/// represent the reference to the limit at all (values near its underflow).
+/// represent the reference to the limit at all (values near its underflow); of integers with scales half a
+/// step of each element more.
 double allowed(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits);
-/// Whether it is within that, and finite.
+/// How much of that: more than 1 is too much. Infinity where a value is not finite, or a channel not filled.
+double of_limit(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits);
+/// Whether it is within that, and finite; and of integers with scales, whether their channels are filled and no more is
+/// off by more than half a step than the limit allows.
 bool within(const OutputErrors& output, const UnitError& unit, const ErrorLimits& limits);
 
 /// Empty if the report is within the limits (commonly report.limits); else one line naming the

@@ -78,9 +78,14 @@ ErrorLimits recurrence_limits(const Problem& problem, const Conditioning& condit
   };
   OutputLimit final_state = of_state(problem.state_dtype);
   final_state.relative_l2 = std::min(compute + final_rounding(problem), kLargestLimit);
+  // In int8 half a step of each element, which errors.h adds, stands for the rounding of the type; what is
+  // rounded there, and the scales, are float32.
+  const bool has_scales = problem.effective_checkpoint_dtype() == DType::int8;
+  const DType checkpoints = has_scales ? DType::float32 : problem.effective_checkpoint_dtype();
   return {{"output", {std::min(compute, kLargestLimit), per_readout}},
           {"final_state", final_state},
-          {"checkpoint_states", of_state(problem.effective_checkpoint_dtype())}};
+          {"checkpoint_states", of_state(checkpoints)},
+          {"checkpoint_scales", of_state(DType::float32)}};
 }
 
 // An error of the state is an error of the outputs as large, relative to the state; outputs that
@@ -103,6 +108,7 @@ void widen_recurrence_limits(ErrorLimits& limits, const Problem& problem,
   limits["output"].per_readout += rounding;
   widen(limits["final_state"], rounding);
   widen(limits["checkpoint_states"], rounding);
+  widen(limits["checkpoint_scales"], rounding);
 }
 
 }  // namespace gdn::reference

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "interface/channel_quantization.h"
 #include "interface/error.h"
 #include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
@@ -71,17 +72,48 @@ static const ReferenceOperation& reference_for(const Case& inputs) {
   return reference;
 }
 
+// Of an output that the problem has with scales: the scale of each channel, the values in units of it, which are not
+// rounded, and beside the scales how large one is whose channel has all its values in one element.
+template <typename Scalar>
+static Arrays<Scalar> with_scales(const Problem& problem, Arrays<Scalar> result) {
+  const Operand* const scaled = scaled_output(problem);
+  if (scaled == nullptr) return result;
+  const ChannelLayout layout = channel_layout(*scaled, problem);
+  std::vector<Scalar>& values = result[scaled->name];
+  std::vector<Scalar> scales(static_cast<std::size_t>(layout.channels()));
+  std::vector<Scalar> terms(scales.size());
+  for (std::int64_t channel = 0; channel < layout.channels(); ++channel) {
+    Scalar largest = 0, squares = 0;
+    for (std::int64_t i = 0; i < layout.extent; ++i) {
+      const Scalar value = values[static_cast<std::size_t>(layout.place(channel, i))];
+      squares += value * value;
+      // Not std::max: NaN, which says that the pair was not evaluated, is to stay.
+      if (!(std::abs(value) <= largest)) largest = std::abs(value);
+    }
+    const Scalar scale = largest / kLargestInt8;
+    scales[static_cast<std::size_t>(channel)] = scale;
+    terms[static_cast<std::size_t>(channel)] = std::sqrt(squares) / kLargestInt8;
+    if (scale == 0) continue;
+    for (std::int64_t i = 0; i < layout.extent; ++i) {
+      values[static_cast<std::size_t>(layout.place(channel, i))] /= scale;
+    }
+  }
+  result[scaled->scaled.by] = std::move(scales);
+  result[scaled->scaled.by + "_terms"] = std::move(terms);
+  return result;
+}
+
 template <>
 Arrays<float> evaluate(const Case& inputs, const EvaluationOptions& options) {
-  return reference_for(inputs).evaluate_float(inputs, options);
+  return with_scales(inputs.problem, reference_for(inputs).evaluate_float(inputs, options));
 }
 template <>
 Arrays<double> evaluate(const Case& inputs, const EvaluationOptions& options) {
-  return reference_for(inputs).evaluate_double(inputs, options);
+  return with_scales(inputs.problem, reference_for(inputs).evaluate_double(inputs, options));
 }
 template <>
 Arrays<long double> evaluate(const Case& inputs, const EvaluationOptions& options) {
-  return reference_for(inputs).evaluate_long_double(inputs, options);
+  return with_scales(inputs.problem, reference_for(inputs).evaluate_long_double(inputs, options));
 }
 
 template Gates<float> decode_gates(const Case&);

@@ -58,7 +58,8 @@ std::vector<std::int64_t> sequences_of(const Problem& problem, const EvaluationO
 
 /// The outputs of any operation by name, as Outputs in a wider scalar: float, double or long double.
 /// Rows of pools that no sequence writes hold the case's values; what belongs to (sequence, head)
-/// pairs that were not evaluated is NaN.
+/// pairs that were not evaluated is NaN. Of an output with scales (Operand::scaled) the elements are not rounded: their
+/// products with the scales are the values.
 template <typename Scalar>
 Arrays<Scalar> evaluate(const Case& inputs, const EvaluationOptions& options = {});
 

@@ -5,8 +5,8 @@
 
 namespace gdn {
 
-/// The unit's relative L2 error over what it may be (reference::allowed): above 1 it is wrong. 0 of
-/// an exact copy; infinite where anything is not finite.
+/// The unit's error over what it may be (reference::of_limit): above 1 it is wrong. 0 of an exact copy;
+/// infinite where anything is not finite.
 double limit_ratio(const reference::OutputErrors& output, const reference::UnitError& unit,
                    const reference::ErrorLimits& limits);
 

@@ -392,10 +392,17 @@ ProblemField state_dtype_field() {
 ProblemField checkpoint_dtype_field() {
   ProblemField field;
   field.key = "checkpoint_dtype";
-  field.help = "element type of states inside a call: state|f32|bf16|f16";
+  field.help = "element type of states inside a call: state|f32|bf16|f16|i8";
   field.set = [](Problem& p, std::string_view text) {
     p.checkpoint_dtype.reset();
-    if (text != "state") p.checkpoint_dtype = parse_dtype(text, "checkpoint_dtype");
+    if (text == "state") return;
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::int8}) {
+      if (text != short_name(dtype) && text != long_name(dtype)) continue;
+      p.checkpoint_dtype = dtype;
+      return;
+    }
+    throw_bad_input("checkpoint_dtype: '" + std::string(text) +
+                    "' is no element type; expected state, f32, bf16, f16 or i8");
   };
   field.get = [](const Problem& p) {
     return p.checkpoint_dtype ? short_name(*p.checkpoint_dtype) : std::string("state");
@@ -405,11 +412,13 @@ ProblemField checkpoint_dtype_field() {
                   [](const Problem& p) { return short_name(p.effective_checkpoint_dtype()); })};
   field.attributes = {
       {.name = "checkpoint_dtype",
-       .expected = "float32 | float16 | bfloat16",
+       .expected = "float32 | float16 | bfloat16 | int8",
        .get = [](const Problem& p) { return long_name(p.effective_checkpoint_dtype()); },
        .set =
            [](Problem& p, const FieldValue& value) {
-             p.checkpoint_dtype = dtype_of_file(text_of(value));
+             const std::string& name = text_of(value);
+             p.checkpoint_dtype =
+                 name == long_name(DType::int8) ? DType::int8 : dtype_of_file(name);
              return p.checkpoint_dtype.has_value();
            }}};
   return field;

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "harness/operations/generate_case.h"
+#include "interface/channel_quantization.h"
 #include "interface/error.h"
 #include "interface/operations/gated_delta.h"
 
@@ -516,6 +518,134 @@ TEST(Errors, Float32RecurrenceIsWithinTheLimits) {
     judged.outputs = result;
     EXPECT_EQ(judged.violation(), "") << options;
   }
+}
+
+// ---- integers with scales
+
+// Outputs are the reference rounded: elements to integers, scales to float32. Every checkpoint is wanted.
+const char* const kScaled =
+    "gated_delta:heads=1/"
+    "2,dim=32x24,seq=1x40+1x30,gates=mid,h0=normal,checkpoints=2,checkpoint_dtype=i8,dtype=";
+
+struct Scaled : Judged {
+  explicit Scaled(const std::string& more) : Judged(kScaled + more) {}
+  float& element(std::int64_t channel, std::int64_t i) {
+    const ChannelLayout layout = channel_layout(*scaled_output(inputs.problem), inputs.problem);
+    return outputs["checkpoint_states"][static_cast<std::size_t>(layout.place(channel, i))];
+  }
+  float& scale(std::int64_t channel) {
+    return outputs["checkpoint_scales"][static_cast<std::size_t>(channel)];
+  }
+  // One that holds values.
+  std::int64_t some_channel() {
+    std::int64_t channel = 0;
+    while (scale(channel) == 0) ++channel;
+    return channel;
+  }
+  // A place of the channel whose element is not its largest, and not 0.
+  std::int64_t some_place(std::int64_t channel) {
+    std::int64_t i = 0;
+    while (std::abs(element(channel, i)) > 100 || std::abs(element(channel, i)) < 2) ++i;
+    return i;
+  }
+};
+
+TEST(Errors, IntegersWithScalesAreJudgedAsTheirProducts) {
+  for (const char* more : {"f32", "f32,layout=vk", "bf16", "bf16,layout=vk,slots=padding"}) {
+    SCOPED_TRACE(more);
+    Scaled judged(more);
+    const ErrorReport report = judged.report();
+    EXPECT_EQ(judged.violation(), "");
+    const UnitError& worst = report["checkpoint_states"].worst();
+    EXPECT_NEAR(worst.error.floor_ratio, 1, 0.05);
+    EXPECT_GT(worst.error.floor, 1e-3);  // of integers, not of float32
+    EXPECT_GT(worst.error.half_steps, worst.error.floor);
+    EXPECT_LT(worst.error.half_steps, 2.5 * worst.error.floor);
+    EXPECT_LT(worst.error.beyond_half_steps, 1e-6);
+    EXPECT_LT(report["checkpoint_scales"].worst().error.relative_l2, 1e-6);
+  }
+}
+
+TEST(Errors, AnElementThatIsAStepOffIsFound) {
+  for (const float off : {-1.0f, 1.0f}) {
+    Scaled judged("f32");
+    const std::int64_t channel = judged.some_channel();
+    judged.element(channel, judged.some_place(channel)) += off;
+    EXPECT_NE(judged.violation().find("checkpoint_states"), std::string::npos);
+    EXPECT_NE(judged.violation().find("beyond half a step"), std::string::npos);
+  }
+}
+
+TEST(Errors, ElementsThatAreCutOffAndNotRoundedAreFound) {
+  Scaled judged("f32,layout=vk");
+  const std::vector<double>& exact = judged.reference["checkpoint_states"];
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    float& element = judged.outputs["checkpoint_states"][i];
+    if (std::abs(element) != 127) element = static_cast<float>(std::trunc(exact[i]));
+  }
+  EXPECT_NE(judged.violation().find("checkpoint_states"), std::string::npos);
+}
+
+// Products that are right within their rounding, of another scale than the definition's: whatever the type of tokens.
+TEST(Errors, AScaleThatElementsMakeUpForIsFound) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    Scaled judged(dtype);
+    const std::int64_t channel = judged.some_channel();
+    judged.scale(channel) *= 2;
+    for (std::int64_t i = 0; i < judged.inputs.problem.value_head_dim; ++i) {
+      judged.element(channel, i) = std::nearbyint(judged.element(channel, i) / 2);
+    }
+    EXPECT_NE(judged.violation().find("1 channels whose largest element is not 127"),
+              std::string::npos)
+        << dtype;
+    EXPECT_EQ(judged.report()["checkpoint_states"].worst().error.unfilled_channels, 1) << dtype;
+  }
+}
+
+TEST(Errors, AScaleIsJudgedByItself) {
+  Scaled judged("f32");
+  judged.scale(judged.some_channel()) *= 1.001f;
+  const ErrorReport report = judged.report();
+  const OutputErrors& scales = report["checkpoint_scales"];
+  EXPECT_FALSE(within(scales, scales.worst(), report.limits));
+  EXPECT_NE(judged.violation(), "");
+}
+
+TEST(Errors, ScalesOfTheWrongChannelsAreFound) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    Scaled judged(dtype);
+    std::vector<float>& scales = judged.outputs["checkpoint_scales"];
+    std::rotate(scales.begin(), scales.begin() + 1, scales.end());
+    EXPECT_NE(judged.violation(), "") << dtype;
+  }
+}
+
+TEST(Errors, AnElementThatNobodyWroteIsNotFinite) {
+  Scaled judged("bf16");
+  judged.element(judged.some_channel(), 3) = kNan;
+  EXPECT_EQ(judged.report()["checkpoint_states"].worst().error.non_finite, 1);
+  EXPECT_NE(judged.violation(), "");
+}
+
+// As an outputs file holds it: elements that are not rounded, which times their scales are the states.
+TEST(Errors, TheReferenceItselfHasNoErrorBesideItsScales) {
+  Scaled judged("f32");
+  for (const char* name : {"checkpoint_states", "checkpoint_scales"}) {
+    const std::vector<double>& exact = judged.reference[name];
+    judged.outputs[name] = std::vector<float>(exact.begin(), exact.end());
+  }
+  EXPECT_LT(judged.report()["checkpoint_states"].worst().error.relative_l2, 1e-6);
+  EXPECT_EQ(judged.violation(), "");
+}
+
+TEST(Errors, SampledIntegersWithScalesAreJudgedAlone) {
+  Scaled judged("f32");
+  EvaluationOptions options;
+  options.pairs = {{1, 1}};
+  judged.reference = evaluate<double>(judged.inputs, options);
+  const ErrorReport report = compare(judged.inputs, judged.reference, judged.outputs, options);
+  ASSERT_EQ(report["checkpoint_states"].units.size(), 1u);
+  EXPECT_EQ(violation(report, report.limits), "");
 }
 
 }  // namespace

@@ -23,6 +23,14 @@ Dimensions states_shape(const Problem& p) {
   return {dimension::N, kCheckpoints, dimension::Hv, dimension::Dv, dimension::Dk};
 }
 
+Dimensions scales_shape(const Problem&) {
+  return {dimension::N, kCheckpoints, dimension::Hv, dimension::Dk};
+}
+
+bool has_scales(const Problem& p) {
+  return has_checkpoints(p) && p.effective_checkpoint_dtype() == DType::int8;
+}
+
 // As the pool's rows are.
 Dimensions windows_shape(const Problem& p) {
   Dimensions shape = {dimension::N, kCheckpoints};
@@ -63,7 +71,19 @@ Operand checkpoint_states_operand() {
           .shape = states_shape,
           .dtype = [](const Problem& p) { return p.effective_checkpoint_dtype(); },
           .present = has_checkpoints,
-          .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum}};
+          .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum},
+          .scaled = {.by = kCheckpointScales,
+                     .make_float32 = [](Problem& p) { p.checkpoint_dtype = DType::float32; }}};
+}
+
+// A scale errs by as much as the largest value of its channel: beside the size of all its values.
+Operand checkpoint_scales_operand() {
+  return {.name = kCheckpointScales,
+          .role = Role::output,
+          .shape = scales_shape,
+          .dtype = element_type::float32,
+          .present = has_scales,
+          .judging = {.per = JudgedPer::head, .by_terms = true, .over_calls = OverCalls::sum}};
 }
 
 Operand checkpoint_windows_operand() {

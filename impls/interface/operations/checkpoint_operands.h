@@ -8,12 +8,15 @@ namespace gdn {
 
 inline constexpr const char* kCheckpointTokens = "checkpoint_tokens";
 inline constexpr const char* kCheckpointStates = "checkpoint_states";
+inline constexpr const char* kCheckpointScales = "checkpoint_scales";
 inline constexpr const char* kCheckpointWindows = "checkpoint_windows";
 
 /// [N, K], there with `checkpoints` above 0.
 Operand checkpoint_tokens_operand();
 /// [N, K] times a state of the recurrence, likewise.
 Operand checkpoint_states_operand();
+/// [N, K] times a scale for each value head and key channel, where those states are int8.
+Operand checkpoint_scales_operand();
 /// [N, K] times a window of the convolution, likewise, where the problem has windows.
 Operand checkpoint_windows_operand();
 

@@ -55,6 +55,7 @@ OperationSchema make_schema() {
   schema.operands.push_back(state_operand());
   schema.operands.push_back(checkpoint_tokens_operand());
   schema.operands.push_back(checkpoint_states_operand());
+  schema.operands.push_back(checkpoint_scales_operand());
   schema.fields = recurrence_fields();
   for (const char* field : {"output_slots", "checkpoints", "checkpoint_dtype", "state_rounding"})
     schema.fields.emplace_back(field);

@@ -44,6 +44,7 @@ OperationSchema make_schema() {
   schema.operands.push_back(convolution_window_operand());
   schema.operands.push_back(checkpoint_tokens_operand());
   schema.operands.push_back(checkpoint_states_operand());
+  schema.operands.push_back(checkpoint_scales_operand());
   schema.operands.push_back(checkpoint_windows_operand());
   schema.fields = recurrence_fields();
   for (std::string& field : convolution_fields()) schema.fields.push_back(std::move(field));
