@@ -122,6 +122,8 @@ Texts quick_problems() {
       "slots=padding,checkpoints=3",
       "gated_delta:heads=1/3,dim=64,seq=9+130+70,dtype=f32,gates=mid,h0=normal,layout=vk,ht=0,"
       "checkpoints=5,checkpoint_dtype=bf16",
+      "gated_delta:heads=1/2,dim=64x72,seq=70+0+9,dtype=f32,gates=mid,h0=normal,slots=padding,"
+      "checkpoints=3,checkpoint_dtype=i8",
       "gated_delta:heads=2/4,dim=128,seq=9x1+3,dtype=bf16,gates=mid,h0=normal,state=f16,layout=vk,"
       "slots=padding,state_rounding=stochastic",
       "gated_delta:heads=1/"
@@ -155,6 +157,8 @@ Texts large_problems() {
       "gated_delta:heads=16/32,dim=128,seq=1x8192,dtype=f32,gates=mid",
       "gated_delta:heads=16/32,dim=128,seq=2x4096+1x1000,dtype=bf16,h0=normal,slots=permuted,"
       "checkpoints=8,checkpoint_dtype=bf16",
+      "gated_delta:heads=16/32,dim=128,seq=2x4096+1x1000,dtype=bf16,h0=normal,slots=permuted,"
+      "layout=vk,checkpoints=8,checkpoint_dtype=i8",
       "gated_delta:heads=16/32,dim=128,seq=4x2048,dtype=bf16,update=additive",
       "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,steps=2,betas=wide",
       "gated_delta:heads=16/32,dim=128,seq=2x2048,dtype=bf16,h0=normal,decay=channel",

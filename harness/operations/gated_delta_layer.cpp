@@ -86,6 +86,7 @@ Texts suite(std::string_view name) {
     for (const char* windows :
          {"window=written", "window=none", "h0=normal,window=read", "h0=normal,checkpoints=3",
           "h0=normal,checkpoints=2,checkpoint_dtype=bf16,layout=vk,slots=padding",
+          "h0=normal,checkpoints=2,checkpoint_dtype=i8,slots=padding",
           "h0=normal,window_layout=channels,window_length=5,fresh=1,slots=permuted"}) {
       texts.push_back("gated_delta_layer:heads=1/2,dim=128,seq=" + seq +
                       ",dtype=bf16,gate=logits,beta=logit," + windows);

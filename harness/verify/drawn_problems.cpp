@@ -147,7 +147,7 @@ const Values& drawn_values() {
       {"output_slots", {"same", "other"}},
       {"state_rounding", {"nearest", "stochastic"}},
       {"checkpoints", {"0", "1", "2", "5"}},
-      {"checkpoint_dtype", {"state", "f32", "bf16", "f16"}},
+      {"checkpoint_dtype", {"state", "f32", "bf16", "f16", "i8"}},
       {"ring", {"16", "32", "5"}},
       {"pool_pad", {"0", "1", "8", "24"}},
       {"pool_rows", {"auto", "40"}},
