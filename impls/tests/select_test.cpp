@@ -64,8 +64,9 @@ TEST(Select, AChainRanksAsItsMainStep) {
   }
 }
 
-// One launch is chosen for a token a sequence; calls of more tokens, or with states inside them, are the chain's.
-TEST(Select, ALayersTokenASequenceIsOneLaunch) {
+// One launch is chosen for a token a sequence, of few; of many, and of more tokens or with states inside the call, the
+// chain.
+TEST(Select, ALayersTokenOfFewSequencesIsOneLaunch) {
   if (!find_backend("cuda-emulated").status().available) GTEST_SKIP();
   const auto device = open_device("cuda-emulated");
   const auto chosen = [&](const std::string& more) {
@@ -74,6 +75,8 @@ TEST(Select, ALayersTokenASequenceIsOneLaunch) {
   };
   EXPECT_EQ(chosen(",seq=16x1"), "cuda/decode_one_launch");
   EXPECT_EQ(chosen(",seq=3x1+0+1,gated_norm=1,layout=vk"), "cuda/decode_one_launch");
+  EXPECT_EQ(chosen(",seq=64x1"), "cuda/decode_one_launch");  // with 4 value heads, 256 of all
+  EXPECT_EQ(chosen(",seq=65x1"), "cuda/decode");
   EXPECT_EQ(chosen(",seq=16x2"), "cuda/decode");
   EXPECT_EQ(chosen(",seq=16x1,checkpoints=1"), "cuda/decode");
 }

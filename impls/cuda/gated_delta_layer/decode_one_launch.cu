@@ -15,10 +15,16 @@
 //
 // Sequences of several tokens go through the block token by token; one that is long is right, and slow.
 //
-// Bound by: not measured. Expected of device memory with many sequences, as in cuda/decode, and of latency with few,
-// of which two launches less are the point: 3 launches of some 2 us each. Beside what the chain moves every tile reads
-// the windows and weights of its queries and keys, from the L2 but for the first: with tiles of 32 values and Dk = 128
-// 3 KB of float32 windows and 2 KB of weights beside a tile's 16 KB; what is handed on, 2 x 4 bytes a channel, is saved.
+// Bound by latency with few sequences, and then ahead of the chain's launches: H200, `gdnbench sweep`, cold L2, bfloat16
+// tokens, float32 states in vk, Dk = Dv = 128, gates and betas as logits, ms, this form and cuda/decode:
+//
+//     heads, sequences   16/32, 1       16/32, 4       16/32, 16      16/32, 64      16/32, 128     4/8, 16
+//     without the norm   .0099 .0114    .0132 .0151    .0340 .0293    .1027 .0795    .1956 .1467
+//     with it            .0112 .0147    .0146 .0184    .0352 .0332    .1042 .0837    .1955 .1510    .0147 .0183
+//
+// With many every tile reads and convolves its key head's queries and keys again, with tiles of 32 values and Dk = 128
+// 3 KB of float32 windows and 2 KB of weights beside its 16 KB of states, from the L2 but for the first. That is the
+// likely reason for what is lost there; no counter was read.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -265,7 +271,7 @@ class DecodeOneLaunch final : public Implementation {
         .form = "recurrent",
         .summary =
             "convolution, a block's part of the state in registers and the norm in one launch; for "
-            "sequences of a token; what bounds it is not measured",
+            "few sequences of a token",
         .resources = "",
         .min_compute_capability = 80,
         .rank = 1,
@@ -290,12 +296,14 @@ class DecodeOneLaunch final : public Implementation {
     return description;
   }
 
-  /// Above cuda/decode, whose launches it saves, where every sequence has one token at most; below all others
-  /// elsewhere. Nobody has timed it: this is the place to change once somebody has.
+  /// Above cuda/decode where every sequence has one token at most and there are few of them: what it saves is launches,
+  /// and with many sequences every tile's own convolution costs more (head of this file). Below all others elsewhere.
   int rank(const Problem& problem) const override {
-    constexpr std::int64_t kMostTokens = 1;
+    constexpr std::int64_t kMostTokens = 1,
+                           kMostHeads = 256;  // between the 128 that win and the 512 that lose
     constexpr int kAboveDecode = 71;
-    return problem.sequences.longest() <= kMostTokens ? kAboveDecode : description().rank;
+    const bool few = problem.num_sequences() * problem.num_value_heads <= kMostHeads;
+    return few && problem.sequences.longest() <= kMostTokens ? kAboveDecode : description().rank;
   }
 
   Support supports(const Problem& problem) const override { return supports_tiles(problem); }
