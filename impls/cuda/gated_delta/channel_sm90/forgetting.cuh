@@ -16,7 +16,7 @@
 
 namespace gdn::GDN_CUDA_TARGET::channel_sm90 {
 
-/// Chunks that a piece may begin early. Each costs some 3 us, two of them to look at it and one in the last launch, and
+/// Chunks that a piece may begin early. Each costs an estimated 3 us, two to look at it and one in the last launch, and
 /// transitions 1.8 us a chunk of a piece: so of a short piece no more than strong gates need, and of a long one all of
 /// it. Where heads forget at very different paces both may be paid; what was measured of that is in log.md.
 __device__ __forceinline__ int most_early_chunks(const ChannelParams& a) {
