@@ -521,18 +521,33 @@ Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const 
   return result;
 }
 
+namespace {
+
+template <typename Entries>
+void move_first_to_the_end(Entries& entries) {
+  if (!entries.empty()) std::rotate(entries.begin(), entries.begin() + 1, entries.end());
+}
+
+}  // namespace
+
 Case with_other_lengths(const Case& batch) {
-  std::vector<std::int64_t> lengths = batch.problem.sequences.lengths;
-  std::reverse(lengths.begin(), lengths.end());
-  std::int64_t& longest = *std::max_element(lengths.begin(), lengths.end());
-  longest -= longest / 3;
   Parts parts;
-  std::int64_t begin = 0;
-  for (const std::int64_t length : lengths) {
-    parts.push_back({static_cast<std::int64_t>(parts.size()), begin, length});
-    begin += length;
+  for (std::int64_t n = 0; n < batch.problem.num_sequences(); ++n) {
+    parts.push_back({n, batch.first_token(n), batch.length(n)});
   }
-  return fitted(batch, parts, take_parts(batch, parts));
+  const auto shorter = [](const PartOfSequence& a, const PartOfSequence& b) {
+    return a.count < b.count;
+  };
+  std::int64_t& longest = std::max_element(parts.begin(), parts.end(), shorter)->count;
+  longest -= longest / 3;
+  move_first_to_the_end(parts);
+  Case other = take_parts(batch, parts);
+  move_first_to_the_end(other.slot_index);
+  // Without slots a sequence reads the row of its place, and writes the one that belongs to that.
+  if (batch.slot_index.empty() && batch.problem.output_slots == OutputSlots::other) {
+    other.other_indices[kOutputSlotIndex] = batch.other_indices[kOutputSlotIndex];
+  }
+  return fitted(batch, parts, std::move(other));
 }
 
 Case with_other_slots(const Case& batch) {

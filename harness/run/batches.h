@@ -53,8 +53,9 @@ Case second_part(const Case& whole, const CutAt& cut, const Outputs& first);
 /// those of `whole`, or NaN where they are no input.
 Outputs joined(const Case& whole, const CutAt& cut, const Outputs& first, const Outputs& second);
 
-/// As many sequences over the first tokens of the same arrays, cut elsewhere: the lengths in
-/// reverse order, the longest a third shorter. Slots, states and everything else as they are.
+/// The first sequence behind all others, each with its tokens and slots, and the longest a third
+/// shorter; of a single token nothing is cut off. Pools and what belongs to no sequence stay as they are, so that
+/// the same plan can take it.
 Case with_other_lengths(const Case& batch);
 /// The same sequences in other rows of the pools: rows in reverse order; slots=identity becomes
 /// permuted, with three rows more.

@@ -52,11 +52,12 @@ std::string permuted_wrong(const VerifiedRun& run) {
 // ---- refilled and replay
 
 NotApplicable refilled_not_applicable(const VerifiedRun& run) {
-  if (inputs_of(run).problem.sequences.longest() < 3) return "no sequence of three tokens";
+  if (inputs_of(run).problem.total_tokens() == 0) return "no tokens";
   return std::nullopt;
 }
 
-// The numbers of another case in a plan's buffers: right, or why not.
+// The numbers of another case in a plan's buffers: right, or why not. It is the plan's second run at the
+// least, so that what a run leaves behind for the next one is seen.
 std::string wrong_when_refilled(const VerifiedRun& run, PlannedCase& planned) {
   const CaseWithOutputs& other = run.other_lengths();
   const bool repeatable = run.implementation.description().bitwise_repeatable;

@@ -2,9 +2,9 @@
 // Each check runs what it needs and returns what is wrong, in one line; empty when nothing is.
 //
 //   permuted      the sequences in other rows of the state pool give the same bits
-//   refilled      the device buffers, offsets included, refilled in place between two runs of one
-//                 plan: other lengths, NaN behind the last token, which must stay unread, and
-//                 outputs there unwritten
+//   refilled      the device buffers, offsets and slots included, refilled in place between two runs
+//                 of one plan: the first sequence behind the others, NaN behind the last token, which must
+//                 stay unread, and outputs there unwritten
 //   replay        the same through a graph captured with the first contents
 //   streams       two plans on two streams at once, each as if alone
 //   isolation     NaN in every second sequence's tokens, gates and states changes no bit of the

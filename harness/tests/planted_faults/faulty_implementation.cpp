@@ -150,6 +150,8 @@ constexpr NamedFault kFaults[] = {
     {Fault::order_of_batch, "order_of_batch", Form::recurrent},
     {Fault::order_of_runs, "order_of_runs", Form::recurrent},
     {Fault::stale_offsets, "stale_offsets", Form::recurrent},
+    {Fault::stale_slots, "stale_slots", Form::recurrent},
+    {Fault::counter_left, "counter_left", Form::recurrent},
     {Fault::computes_capacity, "computes_capacity", Form::recurrent},
     {Fault::shared_arguments, "shared_arguments", Form::recurrent},
     {Fault::slots_reversed, "slots_reversed", Form::recurrent},
@@ -236,6 +238,12 @@ class FaultyPlan : public Plan {
       }
       arguments_.sequence_offsets = offsets_.data();
     }
+    if (fault == Fault::stale_slots && arguments.slot_index) {
+      for (std::int64_t n = 0; n < problem.num_sequences(); ++n) {
+        slots_.push_back(arguments.slot_index[n]);
+      }
+      arguments_.slot_index = slots_.data();
+    }
     if (fault == Fault::stride_ignored) {
       arguments_.query_token_stride = problem.num_key_heads * problem.key_head_dim;
       arguments_.key_token_stride = problem.keys_per_token();
@@ -265,10 +273,13 @@ class FaultyPlan : public Plan {
       for (std::int64_t h = 0; h < problem_.num_value_heads; ++h, ++pair) {
         if (fault_ == Fault::blocks_beyond_1024 && pair >= 1024) return;
         if (fault_ == Fault::blocks_in_16_bits && pair >= 65536) return;
+        if (fault_ == Fault::counter_left && has_run_ && h + 1 == problem_.num_value_heads)
+          continue;
         run_head(*arguments, n, h);
       }
     }
     if (fault_ == Fault::computes_capacity) store_outputs_behind(*arguments);
+    has_run_ = true;
   }
 
  private:
@@ -424,6 +435,8 @@ class FaultyPlan : public Plan {
   Fault fault_;
   PlanInfo info_;
   std::vector<std::int64_t> offsets_;
+  std::vector<std::int64_t> slots_;
+  bool has_run_ = false;
   int run_ = 0;
 };
 

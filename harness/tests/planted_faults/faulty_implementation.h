@@ -145,9 +145,11 @@ enum class Fault {
   gradient_order_of_runs,         ///< d_q rounded otherwise in every second run
 
   // ---- from run to run
-  order_of_batch,     ///< outputs rounded otherwise for one sequence than for several
-  order_of_runs,      ///< outputs rounded otherwise in every second run
-  stale_offsets,      ///< sequence offsets copied when planning
+  order_of_batch,  ///< outputs rounded otherwise for one sequence than for several
+  order_of_runs,   ///< outputs rounded otherwise in every second run
+  stale_offsets,   ///< sequence offsets copied when planning
+  stale_slots,     ///< slots copied when planning
+  counter_left,  ///< a counter that a run does not put back: the plan's next runs leave a head out
   computes_capacity,  ///< outputs of all tokens planned for, those behind the last offset from NaN
   shared_arguments,   ///< arguments in memory that all plans share
   slots_reversed,     ///< outputs rounded otherwise by the row of the pool
