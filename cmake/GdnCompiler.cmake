@@ -16,8 +16,20 @@ endif()
 if(GDN_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${GDN_SANITIZE}>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
+  # AddressSanitizer stops at null pointers too, and a check before every access takes a sixth of the compilation.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null>)
   add_link_options(-fsanitize=${GDN_SANITIZE})
 endif()
+
+# gdn_of_matrices(targets...): code of Eigen's matrices, which align themselves. Sanitizers do not ask each of their
+# accesses for its alignment, which takes a third of the compilation.
+function(gdn_of_matrices)
+  if(GDN_SANITIZE)
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=alignment>)
+    endforeach()
+  endif()
+endfunction()
 
 find_program(GDN_CCACHE ccache)
 if(GDN_CCACHE)

@@ -38,6 +38,12 @@ long double host_bytes_of_inputs(const Problem& problem) {
   });
 }
 
+long double outputs_on_host(const Problem& problem) {
+  return sum_of_operands(problem, [&](const Operand& operand) -> long double {
+    return operand.is_output() ? 4 * element_count(operand, problem) : 0;
+  });
+}
+
 struct MemoryNeeded {
   std::int64_t arrays;
   std::int64_t workspace;
@@ -83,10 +89,11 @@ std::int64_t device_bytes_needed(const Problem& problem) {
 }
 
 std::int64_t host_bytes_needed(const Problem& problem) {
-  const long double outputs = sum_of_operands(problem, [&](const Operand& operand) -> long double {
-    return operand.is_output() ? 4 * element_count(operand, problem) : 0;
-  });
-  return saturated(host_bytes_of_inputs(problem) + outputs);
+  return saturated(host_bytes_of_inputs(problem) + outputs_on_host(problem));
+}
+
+std::int64_t host_bytes_of_outputs(const Problem& problem) {
+  return saturated(outputs_on_host(problem));
 }
 
 std::int64_t host_bytes_of_pools(const Problem& problem) {

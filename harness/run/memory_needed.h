@@ -19,6 +19,8 @@ std::int64_t device_bytes_needed(const Problem& problem);
 
 /// Host bytes of a Case of the problem and of its Outputs (float32 throughout).
 std::int64_t host_bytes_needed(const Problem& problem);
+/// Host bytes of its Outputs alone.
+std::int64_t host_bytes_of_outputs(const Problem& problem);
 /// Host bytes of its pools (float32).
 std::int64_t host_bytes_of_pools(const Problem& problem);
 

@@ -30,8 +30,10 @@ double verification_work(const Problem& problem, const VerifyOptions& options,
 std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes,
                                  const VerifyOptions& options) {
   const auto bytes = static_cast<double>(host_bytes_needed(problem));
-  // With their outputs: the case, its reference in float64, a second run's.
-  double held = 3 * bytes;
+  const auto outputs = static_cast<double>(host_bytes_of_outputs(problem));
+  // The case and what a run made of it, and the reference's outputs in float64.
+  double held = bytes + 2 * outputs;
+  if (options.repeat) held += outputs;
   if (options.runs_other_cases()) {
     // Others and parts: seen to hold 6 times a batch of many tokens, 10 times one of many states.
     const auto states = 2 * static_cast<double>(host_bytes_of_pools(problem));

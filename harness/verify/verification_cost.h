@@ -15,8 +15,8 @@ double verification_work(const Problem& problem, const VerifyOptions& options,
                          std::int64_t implementations);
 
 /// Bytes that verifying implementations of such a workspace holds at most, on the host or on the
-/// device: the case, its reference in float64, its outputs twice, and what checks that run other
-/// cases hold beside them.
+/// device: the case, its outputs, those of the reference in float64, and what the checks asked for hold
+/// beside them: a second run's outputs, other cases.
 std::int64_t verification_memory(const Problem& problem, std::int64_t workspace_bytes,
                                  const VerifyOptions& options);
 

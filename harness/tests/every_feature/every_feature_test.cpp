@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Planted{Fault::walk_reads_tally, "phases", "tally differs"},
                       Planted{Fault::walk_bounds_times, "phases", "d_first differs"},
                       Planted{Fault::walk_floors_times, "phases", "a second time: d_first"},
-                      Planted{Fault::store_of_first_run, "refilled", "tally"},
+                      Planted{Fault::store_of_first_run, "refilled", "d_first"},
                       Planted{Fault::crossing_shifted, "crossing", "crossing of sequence"},
                       Planted{Fault::y_of_batch, "alone", "y differs"},
                       Planted{Fault::total_of_batch, "alone", "total differs"}),
