@@ -362,6 +362,18 @@ TEST(Verification, NeedsTheHostsMemory) {
   }
 }
 
+// A sequence of 600000 tokens at 16/64: its arrays and the reference's outputs are 83 GiB, and a host of 128 holds them.
+TEST(Verification, OfErrorsAloneHoldsTheCaseAndTheReferencesOutputs) {
+  const Problem problem = Problem::parse("gated_delta:heads=16/64,dim=128,seq=1x600000,dtype=bf16");
+  const std::int64_t outputs = host_bytes_of_outputs(problem);
+  const std::int64_t needed = verification_memory(problem, 0, VerifyOptions::errors_only());
+  EXPECT_GE(needed, host_bytes_needed(problem) + 2 * outputs);
+  EXPECT_LE(needed, std::int64_t{128} << 30);
+  VerifyOptions repeat = VerifyOptions::errors_only();
+  repeat.repeat = true;
+  EXPECT_EQ(verification_memory(problem, 0, repeat), needed + outputs);
+}
+
 // A batch as large as that is run twice and judged; smaller ones see every check asked for.
 TEST(Verification, OfALargeSuiteProblemIsErrorsAndRepeat) {
   VerifyOptions all = VerifyOptions::all_invariances();
