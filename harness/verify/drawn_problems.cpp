@@ -107,14 +107,17 @@ std::optional<Problem> draw_problem(const Operation& operation, Draw& draw) {
   return problem;
 }
 
-/// Keys longer than 1 let a state grow from token to token, beyond float32 where there are many; huge states and large
-/// rows leave float16.
+/// Keys longer than 1 let a state grow from token to token, beyond float32 where there are many; huge states leave
+/// float16, and so do large rows with large states, or with states in it.
 bool stays_in_range(const Problem& problem) {
   constexpr std::int64_t kMostOfLongKeys = 16;
   if (problem.token_dtype == DType::float16 && problem.initial_state == InitialState::huge)
     return false;
-  if (problem.state_dtype == DType::float16 && problem.magnitudes == Magnitudes::edges)
-    return false;
+  if (problem.magnitudes == Magnitudes::edges) {
+    if (problem.state_dtype == DType::float16) return false;
+    if (problem.token_dtype == DType::float16 && problem.initial_state == InitialState::large)
+      return false;
+  }
   return problem.normalize_qk || problem.keys != KeyDistribution::unnormalised ||
          problem.sequences.longest() * problem.steps <= kMostOfLongKeys;
 }

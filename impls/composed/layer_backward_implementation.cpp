@@ -1,6 +1,7 @@
 #include "composed/layer_backward_implementation.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "interface/error.h"
@@ -46,6 +47,36 @@ std::int64_t bytes_of(const Problem& p, std::int64_t width) {
   return p.total_tokens() * width * static_cast<std::int64_t>(size_of(p.token_dtype));
 }
 
+// As a call of float16 tokens runs (the header says why).
+Problem in_float32(const Problem& p) {
+  Problem wide = p;
+  wide.token_dtype = DType::float32;
+  return wide;
+}
+
+bool has_another_type(const Operand& operand, const Problem& p, const Problem& wide) {
+  return is_present(operand, p) && own_type(operand, p) != own_type(operand, wide);
+}
+
+std::int64_t bytes_in_float32(const Operand& operand, const Problem& p) {
+  return static_cast<std::int64_t>(element_count(operand, p)) *
+         static_cast<std::int64_t>(size_of(DType::float32));
+}
+
+std::int64_t converted_bytes(const Problem& p) {
+  std::int64_t bytes = 0;
+  for (const Operand& operand : p.operation->operands) {
+    if (has_another_type(operand, p, in_float32(p))) bytes += bytes_in_float32(operand, p);
+  }
+  return bytes;
+}
+
+// One launch, but for gfx906, where each copy is one.
+int launches_of(const std::vector<StridedCopy>& copies, const Device& device) {
+  if (copies.empty()) return 0;
+  return device.info().runs == "hip" ? static_cast<int>(copies.size()) : 1;
+}
+
 std::int64_t handed_on_bytes(const Problem& p) {
   const Widths widths = widths_of(p);
   const std::int64_t of_norm = p.gated_norm ? 2 * bytes_of(p, widths.values) : 0;
@@ -83,8 +114,7 @@ class LayerBackwardPlan final : public Plan {
     copies_ = {channels_of(of_q, widths.keys, convolved, 0),
                channels_of(of_k, widths.keys, convolved, widths.keys),
                channels_of(of_v, widths.values, convolved, 2 * widths.keys)};
-    // One launch, but for gfx906, where each copy is one.
-    info_.launches += device.info().runs == "hip" ? static_cast<int>(copies_.size()) : 1;
+    info_.launches += launches_of(copies_, device);
     Arguments behind = given.shared_with(members.convolution_gradients.description().operation);
     behind.set_input("d_conv_output", convolved);
     add(members.convolution_gradients, convolution_gradients_of(problem), behind);
@@ -178,6 +208,85 @@ class LayerBackwardPlan final : public Plan {
   PlanInfo info_;
 };
 
+// The call in float32, between copies of those operands that are float16.
+class InFloat32Plan final : public Plan {
+ public:
+  InFloat32Plan(const LayerBackwardMembers& members, const Problem& problem, const Arguments& given,
+                Device& device)
+      : device_(device), problem_(problem) {
+    const Problem wide = in_float32(problem);
+    Arguments arguments;
+    for (const Operand& operand : problem.operation->operands) {
+      if (!given.has(operand.name)) continue;
+      if (has_another_type(operand, problem, wide)) {
+        convert(operand, given, arguments);
+      } else {
+        arguments.set(operand.name, given[operand.name]);
+      }
+    }
+    inner_ = std::make_unique<LayerBackwardPlan>(members, wide, arguments, device);
+    info_ = inner_->info();
+    info_.choice += "; in float32";
+    info_.launches += launches_of(before_, device) + launches_of(behind_, device);
+    for (const DeviceBuffer& buffer : buffers_) info_.workspace_bytes += buffer.bytes();
+  }
+
+  const PlanInfo& info() const override { return info_; }
+  void run() override {
+    device_.enqueue_copies(before_, device_.native_stream());
+    inner_->run();
+    device_.enqueue_copies(behind_, device_.native_stream());
+  }
+
+ private:
+  void convert(const Operand& operand, const Arguments& given, Arguments& arguments) {
+    const std::int64_t bytes = bytes_in_float32(operand, problem_);
+    buffers_.push_back(device_.allocate(bytes));
+    void* const wide = buffers_.back().data();
+    device_.fill_async(wide, 0xff, bytes);
+    StridedCopy copy = elements_of(operand, given);
+    if (operand.is_output()) {
+      copy.from = wide;
+      copy.to = given.output(operand.name);
+      copy.to_type = own_type(operand, problem_);
+      arguments.set_output(operand.name, wide);
+      behind_.push_back(copy);
+    } else {
+      copy.from = given.input(operand.name);
+      copy.from_type = own_type(operand, problem_);
+      copy.to = wide;
+      arguments.set_input(operand.name, wide);
+      before_.push_back(copy);
+    }
+  }
+
+  // Of tokens as many as the offsets count when the call runs: what lies behind stays as it is.
+  StridedCopy elements_of(const Operand& operand, const Arguments& given) const {
+    StridedCopy copy;
+    if (cut_of(operand, problem_) != Cut::tokens) {
+      copy.rank = 1;
+      copy.extents = {static_cast<std::int64_t>(element_count(operand, problem_))};
+      copy.from_strides = copy.to_strides = {1};
+      return copy;
+    }
+    const std::int64_t width = elements_per_token(operand, problem_);
+    copy.rank = 2;
+    copy.extents = {problem_.total_tokens(), width};
+    copy.from_strides = copy.to_strides = {width, 1};
+    if (!operand.is_output()) copy.from_strides[0] = token_stride_of(operand.name, problem_, given);
+    copy.bound = {given.indices("sequence_offsets").word(problem_.num_sequences()), 2};
+    copy.bounded_end = 1;
+    return copy;
+  }
+
+  Device& device_;
+  Problem problem_;
+  std::vector<DeviceBuffer> buffers_;
+  std::vector<StridedCopy> before_, behind_;
+  std::unique_ptr<Plan> inner_;
+  PlanInfo info_;
+};
+
 // What all steps ask for; the rest is that of the recurrence's gradients.
 void join(Description& whole, const Description& step) {
   whole.honours = whole.honours + step.honours;
@@ -222,7 +331,15 @@ int LayerBackwardImplementation::rank(const Problem& problem) const {
   return members_.recurrence_gradients.rank(recurrence_gradients_of(problem));
 }
 
+bool LayerBackwardImplementation::runs_in_float32(const Problem& problem) const {
+  return problem.token_dtype == DType::float16 && supports_steps(in_float32(problem));
+}
+
 Support LayerBackwardImplementation::supports(const Problem& problem) const {
+  return runs_in_float32(problem) ? Support::yes() : supports_steps(problem);
+}
+
+Support LayerBackwardImplementation::supports_steps(const Problem& problem) const {
   Support all = Support::yes();
   for_present(members_, problem, [&](const Step& step) {
     if (!all) return;
@@ -235,9 +352,11 @@ Support LayerBackwardImplementation::supports(const Problem& problem) const {
 }
 
 std::int64_t LayerBackwardImplementation::workspace_bytes(const Problem& problem) const {
-  std::int64_t bytes = handed_on_bytes(problem);
-  for_present(members_, problem, [&](const Step& step) {
-    bytes += step.implementation->workspace_bytes(step.problem(problem));
+  const bool is_wide = runs_in_float32(problem);
+  const Problem run = is_wide ? in_float32(problem) : problem;
+  std::int64_t bytes = handed_on_bytes(run) + (is_wide ? converted_bytes(problem) : 0);
+  for_present(members_, run, [&](const Step& step) {
+    bytes += step.implementation->workspace_bytes(step.problem(run));
   });
   return bytes;
 }
@@ -250,6 +369,9 @@ std::unique_ptr<Plan> LayerBackwardImplementation::plan(const Problem& problem,
     throw Error(ErrorKind::device_unavailable, support.reason);
   }
   require_operands(problem, arguments);
+  if (runs_in_float32(problem)) {
+    return std::make_unique<InFloat32Plan>(members_, problem, arguments, device);
+  }
   return std::make_unique<LayerBackwardPlan>(members_, problem, arguments, device);
 }
 
