@@ -8,6 +8,7 @@
 #include "harness/explain/convolution_patterns.h"
 #include "harness/explain/fault_hypotheses.h"
 #include "harness/explain/gradient_patterns.h"
+#include "harness/explain/scaled_patterns.h"
 #include "harness/run/element_place.h"
 #include "harness/verify/worst_unit.h"
 
@@ -51,6 +52,8 @@ class Patterns {
     found_.insert(found_.end(), of_convolution.begin(), of_convolution.end());
     const auto of_gradients = find_gradient_patterns(reference_, outputs_, anatomy_);
     found_.insert(found_.end(), of_gradients.begin(), of_gradients.end());
+    const auto of_scaled = find_scaled_patterns(reference_, outputs_, anatomy_);
+    found_.insert(found_.end(), of_scaled.begin(), of_scaled.end());
     if (!has_recurrence() || anatomy_.wrong.empty()) return found_;
     const std::size_t others = found_.size();
     const bool downstream = std::any_of(

@@ -22,8 +22,9 @@ struct FaultPattern {
 ///
 ///   untouched rows   pool rows or padding changed that no sequence owns
 ///   padding slot     outputs of slot -1 that are not zero
-///   ...              those of the convolution (harness/explain/convolution_patterns.h) and of
-///                    gradients (harness/explain/gradient_patterns.h)
+///   ...              those of the convolution (harness/explain/convolution_patterns.h), of
+///                    gradients (harness/explain/gradient_patterns.h) and of outputs that have scales
+///                    (harness/explain/scaled_patterns.h)
 ///   unwritten        outputs not finite, the states finite
 ///   not finite       everything not finite; or outputs and states from some token on
 ///   final state      outputs right, the final state wrong, or never written

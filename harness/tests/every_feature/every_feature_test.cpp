@@ -1,5 +1,6 @@
 // The general code on an operation that has every feature: several outputs, each cut, each unit, a
-// token stride, indices of its own, a carrying from the end to the beginning, outputs in a wider type.
+// token stride, indices of its own, a carrying from the end to the beginning, outputs in a wider type, one of
+// integers with scales.
 // A right implementation passes every check; each planted fault is rejected by the check named.
 #include <gtest/gtest.h>
 
@@ -113,10 +114,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Planted{Fault::walk_reads_tally, "phases", "tally differs"},
                       Planted{Fault::walk_bounds_times, "phases", "d_first differs"},
                       Planted{Fault::walk_floors_times, "phases", "a second time: d_first"},
-                      Planted{Fault::store_of_first_run, "refilled", "d_first"},
+                      Planted{Fault::store_of_first_run, "refilled", "sketch of sequence"},
                       Planted{Fault::crossing_shifted, "crossing", "crossing of sequence"},
                       Planted{Fault::y_of_batch, "alone", "y differs"},
-                      Planted{Fault::total_of_batch, "alone", "total differs"}),
+                      Planted{Fault::total_of_batch, "alone", "total differs"},
+                      Planted{Fault::sketch_scale_of_first_head, "errors", "sketch"},
+                      Planted{Fault::sketch_cut_off, "errors", "beyond half a step"},
+                      Planted{Fault::sketch_half_filled, "errors", "sketch"},
+                      Planted{Fault::sketch_without_times, "continuation", "sketch"},
+                      Planted{Fault::sketch_without_times, "every_split", "sketch"},
+                      Planted{Fault::sketches_in_walk, "phases", "'walk' wrote sketch"}),
     [](const auto& tested) {
       return "Fault" + std::to_string(static_cast<int>(tested.param.fault)) + "_" +
              tested.param.caught_by;

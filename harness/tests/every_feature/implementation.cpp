@@ -1,10 +1,12 @@
 // every_feature on the CPU, in float32, token by token; and what it may get wrong.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "harness/tests/every_feature/operation.h"
+#include "interface/channel_quantization.h"
 
 namespace gdn::testing {
 namespace {
@@ -29,6 +31,7 @@ class EveryFeaturePlan final : public Plan {
   void run_phase(int phase) override {
     phase == 0 ? walk() : store();
     if (phase == 0 && fault_ == Fault::stores_in_walk) store();
+    if (phase == 0 && fault_ == Fault::sketches_in_walk) write_sketch(0, 0, {}, 0);
     if (phase == 0 && fault_ == Fault::tallies_in_walk) write("tally", 0, 1, DType::float32);
   }
 
@@ -46,7 +49,10 @@ class EveryFeaturePlan final : public Plan {
     for (const auto& [place, kept] : kept_) {
       const auto& [n, h] = place;
       const auto& [r, total, early] = kept;
-      if (slot(n) < 0 || first_token(n + 1) == first_token(n)) continue;
+      if (slot(n) < 0 || first_token(n + 1) == first_token(n)) {
+        write_sketch(n, h, {}, 0);
+        continue;
+      }
       const bool own = fault_ != Fault::first_row_of_sequence;
       const std::int64_t row = own ? slot(n) : n;
       const StoreInputs late = store_inputs(n, h);
@@ -57,6 +63,7 @@ class EveryFeaturePlan final : public Plan {
       const float lift = fault_ == Fault::walk_reads_lift ? early.lift : late.lift;
       const float tally = fault_ == Fault::walk_reads_tally ? early.tally : late.tally;
       static_cast<float*>(a_.output("tally"))[slot(n) * p_.num_value_heads + h] = tally + total;
+      write_sketch(n, h, r, late.times);
       for (std::int64_t i = 0; i < p_.value_head_dim; ++i) {
         float value = r[static_cast<std::size_t>(i)] + static_cast<float>(times) * lift;
         if (fault_ == Fault::store_reads_x) value += 0 * x(first_token(n), h, i);
@@ -67,6 +74,37 @@ class EveryFeaturePlan final : public Plan {
       for (std::int64_t row = 0; row < p_.num_pool_rows(); ++row) {
         if (!owns(row)) write("d_first", row * row_stride(), 0, p_.state_dtype);
       }
+    }
+  }
+
+  // Of nothing it is zeros.
+  void write_sketch(std::int64_t n, std::int64_t h, const std::vector<float>& r,
+                    std::int64_t times) {
+    if (fault_ == Fault::sketch_without_times && !r.empty())
+      times = std::max<std::int64_t>(times, 1);
+    std::vector<float> values(static_cast<std::size_t>(p_.value_head_dim), 0.0f);
+    float largest = 0;
+    for (std::size_t i = 0; i < r.size(); ++i) {
+      values[i] = static_cast<float>(times) * r[i];
+      largest = std::max(largest, std::fabs(values[i]));
+    }
+    float scale = largest / static_cast<float>(kLargestInt8);
+    if (fault_ == Fault::sketch_scale_of_first_head) {
+      if (h == 0) first_scale_ = scale;
+      scale = first_scale_;
+    }
+    if (fault_ == Fault::sketch_half_filled) scale *= 2;
+    if (scale < kSmallestScale) scale = 0;
+    const std::int64_t entry = n * p_.num_value_heads + h;
+    write("sketch_scales", entry, scale, DType::float32);
+    auto* const elements = static_cast<std::int8_t*>(a_.output("sketch"));
+    for (std::int64_t i = 0; i < p_.value_head_dim; ++i) {
+      const float value = values[static_cast<std::size_t>(i)];
+      const float quotient = scale == 0 ? 0 : value / scale;
+      const bool is_cut = fault_ == Fault::sketch_cut_off && std::fabs(value) < largest;
+      const float whole = is_cut ? std::trunc(quotient) : std::nearbyint(quotient);
+      elements[entry * p_.value_head_dim + i] =
+          static_cast<std::int8_t>(std::clamp(whole, -127.0f, 127.0f));
     }
   }
 
@@ -207,6 +245,7 @@ class EveryFeaturePlan final : public Plan {
   std::map<std::pair<std::int64_t, std::int64_t>, Kept> kept_;  // of every sequence and head
   std::map<std::int64_t, float> z_;
   float first_total_ = 0;
+  float first_scale_ = 0;
 };
 
 class EveryFeature final : public Implementation {
@@ -215,6 +254,7 @@ class EveryFeature final : public Implementation {
     description_.name = "cpu/every_feature";
     description_.operation = every_feature_operation();
     description_.honours = {"slots", "pool_rows", "pool_pad", "state"};
+    description_.writes_scales = true;
     description_.backend = "cpu";
     description_.form = "naive";
     description_.summary = "an operation of the tests, token by token";

@@ -20,6 +20,7 @@ Dimensions z_shape(const Problem&) { return {dimension::T, dimension::Hk, dimens
 Dimensions head_shape(const Problem&) { return {dimension::T, dimension::Hv}; }
 Dimensions pool_shape(const Problem&) { return {dimension::slots, dimension::Hv, dimension::Dv}; }
 Dimensions entry_shape(const Problem&) { return {dimension::N, dimension::Hv}; }
+Dimensions sketch_shape(const Problem&) { return {dimension::N, dimension::Hv, dimension::Dv}; }
 
 Dimensions tally_shape(const Problem&) { return {dimension::slots, dimension::Hv}; }
 
@@ -53,7 +54,7 @@ OperationSchema make_schema() {
        .writes = {"y", "z", "crossing", "total", "d_weight"}},
       {.name = "store",
        .reads = {"sequence_offsets", "slot_index", "times", "lift", "tally"},
-       .writes = {"d_first", "tally"}}};
+       .writes = {"d_first", "tally", "sketch", "sketch_scales"}}};
   schema.fields = {"slots", "pool_rows", "pool_pad", "state"};
   schema.operands = {
       {.name = "x", .shape = x_shape, .dtype = element_type::token, .takes_token_stride = true},
@@ -119,6 +120,18 @@ OperationSchema make_schema() {
        .shape = [](const Problem&) { return Dimensions{dimension::Hv}; },
        .dtype = element_type::float32,
        .judging = {.per = JudgedPer::tensor, .over_calls = OverCalls::sum}},
+      // Of a call in two one is zeros, since its times is 0.
+      {.name = "sketch",
+       .role = Role::output,
+       .shape = sketch_shape,
+       .dtype = [](const Problem&) { return DType::int8; },
+       .judging = {.per = JudgedPer::head, .over_calls = OverCalls::sum},
+       .scaled = {.by = "sketch_scales"}},
+      {.name = "sketch_scales",
+       .role = Role::output,
+       .shape = entry_shape,
+       .dtype = element_type::float32,
+       .judging = {.per = JudgedPer::head, .by_terms = true, .over_calls = OverCalls::sum}},
   };
   return schema;
 }
@@ -138,6 +151,7 @@ Arrays<Scalar> evaluate_every_feature(const Case& c, const reference::Evaluation
   std::vector<Scalar> y = sized(tokens * heads * dim, nan), z = sized(tokens * keys * dim, nan);
   std::vector<Scalar> crossing = sized(tokens * heads, nan), terms = crossing;
   std::vector<Scalar> first = sized(pool, nan), total = sized(p.num_sequences() * heads, nan);
+  std::vector<Scalar> sketch = sized(p.num_sequences() * heads * dim, nan);
   std::vector<Scalar> weight = sized(heads, Scalar(0));
   std::vector<Scalar> tally(c["tally"].begin(), c["tally"].end());
   for (const reference::SequenceHead& pair : reference::pairs_of(p, options)) {
@@ -172,12 +186,15 @@ Arrays<Scalar> evaluate_every_feature(const Case& c, const reference::Evaluation
       squares += of_x;
     }
     total[static_cast<std::size_t>(n * heads + h)] = squares;
+    const auto of_sketch = sketch.begin() + (n * heads + h) * dim;
+    std::fill_n(of_sketch, dim, Scalar(0));
     if (padding || length == 0) continue;
     tally[static_cast<std::size_t>(c.slot(n) * heads + h)] += squares;
-    const Scalar lifted = Scalar(c.other_indices["times"][static_cast<std::size_t>(n)]) *
-                          Scalar(c["lift"][static_cast<std::size_t>(h)]);
+    const auto times = Scalar(c.other_indices["times"][static_cast<std::size_t>(n)]);
+    const Scalar lifted = times * Scalar(c["lift"][static_cast<std::size_t>(h)]);
     for (std::int64_t i = 0; i < dim; ++i) {
       first[static_cast<std::size_t>(row + i)] = r[static_cast<std::size_t>(i)] + lifted;
+      of_sketch[i] = times * r[static_cast<std::size_t>(i)];
     }
   }
   Arrays<Scalar> result;
@@ -189,16 +206,22 @@ Arrays<Scalar> evaluate_every_feature(const Case& c, const reference::Evaluation
   result["tally"] = std::move(tally);
   result["total"] = std::move(total);
   result["d_weight"] = std::move(weight);
+  result["sketch"] = std::move(sketch);  // in units of scales it is made by evaluate()
   return result;
 }
 
 // A few roundings of float32; z one of the token dtype, d_first one of the state's.
 reference::ErrorLimits limits_of(const Problem& p) {
   const double own = 1e-5;
-  return {{"y", {own, 0}},        {"z", {own + unit_roundoff(p.token_dtype), 0}},
-          {"crossing", {own, 0}}, {"d_first", {own + unit_roundoff(p.state_dtype), 0}},
-          {"total", {own, 0}},    {"d_weight", {own, 0}},
-          {"tally", {own, 0}}};
+  return {{"y", {own, 0}},
+          {"z", {own + unit_roundoff(p.token_dtype), 0}},
+          {"crossing", {own, 0}},
+          {"d_first", {own + unit_roundoff(p.state_dtype), 0}},
+          {"total", {own, 0}},
+          {"d_weight", {own, 0}},
+          {"tally", {own, 0}},
+          {"sketch", {own, 0}},
+          {"sketch_scales", {own, 0}}};
 }
 
 // Over a sequence the crossings of a head are its squares of r less its total: with y whole they need

@@ -13,8 +13,9 @@
 //     tally [slot, h] += sum_t |x_t|^2   a pool that is updated in place
 //     total [n, h] = sum_t |x_t|^2       a sequence's entry; two calls add up
 //     d_weight [h] = sum x_t . r_t       over the batch; two calls add up
+//     sketch [n, h] = times [n] r_0      in int8 with a scale, sketch_scales [n, h]
 //
-// in two phases: walk, and store, which writes d_first and tally from what walk kept. times, lift and
+// in two phases: walk, and store, which writes d_first, tally and sketch from what walk kept. times, lift and
 // tally as it was are known only once the walk is done: store alone reads them.
 // Padding sequences (slot -1) write zeros for their tokens and are in no sum.
 #pragma once
@@ -63,6 +64,11 @@ enum class EveryFeatureFault {
   last_without_pull,  ///< d_last is taken for zeros where nothing pulls: in a call on the first tokens
   y_of_batch,         ///< y rounded otherwise for one sequence than for several
   total_of_batch,     ///< total as well
+  sketch_scale_of_first_head,  ///< sketch_scales [n, 0] and its units for every head
+  sketch_cut_off,              ///< elements of sketch rounded towards zero
+  sketch_half_filled,          ///< a scale twice as large: no element of sketch is 127
+  sketch_without_times,        ///< sketch is r_0 where times is 0: in a call on the last tokens
+  sketches_in_walk,            ///< sketch is written by the first phase
 };
 
 const Implementation& every_feature(EveryFeatureFault fault);

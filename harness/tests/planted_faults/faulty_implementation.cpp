@@ -10,9 +10,11 @@
 #include "harness/tests/planted_faults/faulty_convolution.h"
 #include "harness/tests/planted_faults/faulty_gradients.h"
 #include "harness/tests/planted_faults/faulty_head.h"
+#include "interface/channel_quantization.h"
 #include "interface/error.h"
 #include "interface/gate_arithmetic.h"
 #include "interface/gate_encoding_table.h"
+#include "interface/operations/checkpoint_operands.h"
 #include "interface/operations/gated_delta.h"
 #include "interface/operations/recurrence_operands.h"
 
@@ -63,6 +65,9 @@ constexpr NamedFault kFaults[] = {
     {Fault::state_rounded_per_token, "state_rounded_per_token", Form::recurrent},
     {Fault::state_truncated, "state_truncated", Form::recurrent},
     {Fault::float16_read_as_bfloat16, "float16_read_as_bfloat16", Form::recurrent},
+    {Fault::checkpoint_scale_of_head, "checkpoint_scale_of_head", Form::recurrent},
+    {Fault::checkpoint_cut_off, "checkpoint_cut_off", Form::recurrent},
+    {Fault::checkpoint_scale_of_powers, "checkpoint_scale_of_powers", Form::recurrent},
     {Fault::unwritten_element, "unwritten_element", Form::recurrent},
     {Fault::all_nan, "all_nan", Form::recurrent},
     {Fault::dropped_tail_chunk, "dropped_tail_chunk", Form::chunkwise},
@@ -225,10 +230,12 @@ std::atomic<int> runs_of_all_plans{0};
 
 class FaultyPlan : public Plan {
  public:
-  FaultyPlan(const Problem& problem, const GatedDeltaArguments& arguments, Fault fault)
+  FaultyPlan(const Problem& problem, const GatedDeltaArguments& arguments, float* scales,
+             Fault fault)
       : problem_(problem),
         total_tokens_(problem.total_tokens()),
         arguments_(arguments),
+        checkpoint_scales_(scales),
         fault_(fault) {
     if (is_chunkwise(fault)) info_.chunk = kFaultyChunk;
     info_.launches = 1;
@@ -354,6 +361,64 @@ class FaultyPlan : public Plan {
     encode(problem_.state_dtype, values.data(), state_row(a, slot, h), dk * dv);
   }
 
+  // The integers of a state and the scales of its key channels, as contract 1.7 says or as the fault has it.
+  void store_integers(const Matrix& state, std::int8_t* elements, float* scales) const {
+    const Eigen::MatrixXf values = state.cast<float>();
+    const float of_head = values.cwiseAbs().maxCoeff();
+    for (Eigen::Index i = 0; i < values.rows(); ++i) {
+      const float of_channel = values.row(i).cwiseAbs().maxCoeff();
+      const float largest = fault_ == Fault::checkpoint_scale_of_head ? of_head : of_channel;
+      float scale = largest / static_cast<float>(kLargestInt8);
+      if (scale < kSmallestScale) scale = 0;
+      if (fault_ == Fault::checkpoint_scale_of_powers && scale > 0)
+        scale = std::exp2(std::ceil(std::log2(scale)));
+      scales[i] = scale;
+      for (Eigen::Index j = 0; j < values.cols(); ++j) {
+        const float quotient = scale == 0 ? 0 : values(i, j) / scale;
+        const bool is_cut =
+            fault_ == Fault::checkpoint_cut_off && std::fabs(values(i, j)) < largest;
+        elements[i * values.cols() + j] =
+            static_cast<std::int8_t>(is_cut ? std::trunc(quotient) : std::nearbyint(quotient));
+      }
+    }
+  }
+
+  void store_checkpoint(const GatedDeltaArguments& a, std::int64_t at, const Matrix& state) const {
+    const DType dtype = problem_.effective_checkpoint_dtype();
+    const std::int64_t size = state.size();
+    char* const to = static_cast<char*>(a.checkpoint_states) +
+                     at * size * static_cast<std::int64_t>(size_of(dtype));
+    if (dtype == DType::int8) {
+      return store_integers(state, reinterpret_cast<std::int8_t*>(to),
+                            checkpoint_scales_ + at * state.rows());
+    }
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < size; ++i) values.push_back(static_cast<float>(state.data()[i]));
+    encode(dtype, values.data(), to, size);
+  }
+
+  // The states after so many tokens, each from the sequence's first token on; zeros where nothing is wanted, or
+  // there is no head.
+  void store_checkpoints(const GatedDeltaArguments& a, std::int64_t n, std::int64_t h,
+                         const FaultyHead* whole) const {
+    for (std::int64_t j = 0; j < problem_.checkpoints; ++j) {
+      const std::int64_t row = n * problem_.checkpoints + j;
+      const std::int64_t count = a.checkpoint_tokens[row];
+      FaultyHead part;
+      part.state = Matrix::Zero(problem_.key_head_dim, problem_.value_head_dim);
+      if (whole != nullptr && count > 0) {
+        part = *whole;
+        for (Matrix* tokens : {&part.query, &part.key, &part.value, &part.output}) {
+          tokens->conservativeResize(count, Eigen::NoChange);
+        }
+        part.log_decay.conservativeResize(count);
+        part.beta.conservativeResize(count);
+        run_faulty_head(part, fault_);
+      }
+      store_checkpoint(a, row * problem_.num_value_heads + h, part.state);
+    }
+  }
+
   // A nudge of one rounding, far below every limit, where the fault orders its sums otherwise.
   bool rounds_otherwise(std::int64_t slot) const {
     if (fault_ == Fault::order_of_batch) return problem_.num_sequences() == 1;
@@ -389,6 +454,7 @@ class FaultyPlan : public Plan {
     const std::int64_t slot = slot_of(a, n);
     const std::int64_t dk = p.key_head_dim;
     const std::int64_t dv = p.value_head_dim;
+    if (length == 0 || slot < 0) store_checkpoints(a, n, h, nullptr);
     if (length == 0) {
       if (fault_ == Fault::empty_clears_state && slot >= 0) {
         store_state(a, slot, h, Matrix::Zero(dk, dv));
@@ -421,6 +487,7 @@ class FaultyPlan : public Plan {
     head.output = Matrix::Zero(length, dv);
     head.state = Matrix::Zero(dk, dv);
     if (p.initial_state != InitialState::absent) load_state(a, slot, h, &head.state);
+    store_checkpoints(a, n, h, &head);
     run_faulty_head(head, fault_);
     store_outputs(a, n, h, first, slot, head.output);
     const bool kept = (fault_ == Fault::short_call_keeps_state && length == 2) ||
@@ -432,6 +499,7 @@ class FaultyPlan : public Plan {
   Problem problem_;
   std::int64_t total_tokens_;  // a sum over all sequences
   GatedDeltaArguments arguments_;
+  float* checkpoint_scales_;
   Fault fault_;
   PlanInfo info_;
   std::vector<std::int64_t> offsets_;
@@ -446,6 +514,11 @@ class FaultyImplementation : public Implementation {
     description_.name = "cpu/faulty_" + name_of(fault);
     description_.operation = gated_delta_operation();
     description_.honours = recurrence_options();
+    if (!is_chunkwise(fault)) {
+      description_.honours =
+          description_.honours + HonouredFields{"checkpoints", "checkpoint_dtype"};
+      description_.writes_scales = true;
+    }
     description_.backend = "cpu";
     description_.form = is_chunkwise(fault) ? "chunkwise" : "recurrent";
     description_.summary = "planted fault for tests: " + name_of(fault);
@@ -459,7 +532,9 @@ class FaultyImplementation : public Implementation {
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
                              Device&) const override {
     require_supported(*this, problem);
-    return std::make_unique<FaultyPlan>(problem, gated_delta_arguments(problem, arguments), fault_);
+    return std::make_unique<FaultyPlan>(problem, gated_delta_arguments(problem, arguments),
+                                        static_cast<float*>(arguments.output(kCheckpointScales)),
+                                        fault_);
   }
 
  private:

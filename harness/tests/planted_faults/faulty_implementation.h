@@ -55,6 +55,11 @@ enum class Fault {
   state_truncated,           ///< 16-bit states rounded towards zero
   float16_read_as_bfloat16,  ///< values' bits taken for the other 16-bit type
 
+  // ---- state checkpoints in int8
+  checkpoint_scale_of_head,    ///< one scale for all key channels of a head
+  checkpoint_cut_off,          ///< elements rounded towards zero
+  checkpoint_scale_of_powers,  ///< the next power of two for the scale, so that no element is 127
+
   // ---- lengths and memory
   unwritten_element,       ///< one output element never written
   all_nan,                 ///< every output NaN
@@ -167,7 +172,7 @@ bool is_convolution(Fault fault);
 bool is_gradients(Fault fault);
 
 /// gated_delta: any token, state and output dtype, slots, gate and beta encodings; [Dk, Dv] state;
-/// chunk 16. causal_conv1d: everything. gated_delta_backward: faulty_gradients.h.
+/// chunk 16; token by token also checkpoints in any dtype. causal_conv1d: everything. gated_delta_backward: faulty_gradients.h.
 std::unique_ptr<Implementation> make_faulty(Fault fault);
 
 }  // namespace gdn::testing
