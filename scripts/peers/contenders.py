@@ -9,6 +9,8 @@ from typing import Callable
 os.environ.setdefault("FLA_FLASH_QLA", "0")  # FLA's own kernels, not FlashQLA's, which it hands over to if it is there
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
+from inputs import steps_of  # noqa: E402
+
 SCALE = 128 ** -0.5
 
 
@@ -27,12 +29,13 @@ def ours(implementation, of_channels):
         import torch
         import gdnbench_torch
 
-        def by_channel(inputs):
-            fields = f"heads={inputs.query.shape[1]}/{inputs.value.shape[1]},dim=128,seq=1x1,dtype=bf16,h0=normal"
-            plan = gdnbench_torch.Plan(f"gated_delta:{fields},decay=channel", {
+        def by_fields(inputs, field, of):
+            heads = f"{inputs.query.shape[1]}/{inputs.initial_state.shape[1]}"
+            fields = f"heads={heads},dim=128,seq=1x1,dtype=bf16,h0=normal"
+            plan = gdnbench_torch.Plan(f"gated_delta:{fields},{field}", {
                 "q": inputs.query, "k": inputs.key, "v": inputs.value, "log_decay": inputs.log_decay,
                 "beta": inputs.beta, "sequence_offsets": inputs.offsets,
-                "initial_state": torch.empty_like(inputs.initial_state)}, of_channels)
+                "initial_state": torch.empty_like(inputs.initial_state)}, of)
             output, state = plan.tensors["output"], plan.tensors["initial_state"]
 
             def run():
@@ -43,7 +46,9 @@ def ours(implementation, of_channels):
 
         def make(inputs):
             if inputs.decays_by_channel:
-                return by_channel(inputs)
+                return by_fields(inputs, "decay=channel", of_channels)
+            if steps_of(inputs) > 1:
+                return by_fields(inputs, f"steps={steps_of(inputs)}", implementation)
             plan = gdnbench_torch.GatedDelta(
                 inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta, inputs.offsets,
                 torch.empty_like(inputs.initial_state), implementation=implementation)
@@ -57,7 +62,25 @@ def fla():
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
     from fla.ops.kda import chunk_kda
 
+    def by_steps(inputs):
+        """Its function takes as many keys as values, and steps as tokens."""
+        from fla.ops.gated_delta_product import chunk_gated_delta_product
+        repeat = inputs.value.shape[2] // inputs.key.shape[2]
+        query = inputs.query.repeat_interleave(repeat, 1).contiguous()
+        key = inputs.key.repeat_interleave(repeat, 2).flatten(0, 1).contiguous()
+        value, beta = inputs.value.flatten(0, 1), inputs.beta.flatten(0, 1)
+
+        def run():
+            output, state = chunk_gated_delta_product(
+                query[None], key[None], value[None], inputs.log_decay[None], beta[None], steps_of(inputs),
+                scale=SCALE, initial_state=inputs.initial_state, output_final_state=True,
+                cu_seqlens=inputs.offsets32)
+            return output[0], state
+        return Call(run)
+
     def make(inputs):
+        if steps_of(inputs) > 1:
+            return by_steps(inputs)
         batch = [x[None] for x in (inputs.query, inputs.key, inputs.value, inputs.log_decay, inputs.beta)]
         function = chunk_kda if inputs.decays_by_channel else chunk_gated_delta_rule
 
@@ -72,6 +95,12 @@ def fla():
 def require_decay_per_head(inputs):
     if inputs.decays_by_channel:
         raise ValueError("one decay per head alone")
+    require_one_step(inputs)
+
+
+def require_one_step(inputs):
+    if steps_of(inputs) > 1:
+        raise ValueError("one step per token alone")
 
 
 def flashinfer(context_parallel):
@@ -120,6 +149,7 @@ def cudnn_kda():
     from cudnn.linear_attention.ops import kimi_delta_attention
 
     def make(inputs):
+        require_one_step(inputs)
         repeat = inputs.value.shape[1] // inputs.query.shape[1]
         query, key = (x.repeat_interleave(repeat, 1).contiguous() for x in (inputs.query, inputs.key))
         gate = inputs.log_decay

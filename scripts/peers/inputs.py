@@ -1,6 +1,7 @@
 """What every contender of a row is given: the same tensors, made once on the GPU, as harness/inputs/draw_recurrence.h
 describes the distributions (unit queries and keys, N(0,1) values, beta = sigmoid(N(0,1)), initial state N(0,1)/sqrt(Dk)).
-A regime of gates whose name begins with channel- has a log decay for each key channel, and else one for each head."""
+A regime of gates whose name begins with channel- has a log decay for each key channel, and else one for each head. One
+whose name begins with steps2- or steps3- has so many keys, values and betas a token (DeltaProduct)."""
 import dataclasses
 import math
 import zlib
@@ -13,7 +14,9 @@ PER_CHANNEL = "channel-"
 BOUNDED, BOUND = "bounded", 5.0
 # -5 sigmoid(f): no channel and no head decays less than others for long, and each forgets within a chunk or two.
 BOUNDED_ALIKE = "bounded-alike"
-GATES = (*LOGIT_MEANS, *(PER_CHANNEL + name for name in (*LOGIT_MEANS, BOUNDED, BOUNDED_ALIKE)))
+STEPS = {"steps2-": 2, "steps3-": 3}
+GATES = (*LOGIT_MEANS, *(PER_CHANNEL + name for name in (*LOGIT_MEANS, BOUNDED, BOUNDED_ALIKE)),
+         *(steps + name for steps in STEPS for name in LOGIT_MEANS))
 
 
 def parse_heads(text):
@@ -44,8 +47,9 @@ def parse_lengths(text):
 @dataclasses.dataclass
 class Inputs:
     """bfloat16 query, key [T, Hk, 128], value [T, Hv, 128]; float32 log_decay [T, Hv] or [T, Hv, 128], beta
-    [T, Hv]; initial_state [N, Hv, 128, 128] float32; offsets [N + 1] in int64 and int32 (each contender keeps to one tensor: FlashQLA knows
-    its plans by the tensor's identity)."""
+    [T, Hv]; with n steps per token key [T, n, Hk, 128], value [T, n, Hv, 128], beta [T, n, Hv]; initial_state
+    [N, Hv, 128, 128] float32; offsets [N + 1] in int64 and int32 (each contender keeps to one tensor: FlashQLA knows its
+    plans by the tensor's identity)."""
     query: object
     key: object
     value: object
@@ -63,6 +67,27 @@ class Inputs:
     @property
     def decays_by_channel(self):
         return self.log_decay.dim() == 3
+
+
+def steps_of(inputs):
+    """Keys, values and betas of a token."""
+    return inputs.key.shape[1] if inputs.key.dim() == 4 else 1
+
+
+def rows_of_steps(inputs):
+    """The same with a token for every step: the first of a token's has its decay, and the last its query; the others
+    have none, and zeros for a query."""
+    import torch
+    steps, tokens = steps_of(inputs), inputs.query.shape[0]
+
+    def rows(tensor, at):
+        result = torch.zeros(tokens, steps, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
+        result[:, at] = tensor
+        return result.flatten(0, 1)
+    return dataclasses.replace(
+        inputs, query=rows(inputs.query, -1), key=inputs.key.flatten(0, 1), value=inputs.value.flatten(0, 1),
+        beta=inputs.beta.flatten(0, 1), log_decay=rows(inputs.log_decay, 0), offsets=inputs.offsets * steps,
+        offsets32=inputs.offsets32 * steps, lengths=[length * steps for length in inputs.lengths])
 
 
 def offsets_of(lengths, dtype):
@@ -94,6 +119,9 @@ def with_gates(inputs, gates):
     """The same tensors with gates of a regime of GATES."""
     import torch
     by_channel, name = gates.startswith(PER_CHANNEL), gates.removeprefix(PER_CHANNEL)
+    steps = next((count for prefix, count in STEPS.items() if gates.startswith(prefix)), 1)
+    if steps > 1:
+        name = name.split("-", 1)[1]
     shape = (*inputs.beta.shape, DIM) if by_channel else tuple(inputs.beta.shape)
     generator = torch.Generator(device=DEVICE).manual_seed(zlib.crc32(f"{gates} {shape}".encode()))
 
@@ -110,7 +138,13 @@ def with_gates(inputs, gates):
         log_decay = torch.zeros(shape, device=DEVICE)
     else:
         log_decay = torch.nn.functional.logsigmoid(normal(*shape) + LOGIT_MEANS[name])
-    return dataclasses.replace(inputs, log_decay=log_decay)
+    if steps == 1:
+        return dataclasses.replace(inputs, log_decay=log_decay)
+    tokens, key_heads, value_heads = inputs.query.shape[0], inputs.query.shape[1], inputs.value.shape[1]
+    return dataclasses.replace(
+        inputs, log_decay=log_decay, beta=normal(tokens, steps, value_heads).sigmoid(),
+        key=torch.nn.functional.normalize(normal(tokens, steps, key_heads, DIM), dim=-1).bfloat16(),
+        value=normal(tokens, steps, value_heads, DIM).bfloat16())
 
 
 def read_cases(path):

@@ -30,6 +30,24 @@ __device__ __forceinline__ void tensor_store(const CUtensorMap* map, uint32_t so
       "r"(source), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
+/// The same of maps of five dimensions.
+__device__ __forceinline__ void tensor_load(uint32_t destination, const CUtensorMap* map,
+                                            uint32_t barrier, int c0, int c1, int c2, int c3,
+                                            int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3,%4,%5,%6,%7}], [%2];" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+__device__ __forceinline__ void tensor_store(const CUtensorMap* map, uint32_t source, int c0,
+                                             int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2,%3,%4,%5,%6}], "
+      "[%1];" ::"l"(map),
+      "r"(source), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
 __device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }

@@ -19,8 +19,9 @@ struct TensorDimension {
 };
 
 /// The map of an array of 16-bit elements, dimensions innermost first, in boxes of rows of 128
-/// bytes at most with the 128-byte swizzle, as wgmma reads them. Up to four dimensions: those that
-/// are not given have size 1, and the copies' coordinate 0 there. `name`: of the array, for errors.
+/// bytes at most with the 128-byte swizzle, as wgmma reads them. Up to five dimensions. Of fewer than
+/// four those that are not given have size 1, and the copies' coordinate 0 there: copies take four
+/// coordinates, or five where five are given. `name`: of the array, for errors.
 /// Throws Error(bad_input) for other dimensions or elements, Error(device_failure) where the driver
 /// refuses.
 CUtensorMap make_tensor_map(const void* base, DType dtype,

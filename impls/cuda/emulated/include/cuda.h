@@ -13,12 +13,13 @@ enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_128B };
 enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_L2_256B };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE };
 
-/// Four dimensions of 16-bit elements, innermost first, 128-byte swizzled boxes.
+/// Four or five dimensions of 16-bit elements, innermost first, 128-byte swizzled boxes.
 struct CUtensorMap {
   unsigned char* base;
-  std::int64_t sizes[4];
-  std::int64_t strides[4];  ///< bytes
-  std::int64_t box[4];
+  int rank;
+  std::int64_t sizes[5];    ///< of a dimension that is not there: 1, as box
+  std::int64_t strides[5];  ///< bytes
+  std::int64_t box[5];
 };
 
 /// What the driver refuses of these maps is refused here: misaligned bases and strides.
@@ -27,11 +28,14 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cu
                                        const cuuint64_t* strides, const cuuint32_t* box,
                                        const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-  if (rank != 4 || reinterpret_cast<std::uintptr_t>(base) % 16 != 0)
+  if ((rank != 4 && rank != 5) || reinterpret_cast<std::uintptr_t>(base) % 16 != 0)
     return CUDA_ERROR_INVALID_VALUE;
   map->base = static_cast<unsigned char*>(base);
+  map->rank = static_cast<int>(rank);
+  map->sizes[4] = map->box[4] = 1;
+  map->strides[4] = 0;
   map->strides[0] = 2;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < map->rank; ++i) {
     if (i > 0 && strides[i - 1] % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
     if (box[i] == 0 || box[i] > 256 || sizes[i] == 0) return CUDA_ERROR_INVALID_VALUE;
     map->sizes[i] = static_cast<std::int64_t>(sizes[i]);

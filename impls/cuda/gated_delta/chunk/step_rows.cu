@@ -39,18 +39,23 @@ __global__ void __launch_bounds__(kThreads)
     step_rows_kernel(const GatedDeltaParams tokens, const StepRows rows, std::int64_t element_bytes,
                      std::int64_t token_capacity) {
   const int Hv = tokens.num_value_heads;
+  const int rows_of_token = rows.per_token > 0 ? rows.per_token : tokens.steps;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t n = first; n <= tokens.num_sequences; n += stride) {
-    rows.sequence_offsets[n] = tokens.sequence_offsets[n] * tokens.steps;
+    rows.sequence_offsets[n] = tokens.sequence_offsets[n] * rows_of_token;
   }
   const std::int64_t num_tokens =
       min(tokens.sequence_offsets[tokens.num_sequences], token_capacity);
-  for (std::int64_t i = first; i < num_tokens * tokens.steps * Hv; i += stride) {
-    const std::int64_t row = i / Hv;
-    rows.log_decay[i] = row % tokens.steps == 0 ? log_decay_of(tokens.gates, row / tokens.steps,
-                                                               static_cast<int>(i % Hv))
-                                                : 0.0f;
+  for (std::int64_t i = first; i < num_tokens * rows_of_token * Hv; i += stride) {
+    const std::int64_t row = i / Hv, token = row / rows_of_token;
+    const int row_of_token = static_cast<int>(row % rows_of_token), head = static_cast<int>(i % Hv);
+    rows.log_decay[i] = row_of_token == 0 ? log_decay_of(tokens.gates, token, head) : 0.0f;
+    if (rows.beta == nullptr) continue;
+    const int step = row_of_token - (rows_of_token - tokens.steps);
+    rows.beta[i] = step >= 0 ? decode_beta(tokens.gates,
+                                           load_number(tokens.gates.beta, token, step * Hv + head))
+                             : 0.0f;
   }
   const GridStride mine = {first, stride};
   const std::int64_t elements = 16 / element_bytes;  // in a unit of 16 bytes
@@ -58,10 +63,6 @@ __global__ void __launch_bounds__(kThreads)
                      key_row(tokens) * tokens.steps / elements, num_tokens, rows.key);
   copy_tokens<uint4>(mine, tokens.value, tokens.value_token_stride / elements,
                      value_row(tokens) * tokens.steps / elements, num_tokens, rows.value);
-  const int betas = Hv * tokens.steps;
-  for (std::int64_t i = first; rows.beta != nullptr && i < num_tokens * betas; i += stride) {
-    rows.beta[i] = load_number(tokens.gates.beta, i / betas, static_cast<int>(i % betas));
-  }
 }
 
 }  // namespace
@@ -87,6 +88,7 @@ GatedDeltaParams params_of_step_rows(const GatedDeltaParams& tokens, const StepR
   p.sequence_offsets = rows.sequence_offsets;
   p.gates.gate_encoding = GateEncoding::log_decay;
   p.gates.gate = {.data = rows.log_decay, .stride = tokens.num_value_heads};
+  if (rows.beta != nullptr) p.gates.beta_encoding = BetaEncoding::beta;
   p.gates.beta = {.data = rows.beta != nullptr ? rows.beta : tokens.gates.beta.data,
                   .stride = tokens.num_value_heads};
   return p;

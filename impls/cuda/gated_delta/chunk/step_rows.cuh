@@ -1,7 +1,8 @@
 // Householder steps in chunks (DeltaProduct): to the chunkwise kernels the n steps of a token are n
 // rows, tokens of their own, of which the first has the token's decay, the others none, and only
 // the last an output. So a chunk holds C steps, wherever in a token it begins or ends, and every
-// stage but those that read queries and write outputs takes rows for tokens.
+// stage but those that read queries and write outputs takes rows for tokens. Kernels whose chunks
+// must begin with a token have more rows than steps, the first of them empty.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,13 +16,16 @@ namespace gdn::GDN_CUDA_TARGET {
 
 /// Device arrays, written by enqueue_step_rows.
 struct StepRows {
+  /// R: the rows of a token. The R - n before those of its steps are empty: of beta 0, and of keys
+  /// the copies below know none. The token's decay is the first row's. 0: n.
+  std::int32_t per_token = 0;
   std::int64_t* sequence_offsets = nullptr;  ///< [N + 1], in rows
-  float* log_decay = nullptr;                ///< [T n, Hv]
-  /// Dense copies, of those that come with something between their tokens, and of betas that come in
+  float* log_decay = nullptr;                ///< [T R, Hv]
+  /// Dense copies, of those that come with something between their tokens, and betas decoded, where they come so or in
   /// another type: rows are taken to lie one behind the other. Null: the caller's own array.
   void* key = nullptr;    ///< [T n, Hk, Dk]
   void* value = nullptr;  ///< [T n, Hv, Dv]
-  float* beta = nullptr;  ///< [T n, Hv]
+  float* beta = nullptr;  ///< [T R, Hv]
 };
 
 /// Whether a token's steps follow the last token's without a gap.

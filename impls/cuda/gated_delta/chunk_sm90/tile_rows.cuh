@@ -36,15 +36,15 @@ __device__ __forceinline__ void zero_own_columns(uint32_t panel, int valid, int 
 
 /// One warp: the rows of O of the item's last chunk, which is incomplete, in the warp's own
 /// columns, go from the panel to memory by ordinary stores. A box of the copy engine would reach
-/// into the next sequence.
+/// into the next sequence. Of 2^rows_log2 rows each, a token's output is the last.
 template <typename Token>
-__device__ __forceinline__ void store_last_rows(uint32_t panel, Token* rows, int64_t stride,
-                                                int left, int t) {
+__device__ __forceinline__ void store_last_rows(uint32_t panel, Token* tokens, int64_t stride,
+                                                int left, int t, int rows_log2 = 0) {
 #pragma unroll 1
-  for (int i = t % 32; i < left * 2; i += 32) {
-    const int byte = own_byte(t, i);
-    *reinterpret_cast<uint4*>(rows + (i >> 1) * stride + byte / 2) =
-        load_shared<uint4>(panel + swizzle_128(i >> 1, byte));
+  for (int i = t % 32; i < (left >> rows_log2) * 2; i += 32) {
+    const int token = i >> 1, row = ((token + 1) << rows_log2) - 1, byte = own_byte(t, i);
+    *reinterpret_cast<uint4*>(tokens + token * stride + byte / 2) =
+        load_shared<uint4>(panel + swizzle_128(row, byte));
   }
 }
 

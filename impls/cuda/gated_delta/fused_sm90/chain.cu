@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(ChainLayout<MathWarpgroups>::kThreads, 1)
     if (t == 32 * key_query_warp) {
       key_query_role<Layout>(sm, &query_map, &key_map, a);
     } else if (t == 32 * value_warp) {
-      value_role<Layout, true>(sm, &value_map, &output_map);
+      value_role<Layout, true>(sm, &value_map, &output_map, a.rows);
     } else if (t == 32 * record_warp) {
       record_role<Layout>(sm, a);
     } else if (warp == kItemWarp) {
@@ -96,6 +96,7 @@ ChainLaunch chain_launch(const LaunchArgs& args, const ChainDivision& division, 
                      .blocks = 0};
   ChainParams& params = launch.params;
   params.p = args.operands;
+  params.rows = args.rows;
   params.chunks_per_piece = division.chunks_per_piece;
   params.items = static_cast<int>(grid_blocks(items.items, args.name));
   params.serves = serves;

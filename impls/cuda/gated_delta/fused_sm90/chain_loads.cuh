@@ -4,9 +4,9 @@
 
 #include <type_traits>
 
-#include "cuda/gated_delta/chunk_sm90/key_tile.cuh"
 #include "cuda/gated_delta/fused_sm90/chain_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
+#include "cuda/gated_delta/fused_sm90/token_tiles.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/target.h"
 
@@ -69,13 +69,14 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
     int left = item.length;
     for (int token = item.token0; left > 0; token += kChunk, left -= kChunk) {
       const uint32_t full = next_key_stage();
-      load_key_tile(key.buffer(sm), key_map, full, token, key_head, a.p.key_head_dim);
+      load_key_tile(key.buffer(sm), key_map, full, a.rows, token, key_head, a.p.key_head_dim);
       key.advance();
       if constexpr (!kPieces) {
         const uint32_t query_full = query.full(sm);
         query.await_empty(sm);
         mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-        load_key_tile(query.buffer(sm), query_map, query_full, token, key_head, a.p.key_head_dim);
+        load_query_tile(query.buffer(sm), query_map, query_full, a.rows, token, key_head,
+                        a.p.key_head_dim);
         query.advance();
         last_record = record;
         record.advance();
@@ -89,7 +90,7 @@ __device__ __forceinline__ void key_query_role(uint32_t sm, const CUtensorMap* q
 /// the math has left in V's place.
 template <typename Layout, bool Stores>
 __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value_map,
-                                           const CUtensorMap* output_map) {
+                                           const CUtensorMap* output_map, const TokenRows& rows) {
   RingCursor<typename Layout::Values> value;
   // beside each buffer, what is to be stored of it: token, panel, head; token -1: nothing
   const auto output = [&] { return sm + Layout::kOutputs + 16 * value.index; };
@@ -101,8 +102,8 @@ __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value
       if (o.x < 0) return;
 #pragma unroll
       for (int wg = 0; wg < Layout::kMathWarpgroups; wg++)
-        tensor_store(output_map, value.buffer(sm) + wg * Layout::kPanelBytes, 0, o.x, o.y + wg,
-                     o.z);
+        store_output_tile(output_map, value.buffer(sm) + wg * Layout::kPanelBytes, rows, o.x,
+                          o.y + wg, o.z);
       bulk_commit();
       bulk_wait_read<0>();
     }
@@ -120,7 +121,7 @@ __device__ __forceinline__ void value_role(uint32_t sm, const CUtensorMap* value
                                    ? make_int4(token, item.panel, item.head, 0)
                                    : nothing);
       mbarrier_arrive_expect(full, Layout::kValueBytes);
-      tensor_load(value.buffer(sm), value_map, full, 0, token, item.panel, item.head);
+      load_value_tile(value.buffer(sm), value_map, full, rows, token, item.panel, item.head);
       value.advance();
     }
   });

@@ -9,6 +9,7 @@
 #include "cuda/gated_delta/fused_sm90/math.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
 #include "cuda/gated_delta/fused_sm90/state.cuh"
+#include "cuda/gated_delta/fused_sm90/token_tiles.cuh"
 #include "cuda/target.h"
 
 namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
@@ -239,12 +240,12 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
     const int64_t out_stride = static_cast<int64_t>(a.p.num_value_heads) * value_dim;
     const bool is_there = Layout::kWholeSequences || panel * kPanel < value_dim;
     // The address of O is made where it is used, for registers are scarce.
-    const auto out_at = [&](int token) {
-      return static_cast<Token*>(a.p.output) + token * out_stride + item.head * value_dim +
-             panel * kPanel;
+    const auto out_at = [&](int row) {
+      return static_cast<Token*>(a.p.output) + (row >> a.rows.log2) * out_stride +
+             item.head * value_dim + panel * kPanel;
     };
     if (!Layout::kWholeSequences && item.pool_row < 0) {  // padding: outputs are zeros
-      store_padding(out_at(item.token0), out_stride, is_there ? item.length : 0, t);
+      store_padding(out_at(item.token0), out_stride, is_there ? item.length >> a.rows.log2 : 0, t);
       continue;
     }
     if constexpr (Layout::kCheckpoints) {
@@ -351,13 +352,13 @@ __device__ __forceinline__ void chain_math_role(uint32_t sm, const CUtensorMap* 
       if constexpr (Layout::kMathLoads) {  // it goes from there to memory
         named_barrier_sync(first_math_barrier + wg, 128);
         if (left >= kChunk && leader) {
-          tensor_store(output_map, V, 0, token, panel, item.head);
+          store_output_tile(output_map, V, a.rows, token, panel, item.head);
           bulk_commit();
         }
       }
       if (left < kChunk) [[unlikely]] {
         __syncwarp();
-        store_last_rows(V, out_at(token), out_stride, is_there ? left : 0, t);
+        store_last_rows(V, out_at(token), out_stride, is_there ? left : 0, t, a.rows.log2);
       }
       if constexpr (!Layout::kMathLoads) {  // value_role stores O
         __syncwarp();

@@ -23,6 +23,21 @@ constexpr int value_slices(int panels) { return (panels + 1) / 2; }
 inline constexpr int kTokenBytes = 2;  ///< of an element of K, Q, V and O
 inline constexpr int kStateElements = kValueDim * kKeyDim;
 
+/// The rows that a token has in chunks: one, or of n Householder steps the next power of two, so that chunks begin
+/// with a token. The last n of them are the steps. Those before are empty: they have no key and a beta of zero. The
+/// query stands in the last row, which alone has an output. Where tokens have several rows, every kernel of this folder
+/// takes rows for tokens; the maps that tokens are copied by know better (tensor_maps.h).
+struct TokenRows {
+  int log2 = 0;        ///< of their number
+  int first_step = 0;  ///< the step that a token's first row is: negative where it is empty
+  int query_step = 0;  ///< likewise, where the last row is step 0 and the others are none
+};
+constexpr TokenRows token_rows(int steps) {
+  int log2 = 0;
+  while (1 << log2 < steps) ++log2;
+  return {log2, steps - (1 << log2), 1 - (1 << log2)};
+}
+
 /// Most sequences that the one-launch kernel takes: a block orders them in shared memory.
 inline constexpr int kMostOrderedSequences = 256;
 

@@ -2,11 +2,14 @@
 // chooses (planner.h), the workspace is allocated, and what each kernel takes is made (launches.h).
 #include <cuda_runtime.h>
 
+#include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cuda/gated_delta/arguments.cuh"
+#include "cuda/gated_delta/chunk/step_rows.cuh"
 #include "cuda/gated_delta/chunk_sm90/supports_head_dims.h"
 #include "cuda/gated_delta/fused_sm90/fused_sm90.h"
 #include "cuda/gated_delta/fused_sm90/launches.h"
@@ -29,8 +32,14 @@ bool is_square(const Problem& problem) {
   return problem.key_head_dim == kKeyDim && problem.value_head_dim == kValueDim;
 }
 
+/// Of a token.
+TokenRows rows_of(const Problem& problem) { return token_rows(static_cast<int>(problem.steps)); }
+
+/// In rows.
 Shape shape_of(const Problem& problem) {
-  return {.lengths = problem.sequences.lengths,
+  std::vector<std::int64_t> lengths = problem.sequences.lengths;
+  for (std::int64_t& length : lengths) length <<= rows_of(problem).log2;
+  return {.lengths = std::move(lengths),
           .key_heads = problem.num_key_heads,
           .value_heads = problem.num_value_heads,
           .has_initial_state = problem.initial_state != InitialState::absent,
@@ -90,6 +99,51 @@ Workspace allocate_workspace(Buffers& buffers, const Shape& shape, const Choice&
   return work;
 }
 
+/// What a plan adds where tokens have several rows: a launch in front that makes the rows' gates and offsets.
+struct RowsLaunch {
+  GatedDeltaParams tokens;
+  StepRows rows;
+  std::int64_t token_bytes = 0, tokens_at_most = 0;
+};
+
+struct RowsBytes {
+  std::int64_t offsets = 0, numbers = 0;  ///< numbers: log decays, and betas
+};
+RowsBytes rows_bytes(const Problem& problem) {
+  if (problem.steps == 1) return {};
+  return {8 * (problem.num_sequences() + 1),
+          4 * (problem.total_tokens() << rows_of(problem).log2) * problem.num_value_heads};
+}
+
+/// Of several rows a token; `operands` then becomes the rows'.
+RowsLaunch rows_launch(const Problem& problem, GatedDeltaParams& operands, Buffers& buffers) {
+  const RowsBytes bytes = rows_bytes(problem);
+  const int rows_of_token = 1 << rows_of(problem).log2;
+  RowsLaunch launch;
+  launch.tokens = operands;
+  launch.rows.per_token = rows_of_token;
+  launch.rows.sequence_offsets = buffers.allocate<std::int64_t>(bytes.offsets);
+  launch.rows.log_decay = buffers.allocate<float>(bytes.numbers);
+  if (rows_of_token > problem.steps || !betas_are_rows(operands) ||
+      operands.gates.beta_encoding != BetaEncoding::beta)  // which the kernels read best
+    launch.rows.beta = buffers.allocate<float>(bytes.numbers);
+  launch.token_bytes = static_cast<std::int64_t>(size_of(problem.token_dtype));
+  launch.tokens_at_most = problem.total_tokens();
+  operands = params_of_step_rows(operands, launch.rows);
+  return launch;
+}
+
+/// A plan's kernels, behind those that make its rows.
+std::function<void(cudaStream_t)> behind_rows(const std::optional<RowsLaunch>& rows,
+                                              std::function<void(cudaStream_t)> kernels) {
+  if (!rows) return kernels;
+  return [rows = *rows, kernels = std::move(kernels)](cudaStream_t stream) {
+    // Keys and values are copied by maps that know where a token's steps lie.
+    enqueue_step_rows(rows.tokens, rows.rows, rows.token_bytes, rows.tokens_at_most, stream);
+    kernels(stream);
+  };
+}
+
 /// The launches of a plan with records in memory, in their order.
 struct Launches {
   PrepareLaunch prepare;
@@ -113,38 +167,46 @@ struct Launches {
   }
 };
 
-std::unique_ptr<Plan> plan_one_launch(const LaunchArgs& args, DType token_dtype, PlanInfo info,
+std::unique_ptr<Plan> plan_one_launch(LaunchArgs& args, const Problem& problem, PlanInfo info,
                                       Device& device) {
   Buffers buffers(device);
+  std::optional<RowsLaunch> rows;
+  if (problem.steps > 1) rows = rows_launch(problem, args.operands, buffers);
   int* const next_item = buffers.allocate<int>(kCounterBytes);
   const OneLaunch launch = one_launch(args, next_item);
-  info.launches = 1;
+  info.launches = rows ? 2 : 1;
   info.choice = describe(args.choice, launch.blocks);
   auto plan = std::make_unique<LaunchPlan>(
       device, info, buffers.take(),
-      [launch, token_dtype](cudaStream_t stream) { enqueue(launch, token_dtype, stream); });
+      behind_rows(rows, [launch, token_dtype = problem.token_dtype](cudaStream_t stream) {
+        enqueue(launch, token_dtype, stream);
+      }));
   device.fill_async(next_item, 0, kCounterBytes);  // every run leaves it at 0
   return plan;
 }
 
-std::unique_ptr<Plan> plan_launches(LaunchArgs& args, DType token_dtype, PlanInfo info,
+std::unique_ptr<Plan> plan_launches(LaunchArgs& args, const Problem& problem, PlanInfo info,
                                     Device& device) {
   Buffers buffers(device);
+  std::optional<RowsLaunch> rows;
+  if (problem.steps > 1) rows = rows_launch(problem, args.operands, buffers);
   args.work = allocate_workspace(buffers, args.shape, args.choice);
   const Launches launches(args);
-  info.launches = launches.count();
+  info.launches = launches.count() + (rows ? 1 : 0);
   info.choice = describe(args.choice, launches.near.blocks);
   return std::make_unique<LaunchPlan>(
       device, info, buffers.take(),
-      [launches, token_dtype](cudaStream_t stream) { launches.enqueue_all(token_dtype, stream); });
+      behind_rows(rows, [launches, token_dtype = problem.token_dtype](cudaStream_t stream) {
+        launches.enqueue_all(token_dtype, stream);
+      }));
 }
 
 class FusedSm90 final : public Implementation {
  public:
   explicit FusedSm90(Form form) : form_(form) {
     description_.operation = gated_delta_operation();
-    description_.honours =
-        recurrence_options() + HonouredFields{"output_slots", "checkpoints", "checkpoint_dtype"};
+    description_.honours = recurrence_options() + HonouredFields{"steps", "output_slots",
+                                                                 "checkpoints", "checkpoint_dtype"};
     description_.gates_in_any_form = true;
     description_.backend = "cuda";
     description_.form = "fused";
@@ -175,7 +237,11 @@ class FusedSm90 final : public Implementation {
                              "gated_delta:heads=1/2,dim=128,seq=70+3+9+0+1,dtype=bf16,h0=normal,"
                              "slots=permuted,output_slots=other",
                              "gated_delta:heads=1/2,dim=128,seq=70+3+9+0+1,dtype=bf16,h0=normal,"
-                             "slots=padding,checkpoints=3"};
+                             "slots=padding,checkpoints=3",
+                             "gated_delta:heads=1/2,dim=128,seq=80+3+9+0+1,dtype=bf16,h0=normal,"
+                             "slots=padding,steps=2",
+                             "gated_delta:heads=1/2,dim=128,seq=40+7,dtype=f16,norm=1,steps=3,"
+                             "gate=logits,beta=logit2"};
     description_.exact_compute_capability = 90;
     // where sequences are split depends on how many there are beside
     description_.batch_invariant = form != Form::planned;
@@ -205,7 +271,10 @@ class FusedSm90 final : public Implementation {
       return Support::no("output in another dtype than the tokens'");
     if (problem.chunk != 0 && problem.chunk != kChunk)
       return Support::no("chunk " + std::to_string(problem.chunk) + ": only 64");
-    if (problem.total_tokens() > 2147483647 - kChunk) return Support::no("more than 2^31 tokens");
+    if (problem.total_tokens() << rows_of(problem).log2 > 2147483647 - kChunk)
+      return Support::no("more than 2^31 " + std::string(problem.steps > 1 ? "steps" : "tokens"));
+    if (problem.steps > 1 && problem.checkpoints > 0)
+      return Support::no("several steps per token, with states inside the call");
     if (is_in_one_launch(form_, problem) && problem.num_sequences() > kMostOrderedSequences)
       return Support::no(std::to_string(problem.num_sequences()) + " sequences: at most " +
                          std::to_string(kMostOrderedSequences));
@@ -214,8 +283,11 @@ class FusedSm90 final : public Implementation {
 
   std::int64_t workspace_bytes(const Problem& problem) const override {
     if (problem.total_tokens() == 0) return 0;
-    if (is_in_one_launch(form_, problem)) return kCounterBytes;
-    return most_workspace_bytes(shape_of(problem), /*may_split=*/form_ == Form::planned).total();
+    const RowsBytes rows = rows_bytes(problem);
+    const std::int64_t of_rows = rows.offsets + 2 * rows.numbers;
+    if (is_in_one_launch(form_, problem)) return of_rows + kCounterBytes;
+    return of_rows +
+           most_workspace_bytes(shape_of(problem), /*may_split=*/form_ == Form::planned).total();
   }
 
   std::unique_ptr<Plan> plan(const Problem& problem, const Arguments& arguments,
@@ -242,10 +314,12 @@ class FusedSm90 final : public Implementation {
     args.shape = shape_of(problem);
     args.choice = choice_of(form_, problem, args.shape, args.multiprocessors);
     args.costs = kCosts;
-    args.maps = make_tensor_maps(args.operands, problem.total_tokens(), problem.token_dtype);
+    args.rows = rows_of(problem);
+    args.maps =
+        make_tensor_maps(args.operands, args.rows, problem.total_tokens(), problem.token_dtype);
     args.name = description_.name;
-    return args.choice.one_launch ? plan_one_launch(args, problem.token_dtype, info, device)
-                                  : plan_launches(args, problem.token_dtype, info, device);
+    return args.choice.one_launch ? plan_one_launch(args, problem, info, device)
+                                  : plan_launches(args, problem, info, device);
   }
 
  private:

@@ -15,7 +15,8 @@ namespace gdn::GDN_CUDA_TARGET::fused_sm90 {
 
 /// What the host knows.
 struct LaunchArgs {
-  GatedDeltaParams operands;
+  GatedDeltaParams operands;  ///< where tokens have several rows: of rows, but for the maps
+  TokenRows rows;
   TensorMaps maps;
   Shape shape;
   Choice choice;

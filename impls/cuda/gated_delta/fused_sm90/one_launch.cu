@@ -412,6 +412,7 @@ OneLaunch one_launch(const LaunchArgs& args, int* next_item) {
                    .blocks = 0};
   OneLaunchParams& params = launch.params;
   params.p = args.operands;
+  params.rows = args.rows;
   params.items =
       static_cast<int>(grid_blocks(args.shape.sequences() * args.shape.value_heads, args.name));
   params.next_item = next_item;

@@ -7,6 +7,7 @@
 #include "cuda/gated_delta/fused_sm90/gate_form.cuh"
 #include "cuda/gated_delta/fused_sm90/one_launch_layout.cuh"
 #include "cuda/gated_delta/fused_sm90/params.cuh"
+#include "cuda/gated_delta/fused_sm90/token_tiles.cuh"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/target.h"
 
@@ -42,8 +43,9 @@ __device__ __forceinline__ void order_sequences(uint32_t sm, const OneLaunchPara
     uint4* const output = static_cast<uint4*>(a.p.output);
     for (int m = 0; m < sequences; m++)
       if (load_shared<int>(padding + 4 * m) != 0)
-        for (int64_t i = offset(m) * token_units + blockIdx.x * Layout::kThreads + n;
-             i < offset(m + 1) * token_units; i += gridDim.x * Layout::kThreads)
+        for (int64_t i =
+                 (offset(m) >> a.rows.log2) * token_units + blockIdx.x * Layout::kThreads + n;
+             i < (offset(m + 1) >> a.rows.log2) * token_units; i += gridDim.x * Layout::kThreads)
           output[i] = make_uint4(0, 0, 0, 0);
   }
   __syncthreads();
@@ -176,7 +178,8 @@ __device__ __forceinline__ void load_key(uint32_t sm, const CUtensorMap* map,
   const uint32_t full = key.full(sm);
   key.await_empty(sm);
   mbarrier_arrive_expect(full, OneLaunchLayout::kTileBytes);
-  tensor_load(key.buffer(sm), map, full, 0, place.x, 0, place.z / a.p.value_heads_per_key_head);
+  load_key_columns(key.buffer(sm), map, full, a.rows, a.rows.first_step, place.x, 0,
+                   place.z / a.p.value_heads_per_key_head);
 }
 /// The same of Q.
 __device__ __forceinline__ void load_query(uint32_t sm, const CUtensorMap* map,
@@ -185,16 +188,18 @@ __device__ __forceinline__ void load_query(uint32_t sm, const CUtensorMap* map,
   const uint32_t full = query.full(sm);
   query.await_empty(sm);
   mbarrier_arrive_expect(full, OneLaunchLayout::kTileBytes);
-  tensor_load(query.buffer(sm), map, full, 0, place.x, 0, place.z / a.p.value_heads_per_key_head);
+  load_key_columns(query.buffer(sm), map, full, a.rows, a.rows.query_step, place.x, 0,
+                   place.z / a.p.value_heads_per_key_head);
 }
 /// One thread: 64 columns of V to their half of a stage.
-__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map, int stage,
-                                           int token, int panel, int head) {
+__device__ __forceinline__ void load_value(uint32_t sm, const CUtensorMap* value_map,
+                                           const TokenRows& rows, int stage, int token, int panel,
+                                           int head) {
   using Layout = OneLaunchLayout;
   const uint32_t full = sm + Layout::kValueFull + 8 * stage;
   mbarrier_arrive_expect(full, Layout::kPanelBytes);
-  tensor_load(sm + Layout::kValue + stage * Layout::kValueBytes + panel * Layout::kPanelBytes,
-              value_map, full, 0, token, panel, head);
+  load_value_tile(sm + Layout::kValue + stage * Layout::kValueBytes + panel * Layout::kPanelBytes,
+                  value_map, full, rows, token, panel, head);
 }
 
 /// What the leader of math warpgroup `panel` loads (chain_math_role's LoadAhead).
@@ -209,7 +214,7 @@ struct MathLoads {
   using Value = RingCursor<OneLaunchLayout::Values>;
 
   __device__ __forceinline__ void begin(const WorkItem& item) const {
-    load_value(sm, value_map, 0, item.token0, panel, item.head);
+    load_value(sm, value_map, a.rows, 0, item.token0, panel, item.head);
   }
   // In chunk n: V of n + 1, and by the first warpgroup K and Q of n + 3. Their places are published
   // before the record of n (V's: of n - 1). The tiles before them in their buffers were read long
@@ -223,7 +228,7 @@ struct MathLoads {
   __device__ __forceinline__ void value(Key key, Value value) const {
     const int4 place = load_place(sm, chunk_modulo_8(key) + 1);
     if (place.x >= 0)
-      load_value(sm, value_map, static_cast<int>(value.index ^ 1), place.x, panel, place.z);
+      load_value(sm, value_map, a.rows, static_cast<int>(value.index ^ 1), place.x, panel, place.z);
   }
   __device__ __forceinline__ void key(Key key) const {
     if (panel != 0) return;

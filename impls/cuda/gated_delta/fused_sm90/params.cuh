@@ -40,6 +40,7 @@ struct Workspace {
 
 struct PrepareParams {
   GatedDeltaParams p;
+  TokenRows rows;
   int heads_per_block = 1;  ///< value heads of one key head that a block serves
   int prefetch_chunks = 0;  ///< so many chunks on are the blocks that run after these
   Workspace work;
@@ -49,6 +50,7 @@ struct PrepareParams {
 
 struct PiecesParams {
   GatedDeltaParams p;
+  TokenRows rows;
   int chunks_per_piece = 0;          ///< of far pieces, which this kernel computes
   bool first_pieces_beside = false;  ///< the chain computes first pieces meanwhile: left out here
   bool two_chains = false;           ///< two launches of the chain follow
@@ -61,6 +63,7 @@ struct PiecesParams {
 
 struct ChainParams {
   GatedDeltaParams p;
+  TokenRows rows;
   int chunks_per_piece = 0;  ///< sequences are split into pieces of this many chunks; 0 = whole
   int items = 0;             ///< work items
   Serves serves = Serves::any_gates;
@@ -75,6 +78,7 @@ struct ChainParams {
 
 struct OneLaunchParams {
   GatedDeltaParams p;
+  TokenRows rows;
   int items = 0;             ///< work items: sequences times value heads
   int* next_item = nullptr;  ///< counter of those taken; every run leaves it at 0
 };

@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(ChainLayout<2>::kThreads, 1)
     if (t == 32 * key_query_warp) {
       key_query_role<Layout>(sm, &query_map, &key_map, a);
     } else if (t == 32 * value_warp) {
-      value_role<Layout, false>(sm, &value_map, &output_map);
+      value_role<Layout, false>(sm, &value_map, &output_map, a.rows);
     } else if (t == 32 * record_warp) {
       record_role<Layout>(sm, a);
     } else if (warp == kItemWarp) {
@@ -203,6 +203,7 @@ PiecesLaunch pieces_launch(const LaunchArgs& args) {
                       .blocks = 0};
   PiecesParams& params = launch.params;
   params.p = args.operands;
+  params.rows = args.rows;
   params.chunks_per_piece = choice.far.chunks_per_piece;
   params.first_pieces_beside = choice.far.first_pieces_beside;
   params.two_chains = choice.two_chains();

@@ -14,12 +14,12 @@
 #include "cuda/check.h"
 #include "cuda/gated_delta/chunk_sm90/forgetting.cuh"
 #include "cuda/gated_delta/chunk_sm90/inverse.cuh"
-#include "cuda/gated_delta/chunk_sm90/key_tile.cuh"
 #include "cuda/gated_delta/chunk_sm90/lengths.cuh"
 #include "cuda/gated_delta/chunk_sm90/slots.cuh"
 #include "cuda/gated_delta/fused_sm90/gate_form.cuh"
 #include "cuda/gated_delta/fused_sm90/launches.h"
 #include "cuda/gated_delta/fused_sm90/record_factors.cuh"
+#include "cuda/gated_delta/fused_sm90/token_tiles.cuh"
 #include "cuda/grid_blocks.h"
 #include "cuda/hopper/bulk_copy.cuh"
 #include "cuda/hopper/wgmma.cuh"
@@ -181,18 +181,19 @@ __device__ __forceinline__ HeadRange heads_of_group(const PrepareParams& a,
 /// One thread: asks for K and Q.
 __device__ __forceinline__ void load_tiles(uint32_t sm, uint32_t key_full, uint32_t query_full,
                                            const CUtensorMap* query_map, const CUtensorMap* key_map,
-                                           const ChunkPlace& chunk, int key_head_dim) {
+                                           const TokenRows& rows, const ChunkPlace& chunk,
+                                           int key_head_dim) {
   using Layout = PrepareLayout;
   prefetch_tensor_map(query_map);
   mbarrier_init(key_full, 1);
   mbarrier_init(query_full, 1);
   fence_mbarrier_init();
   mbarrier_arrive_expect(key_full, Layout::kTileBytes);
-  load_key_tile(sm + Layout::kKey, key_map, key_full, static_cast<int>(chunk.token0),
+  load_key_tile(sm + Layout::kKey, key_map, key_full, rows, static_cast<int>(chunk.token0),
                 chunk.key_head, key_head_dim);
   mbarrier_arrive_expect(query_full, Layout::kTileBytes);
-  load_key_tile(sm + Layout::kQuery, query_map, query_full, static_cast<int>(chunk.token0),
-                chunk.key_head, key_head_dim);
+  load_query_tile(sm + Layout::kQuery, query_map, query_full, rows, static_cast<int>(chunk.token0),
+                  chunk.key_head, key_head_dim);
 }
 
 /// One warp: the gates of the chunk that takes this one's place come to the cache, if its sequence
@@ -313,7 +314,8 @@ __global__ void __launch_bounds__(kPrepareThreads, kPrepareBlocksPerMultiprocess
   const int valid = chunk.left < kChunk ? static_cast<int>(chunk.left) : kChunk;
   const HeadRange heads = heads_of_group(a, chunk);
 
-  if (t == 0) load_tiles(sm, key_full, query_full, &query_map, &key_map, chunk, a.p.key_head_dim);
+  if (t == 0)
+    load_tiles(sm, key_full, query_full, &query_map, &key_map, a.rows, chunk, a.p.key_head_dim);
   __syncwarp();
   if (w == 3) prefetch_gates(a, chunk.token0, chunk.end, heads, l);
   scan_heads<Token, Form>(sm, a, chunk.token0, heads, valid, w, l);
@@ -417,6 +419,7 @@ PrepareLaunch prepare_launch(const LaunchArgs& args) {
   PrepareLaunch launch{.params = {}, .query = args.maps.query, .key = args.maps.key, .blocks = 0};
   PrepareParams& params = launch.params;
   params.p = args.operands;
+  params.rows = args.rows;
   params.heads_per_block = args.choice.heads_per_block;
   params.prefetch_chunks = grid.prefetch_chunks;
   params.saving_blocks = static_cast<int>(grid.saving_blocks);

@@ -149,6 +149,25 @@ TEST_P(FusedSm90, GateAndBetaEncodings) {
 
 // Long enough, with few enough heads, for cuda/fused_sm90 to split sequences: exact transitions at
 // weak gates, forgetting at strong ones, both in one batch.
+// Two, four and sixteen steps fill the rows of a token; three, five and seven leave some empty. Whole chunks, whose
+// outputs the copy engine stores, and last ones of every number of tokens.
+TEST_P(FusedSm90, SeveralStepsPerToken) {
+  std::string lengths = "0+70";
+  for (int length = 1; length <= 33; length += emulated() ? 4 : 1)
+    lengths += "+" + std::to_string(length);
+  for (const char* steps : {"2", "3", "4"})
+    expect_all_agree(with(
+        "heads=1/2,gates=mid,h0=normal,slots=padding,seq=" + lengths + ",steps=" + steps, {""}));
+  expect_all_agree(with("heads=1/2,gates=mid,h0=normal,seq=9+1+0+4+13",
+                        {"steps=5", "steps=7", "steps=16", "steps=16,layout=vk,state=bf16"}));
+  expect_all_agree(with("heads=1/2,seq=70+33,steps=3",
+                        {"h0=normal,norm=1,keys=unnormalised", "h0=normal,gate=logits,beta=logit2",
+                         "gate=decay,beta=logit", "h0=normal,gates=reset,ht=0",
+                         "h0=normal,gates=near_one,betas=two"}));
+  // In pieces, where a form makes them: near ones and far ones.
+  expect_all_agree(with("heads=1/2,h0=normal,seq=1250,steps=2", {"gates=mid", "gates=none"}));
+}
+
 TEST_P(FusedSm90, LongSequences) {
   expect_all_agree(with(
       "heads=1/2,seq=2500,h0=normal",
