@@ -27,8 +27,6 @@
 // 264 blocks, and .634 at 800).
 #include <cuda_runtime.h>
 
-#include <string>
-
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/decode_kernel.cuh"
 #include "cuda/gated_delta/tile/launch.cuh"
@@ -128,22 +126,13 @@ class Decode final : public Implementation {
     }
     const DecodeLaunch launch = problem.checkpoints > 0 ? decode_checkpoints_launch(problem)
                                                         : decode_launch<false>(problem);
-    const DecodeOptions options = {problem.token_dtype, tile_grid(problem, launch.block_values),
-                                   outgrows_l2(problem), arguments.indices(kRoundingSeed)};
-    const unsigned int blocks =
-        grid_blocks(tile_blocks(problem, launch.block_values), description().name);
-    PlanInfo info;
-    info.launches = blocks > 0 ? 1 : 0;
-    info.choice = "values=" + std::to_string(launch.block_values) +
-                  " threads=" + std::to_string(launch.threads) +
-                  " loads=" + (options.evict_last ? "evict_last" : "plain");
-    return std::make_unique<LaunchPlan>(device, info, std::vector<DeviceBuffer>{},
-                                        [params, launch, blocks, options](cudaStream_t stream) {
-                                          if (blocks == 0) return;
-                                          launch_kernel(launch.kernel, blocks,
-                                                        static_cast<unsigned int>(launch.threads),
-                                                        0, stream, params, options);
-                                        });
+    const DecodeGrid grid(problem, launch, arguments.indices(kRoundingSeed), description().name);
+    return std::make_unique<LaunchPlan>(
+        device, grid.info, std::vector<DeviceBuffer>{},
+        [params, kernel = launch.kernel, grid](cudaStream_t stream) {
+          if (grid.blocks == 0) return;
+          launch_kernel(kernel, grid.blocks, grid.threads, 0, stream, params, grid.options);
+        });
   }
 };
 

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "cuda/gated_delta/params.cuh"
 #include "cuda/gated_delta/sequence_walk.cuh"
 #include "cuda/gated_delta/tile/launch.cuh"
 #include "cuda/gated_delta/tile/recurrence.cuh"
+#include "cuda/grid_blocks.h"
 #include "cuda/target.h"
 #include "interface/dtype.h"
+#include "interface/implementation.h"
 #include "interface/index_array.h"
 #include "interface/problem.h"
 
@@ -21,6 +24,28 @@ struct DecodeOptions {
   TileGrid grid;
   bool evict_last;           ///< how the state is loaded
   IndexArray rounding_seed;  ///< [N], or none: final states are rounded to nearest
+};
+
+/// How a problem's tiles are launched, by cuda/decode or by a kernel whose blocks have the same tiles.
+struct DecodeGrid {
+  DecodeOptions options;
+  unsigned int blocks = 0;
+  unsigned int threads = 0;
+  PlanInfo info;
+
+  /// `launch`: a DecodeLaunch, or what has its sizes.
+  template <typename Launch>
+  DecodeGrid(const Problem& problem, const Launch& launch, const IndexArray& rounding_seed,
+             const std::string& name)
+      : options{problem.token_dtype, tile_grid(problem, launch.block_values), outgrows_l2(problem),
+                rounding_seed},
+        blocks(grid_blocks(tile_blocks(problem, launch.block_values), name)),
+        threads(static_cast<unsigned int>(launch.threads)) {
+    info.launches = blocks > 0 ? 1 : 0;
+    info.choice = "values=" + std::to_string(launch.block_values) +
+                  " threads=" + std::to_string(launch.threads) +
+                  " loads=" + (options.evict_last ? "evict_last" : "plain");
+  }
 };
 
 struct DecodeLaunch {

@@ -337,22 +337,14 @@ class DecodeOneLaunch final : public Implementation {
       layer.unnormalised = static_cast<float*>(workspaces.back().data());
     }
 
-    const DecodeOptions options = {problem.token_dtype, tile_grid(problem, launch.block_values),
-                                   outgrows_l2(problem), arguments.indices(kRoundingSeed)};
-    const unsigned int blocks =
-        grid_blocks(tile_blocks(problem, launch.block_values), description().name);
-    PlanInfo info;
-    info.launches = blocks > 0 ? 1 : 0;
-    info.choice = "values=" + std::to_string(launch.block_values) +
-                  " threads=" + std::to_string(launch.threads) +
-                  " loads=" + (options.evict_last ? "evict_last" : "plain") +
-                  " channels=" + (layer.convolution.whole ? "vectors" : "elements");
+    DecodeGrid grid(problem, launch, arguments.indices(kRoundingSeed), description().name);
+    grid.info.choice +=
+        std::string(" channels=") + (layer.convolution.whole ? "vectors" : "elements");
     auto plan = std::make_unique<LaunchPlan>(
-        device, info, std::move(workspaces),
-        [params, options, layer, launch, blocks](cudaStream_t stream) {
-          if (blocks == 0) return;
-          launch_kernel(launch.kernel, blocks, static_cast<unsigned int>(launch.threads), 0, stream,
-                        params, options, layer);
+        device, grid.info, std::move(workspaces),
+        [params, layer, kernel = launch.kernel, grid](cudaStream_t stream) {
+          if (grid.blocks == 0) return;
+          launch_kernel(kernel, grid.blocks, grid.threads, 0, stream, params, grid.options, layer);
         });
     device.fill_async(layer.windows_read, 0,
                       counter_bytes(problem));  // behind the plan's own, which are NaN
