@@ -99,10 +99,10 @@ struct Place {
   }
 };
 
-template <typename Token, typename Weight, typename Element>
+template <typename Token, typename Weight, typename Element, typename Output>
 __global__ void __launch_bounds__(kWarps* kWarp, 5)
     conv_short_kernel(const OrdinaryConvParams p, int channel_blocks, int sequences) {
-  using Vector = Channels<Token, kCount>;
+  using Vector = LoadedChannels<Token, kCount>;
   GDN_DYNAMIC_SHARED_MEMORY(shared, 16);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -162,12 +162,12 @@ __global__ void __launch_bounds__(kWarps* kWarp, 5)
 #pragma unroll 1
   for (int s = 0; s < sequences; ++s) {
     const Place place = own.of_lane(s);
-    auto* to = static_cast<Token*>(p.output) + place.first * p.channels + channel;
+    auto* to = static_cast<Output*>(p.output) + place.first * p.channels + channel;
     if (place.row < 0) {
       const float zeros[kCount] = {};
 #pragma unroll 1
       for (int t = 0; has_channels && t < place.length; ++t) {
-        store_channels<Token>(to, t * p.channels, zeros);
+        store_channels<Output>(to, t * p.channels, zeros);
       }
       continue;
     }
@@ -179,20 +179,21 @@ __global__ void __launch_bounds__(kWarps* kWarp, 5)
     for (int t = 0; has_channels && t < place.length; ++t) {
       const Vector newest = next;
       from += p.input_token_stride;
-      if (t + 1 < place.length) next = *reinterpret_cast<const Vector*>(from);
-      float sums[kCount];
+      if (t + 1 < place.length) next.load(from);
+      float values[kCount], sums[kCount];
+      newest.to_floats(values);
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        const float value = to_float(newest.values[i]);
+        const float value = values[i];
         float sum = bias[i];
 #pragma unroll
         for (int j = 0; j < kPlaces; ++j) sum = fmaf(weight.values[i][j], history[j][i], sum);
-        sums[i] = activate<Token>(fmaf(weight.values[i][kPlaces], value, sum), p.silu);
+        sums[i] = activate<Output>(fmaf(weight.values[i][kPlaces], value, sum), p.silu);
 #pragma unroll
         for (int j = 0; j + 1 < kPlaces; ++j) history[j][i] = history[j + 1][i];
         history[kPlaces - 1][i] = value;
       }
-      store_channels<Token>(to, 0, sums);
+      store_channels<Output>(to, 0, sums);
       to += p.channels;
     }
     // Not in place where it would write what it read.
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 5)
   }
 }
 
-template <typename Token, typename Weight, typename Element>
+template <typename Token, typename Weight, typename Element, typename Output>
 void launch(const OrdinaryConvParams& p, cudaStream_t stream) {
   // More sequences a warp only where blocks are more than a large card holds at once.
   constexpr std::int64_t kHeld = 640, kMost = 4;
@@ -212,7 +213,7 @@ void launch(const OrdinaryConvParams& p, cudaStream_t stream) {
   const std::int64_t sequences =
       std::clamp((p.num_sequences * channel_blocks + kHeld - 1) / kHeld, std::int64_t{1}, kMost);
   const std::int64_t groups = (p.num_sequences + sequences - 1) / sequences;
-  launch_kernel(conv_short_kernel<Token, Weight, Element>,
+  launch_kernel(conv_short_kernel<Token, Weight, Element, Output>,
                 grid_blocks(groups * channel_blocks, "causal_conv1d"), kWarps * kWarp,
                 kWarps * sequences * sizeof(Staged<Token, Element>), stream, p,
                 static_cast<int>(channel_blocks), static_cast<int>(sequences));
@@ -229,7 +230,8 @@ void with_own_type(DType dtype, const Function& function) {
 bool has_short_sequences(const AddingConvParams& p) {
   constexpr std::int64_t kLongest = 16;  // of which a thread waits for one after another
   return p.ordinary && p.window_in != nullptr && p.added == nullptr && p.longest <= kLongest &&
-         p.token_dtype != DType::float32 && p.output_dtype == p.token_dtype &&
+         p.token_dtype != DType::float32 &&
+         (p.output_dtype == p.token_dtype || p.output_dtype == DType::float32) &&
          (p.window_dtype == p.token_dtype || p.window_dtype == DType::float32) &&
          p.width == kVectorWidth && p.channels % 8 == 0 && p.input_token_stride % 8 == 0 &&
          p.token_capacity <= 2 * p.num_sequences;
@@ -241,7 +243,9 @@ void enqueue_short_sequences(const OrdinaryConvParams& p, cudaStream_t stream) {
     if constexpr (sizeof(Token) == 2) {
       with_own_type<Token>(p.weight_dtype, [&](auto weight) {
         with_own_type<Token>(p.window_dtype, [&](auto window) {
-          launch<Token, decltype(weight), decltype(window)>(p, stream);
+          with_own_type<Token>(p.output_dtype, [&](auto output) {
+            launch<Token, decltype(weight), decltype(window), decltype(output)>(p, stream);
+          });
         });
       });
     }

@@ -8,8 +8,8 @@
 
 namespace gdn::GDN_CUDA_TARGET {
 
-/// Whether these kernels take them: sequences of at most 16 tokens, two on average, 16-bit tokens and outputs with
-/// channels fastest, four taps, ordinary windows, which are read, in float32 or the tokens' type. Their arrays are
+/// Whether these kernels take them: sequences of at most 16 tokens, two on average, 16-bit tokens with channels fastest,
+/// four taps, ordinary windows, which are read; windows and outputs in float32 or the tokens' type. Their arrays are
 /// aligned.
 bool has_short_sequences(const AddingConvParams& params);
 
