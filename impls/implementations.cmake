@@ -1,5 +1,5 @@
 # One line per implementation: the file that defines it, then further sources it is made of. SM90A: its
-# CUDA sources hold instructions that only Hopper has.
+# CUDA sources hold instructions that only Hopper has. SM90A_TOO: they hold some, and do without on other cards.
 # cpu/gated_delta/naive.cpp defines gdn::cpu::gated_delta_naive().
 gdn_implementation(cpu/gated_delta/naive.cpp)
 gdn_implementation(cpu/gated_delta/recurrent.cpp)
@@ -35,7 +35,7 @@ gdn_implementation(cuda/gated_delta/channel_sm90/invariant.cpp SM90A)
 gdn_implementation(cuda/gated_delta/naive.cu)
 gdn_implementation(cuda/gated_delta/recurrent.cu cuda/gated_delta/recurrent_variants.cu)
 gdn_implementation(cuda/gated_delta/recurrent_staged.cu)
-gdn_implementation(cuda/gated_delta/decode.cu cuda/gated_delta/decode_checkpoints.cu)
+gdn_implementation(cuda/gated_delta/decode.cu SM90A_TOO cuda/gated_delta/decode_checkpoints.cu)
 gdn_implementation(cuda/gated_delta/chunkwise.cpp
   cuda/gated_delta/chunk/chunk_map.cu cuda/gated_delta/chunk/step_rows.cu
   cuda/gated_delta/chunk/chunkwise_f32.cu cuda/gated_delta/chunk/chunkwise_bf16.cu
@@ -72,7 +72,7 @@ gdn_implementation(cuda/gated_delta_ring/chunkwise.cu
   cuda/gated_delta_ring/chunkwise_f32.cu cuda/gated_delta_ring/chunkwise_bf16.cu)
 gdn_implementation(cuda/causal_conv1d/direct.cpp)
 gdn_implementation(cuda/causal_conv1d_backward/direct.cu)
-gdn_implementation(cuda/gated_rms_norm/rows.cu)
+gdn_implementation(cuda/gated_rms_norm/rows.cu SM90A_TOO)
 gdn_implementation(cuda/gated_rms_norm_backward/rows.cu)
 gdn_implementation(cuda/gated_delta_layer/naive.cpp)
 gdn_implementation(cuda/gated_delta_layer/recurrent.cpp)

@@ -18,6 +18,7 @@
 #include "cuda/causal_conv1d/channel_vectors.cuh"
 #include "cuda/causal_conv1d/short_sequences.cuh"
 #include "cuda/grid_blocks.h"
+#include "cuda/hopper/overlap.cuh"
 #include "cuda/launch_kernel.cuh"
 #include "cuda/ptx.cuh"
 #include "cuda/shared_memory.cuh"
@@ -104,6 +105,7 @@ __global__ void __launch_bounds__(kWarps* kWarp, 5)
     conv_short_kernel(const OrdinaryConvParams p, int channel_blocks, int sequences) {
   using Vector = LoadedChannels<Token, kCount>;
   GDN_DYNAMIC_SHARED_MEMORY(shared, 16);
+  hopper::allow_overlap();  // a layer's recurrence, which asks for its states meanwhile
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const auto block = static_cast<int>(blockIdx.x);

@@ -17,6 +17,10 @@
 // kv up to 15 % more; 128 sequences of 4 tokens .195 and .141 (data/measured/h200-2026-11-25). 16 sequences
 // of 4 tokens with a checkpoint behind each .062 for .037 without (data/measured/h200-2026-11-26).
 //
+// Behind the convolution of a layer (gated_delta_layer/decode.cpp) it is launched to overlap it, where the card can
+// (hopper/overlap.cuh): blocks ask for their tiles of states while the convolution runs, and wait for it before they
+// read a token.
+//
 // Final states of 16 bits may be rounded by chance (tile/round_by_chance.cuh), which costs bfloat16 a fifth of the
 // time above and float16 a third.
 //
@@ -30,7 +34,7 @@
 #include "cuda/gated_delta/arguments.cuh"
 #include "cuda/gated_delta/decode_kernel.cuh"
 #include "cuda/gated_delta/tile/launch.cuh"
-#include "cuda/launch_kernel.cuh"
+#include "cuda/hopper/overlap.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/require.h"
 #include "cuda/target.h"
@@ -49,6 +53,9 @@ Alignment alignment() {
 
 class Decode final : public Implementation {
  public:
+  /// `behind`: its plans run behind another one that enqueues kernels, on one stream with nothing in between.
+  explicit Decode(bool behind) : behind_(behind) {}
+
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/decode",
@@ -126,20 +133,31 @@ class Decode final : public Implementation {
     }
     const DecodeLaunch launch = problem.checkpoints > 0 ? decode_checkpoints_launch(problem)
                                                         : decode_launch<false>(problem);
-    const DecodeGrid grid(problem, launch, arguments.indices(kRoundingSeed), description().name);
+    DecodeGrid grid(problem, launch, arguments.indices(kRoundingSeed), description().name);
+    const bool overlaps = behind_ && hopper::can_overlap(device.info());
+    if (overlaps) grid.info.choice += " overlapping";
     return std::make_unique<LaunchPlan>(
         device, grid.info, std::vector<DeviceBuffer>{},
-        [params, kernel = launch.kernel, grid](cudaStream_t stream) {
+        [params, kernel = launch.kernel, grid, overlaps](cudaStream_t stream) {
           if (grid.blocks == 0) return;
-          launch_kernel(kernel, grid.blocks, grid.threads, 0, stream, params, grid.options);
+          hopper::launch_behind(overlaps, kernel, grid.blocks, grid.threads, stream, params,
+                                grid.options);
         });
   }
+
+ private:
+  bool behind_;
 };
 
 }  // namespace
 
 const Implementation& gated_delta_decode() {
-  static const Decode implementation;
+  static const Decode implementation(false);
+  return implementation;
+}
+
+const Implementation& gated_delta_decode_behind() {
+  static const Decode implementation(true);
   return implementation;
 }
 

@@ -10,6 +10,7 @@
 #include "cuda/gated_delta/tile/launch.cuh"
 #include "cuda/gated_delta/tile/recurrence.cuh"
 #include "cuda/grid_blocks.h"
+#include "cuda/hopper/overlap.cuh"
 #include "cuda/target.h"
 #include "interface/dtype.h"
 #include "interface/implementation.h"
@@ -99,6 +100,10 @@ __global__ void __launch_bounds__(Case::Shape::kThreads,
   if constexpr (!kCheckpoints) {
     if (!span.is_padding()) tile.load(p.pool, span.row, place.head, options.evict_last);
   }
+  // The norm's blocks may come as soon as all of these are here. Nothing that a kernel before this one writes is read
+  // until here, and nothing is written. Blocks without work wait, too: the norm waits for this kernel alone.
+  hopper::allow_overlap();
+  hopper::end_overlap();
   if constexpr (kCheckpoints) {
     const typename Recurrence::Tile nothing(thread, place.first_value, p.value_head_dim);
     store_absent_checkpoints(p, place.sequence, span, [&](std::int64_t row) {

@@ -7,6 +7,9 @@
 // Which of the two it is, and by how many lanes, depends on Dv and the pointers alone, so a row's
 // bits do not depend on its batch. How many rows there are is read on the device.
 //
+// Behind a recurrence of few tokens (gated_delta_layer/decode.cpp) it is launched to overlap it, where the card can
+// (hopper/overlap.cuh): z is asked for before the recurrence is waited for, whose output x is.
+//
 // Bound by device memory, once the arithmetic is short: 5 operations and a gate for every 6 bytes of
 // 16-bit tokens. With an exact exponential and a division in the gate it was bound by instructions.
 // The weights come from the cache. Reached, 32 heads of 128, 4x8192 bfloat16 tokens on an H200:
@@ -19,7 +22,7 @@
 
 #include "cuda/element.cuh"
 #include "cuda/gated_rms_norm/norm_rows.cuh"
-#include "cuda/launch_kernel.cuh"
+#include "cuda/hopper/overlap.cuh"
 #include "cuda/launch_plan.h"
 #include "cuda/target.h"
 #include "interface/operations/gated_rms_norm.h"
@@ -40,6 +43,22 @@ __device__ __forceinline__ std::int64_t row_index() {
   return (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) / Lanes;
 }
 
+/// 16 bytes of tokens as they lie in memory. In words: compiled for sm_90a, elements of 16 bits would take a register
+/// each as soon as they have come.
+template <typename Token>
+struct alignas(16) LoadedVector {
+  static constexpr int kCount = Vector16<Token>::kCount;
+  std::uint32_t words[4];
+
+  __device__ __forceinline__ float operator[](int i) const {
+    if constexpr (sizeof(Token) == sizeof(float)) {
+      return __uint_as_float(words[i]);
+    } else {
+      return widen_half_word<Token>(words[i / 2], i % 2);
+    }
+  }
+};
+
 /// Stores 16 bytes' worth of tokens; as float32 twice that.
 template <typename Output, int Count>
 __device__ __forceinline__ void store_vector(Output* to, const float (&values)[Count]) {
@@ -56,7 +75,7 @@ __device__ __forceinline__ void store_vector(Output* to, const float (&values)[C
 /// Rows of at most Lanes * Vectors vectors.
 template <typename Token, typename Output, int Lanes, int Vectors>
 __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams p) {
-  using Vector = Vector16<Token>;
+  using Vector = LoadedVector<Token>;
   const NormRow row = norm_row(p, row_index<Lanes>());
   const int lane = static_cast<int>(threadIdx.x) % Lanes;
   const auto* const x = static_cast<const Token*>(p.x) + row.at(p.x_token_stride);
@@ -65,14 +84,16 @@ __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams
   auto* const y = static_cast<Output*>(p.y) + row.first;
 
   Vector xs[Vectors], zs[Vectors];
+  const auto load = [&](Vector(&to)[Vectors], const Token* from) {
 #pragma unroll
-  for (int i = 0; i < Vectors; ++i) {
-    const int at = (i * Lanes + lane) * Vector::kCount;
-    if (row.exists && at < p.width) {
-      xs[i] = *reinterpret_cast<const Vector*>(x + at);
-      zs[i] = *reinterpret_cast<const Vector*>(z + at);
+    for (int i = 0; i < Vectors; ++i) {
+      const int at = (i * Lanes + lane) * Vector::kCount;
+      if (row.exists && at < p.width) to[i] = *reinterpret_cast<const Vector*>(from + at);
     }
-  }
+  };
+  load(zs, z);
+  hopper::end_overlap();  // of what writes x
+  load(xs, x);
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < Vectors; ++i) {
@@ -80,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams
     if (!row.exists || at >= p.width) continue;
 #pragma unroll
     for (int j = 0; j < Vector::kCount; ++j) {
-      const float value = to_float(xs[i].values[j]);
+      const float value = xs[i][j];
       squares = fmaf(value, value, squares);
     }
   }
@@ -93,8 +114,7 @@ __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams
     float values[Vector::kCount];
 #pragma unroll
     for (int j = 0; j < Vector::kCount; ++j) {
-      values[j] = to_float(xs[i].values[j]) * scale * to_float(weights.values[j]) *
-                  gate_of<Output>(p.gate, to_float(zs[i].values[j]));
+      values[j] = xs[i][j] * scale * weights[j] * gate_of<Output>(p.gate, zs[i][j]);
     }
     store_vector<Output>(y + at, values);
   }
@@ -103,6 +123,7 @@ __global__ void __launch_bounds__(kThreads) norm_vectors_kernel(const NormParams
 /// Any row: a warp, element by element.
 template <typename Token>
 __global__ void __launch_bounds__(kThreads) norm_elements_kernel(const NormParams p) {
+  hopper::end_overlap();  // of what writes x
   const NormRow row = norm_row(p, row_index<kWarp>());
   if (!row.exists) return;  // the whole warp
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -160,6 +181,9 @@ Launch choose(const Problem& problem, const GatedRmsNormArguments& arguments) {
 
 class Rows final : public Implementation {
  public:
+  /// `behind`: its plans run behind another one that enqueues kernels, on one stream with nothing in between.
+  explicit Rows(bool behind) : behind_(behind) {}
+
   const Description& description() const override {
     static const Description description = {
         .name = "cuda/rows",
@@ -200,17 +224,28 @@ class Rows final : public Implementation {
     info.choice = launch.vectors == 0 ? std::string("lanes=32 elements")
                                       : "lanes=" + std::to_string(launch.lanes) +
                                             " vectors=" + std::to_string(launch.vectors);
+    // Without tokens the plan before may enqueue nothing.
+    const bool overlaps = behind_ && rows > 0 && hopper::can_overlap(device.info());
     return std::make_unique<LaunchPlan>(
-        device, info, std::vector<DeviceBuffer>{}, [params, launch, blocks](cudaStream_t stream) {
-          launch_kernel(launch.kernel, blocks, kThreads, 0, stream, params);
+        device, info, std::vector<DeviceBuffer>{},
+        [params, kernel = launch.kernel, blocks, overlaps](cudaStream_t stream) {
+          hopper::launch_behind(overlaps, kernel, blocks, kThreads, stream, params);
         });
   }
+
+ private:
+  bool behind_;
 };
 
 }  // namespace
 
 const Implementation& gated_rms_norm_rows() {
-  static const Rows implementation;
+  static const Rows implementation(false);
+  return implementation;
+}
+
+const Implementation& gated_rms_norm_rows_behind() {
+  static const Rows implementation(true);
   return implementation;
 }
 
