@@ -184,8 +184,8 @@ __device__ __forceinline__ WorkItem begin_piece(const ChainParams& a, const Foun
     if (own > kOwnChunksBesideOthers) own = -1;
   } else if (own < 0) {
     // No piece is far by any_piece_is_far, whose sums are in another order and round otherwise: it
-    // has found this piece near, if only just, and so kOwnChunks suffice.
-    own = kOwnChunks;
+    // has found this piece near, if only just, and so that many suffice.
+    own = most_own_chunks(a.rows);
   }
   if (own < 0) {
     item.combine = transitions_before(a, item.piece_slot, found.piece, item.head, lane);

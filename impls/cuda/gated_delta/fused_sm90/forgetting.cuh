@@ -2,7 +2,8 @@
 // records.
 //
 // A piece begins as many chunks early, without output, as it takes to forget what was before them,
-// or at the sequence's beginning: a near piece needs at most kOwnChunks of them, a far one more.
+// or at the sequence's beginning: a near piece needs at most most_own_chunks() of
+// them, a far one more.
 // When a state is forgotten says chunk_sm90/forgetting.cuh.
 #pragma once
 
@@ -26,11 +27,12 @@ __device__ __forceinline__ int chunks_to_forget(const Params& a, int end, int ch
 }
 
 /// Whole warps: chunks before slot `end`, of the `before` that its sequence has there, from which
-/// on the chain can run itself: as many as forget, or all. -1: more than kOwnChunks.
+/// on the chain can run itself: as many as forget, or all. -1: more than most_own_chunks().
 __device__ __forceinline__ int own_chunks(const ChainParams& a, int end, int before, int head,
                                           int lane) {
-  const int forget = chunks_to_forget(a, end, min(before, kOwnChunks), head, lane);
-  return forget < 0 && before <= kOwnChunks ? before : forget;
+  const int most = most_own_chunks(a.rows);
+  const int forget = chunks_to_forget(a, end, min(before, most), head, lane);
+  return forget < 0 && before <= most ? before : forget;
 }
 
 /// Whole warps: how many of the pieces just before a piece (its sequence's first excepted) need
@@ -54,6 +56,7 @@ __device__ __forceinline__ int transitions_before(const ChainParams& a, int piec
 /// kernel has work. Waits for the kernels before this one, and lets those after it start.
 template <int Threads>
 __device__ __forceinline__ bool any_piece_is_far(const PiecesParams& a) {
+  const int most = most_own_chunks(a.rows);
   bool far = false;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < a.near_piece_heads; i += Threads) {
@@ -74,20 +77,22 @@ __device__ __forceinline__ bool any_piece_is_far(const PiecesParams& a) {
     }
     const int before =
         (slot - static_cast<int>(first_piece_slot(begin, n, a.near_chunks))) * a.near_chunks;
-    if (before <= kOwnChunks || before * int64_t{kChunk} >= end - begin ||
+    if (before <= most || before * int64_t{kChunk} >= end - begin ||
         (a.p.slot_index && __ldg(a.p.slot_index.word(n)) < 0))
       continue;
     wait_for_prerequisites();
     launch_dependents();
-    // the kOwnChunks chunks just before the piece, and no other: what forgets there, own_chunks
-    // finds as well
+    // so many chunks just before the piece, and no other: what forgets there, own_chunks finds as
+    // well
     const float* bound = a.work.transition_bound +
-                         (first_chunk_slot(begin, n) + before - kOwnChunks) * a.p.num_value_heads +
-                         head;
+                         (first_chunk_slot(begin, n) + before - most) * a.p.num_value_heads + head;
     float bits = 0.f;
+#pragma unroll 1
+    for (int first = 0; first < most; first += kOwnChunks) {
 #pragma unroll
-    for (int chunk = 0; chunk < kOwnChunks; chunk++)
-      bits += bound[static_cast<int64_t>(chunk) * a.p.num_value_heads];
+      for (int chunk = 0; chunk < kOwnChunks; chunk++)
+        bits += bound[static_cast<int64_t>(first + chunk) * a.p.num_value_heads];
+    }
     far |= !(bits <= -kForgetBits);
   }
   return far;

@@ -45,6 +45,8 @@ inline constexpr int kMostOrderedSequences = 256;
 /// that does for every piece, and where the pieces kernel has worked, whose states are there then
 /// for the price of loading them.
 inline constexpr int kOwnChunks = 10, kOwnChunksBesideOthers = 3;
+/// The same where tokens have several rows: it is tokens that forget, of which a chunk then has fewer.
+constexpr int most_own_chunks(const TokenRows& rows) { return kOwnChunks << rows.log2; }
 
 /// Blocks of the prepare kernel: their threads, and how many share a multiprocessor.
 inline constexpr int kPrepareThreads = 128, kPrepareBlocksPerMultiprocessor = 4;

@@ -44,7 +44,8 @@ Shape shape_of(const Problem& problem) {
           .value_heads = problem.num_value_heads,
           .has_initial_state = problem.initial_state != InitialState::absent,
           .value_panels = value_panels(static_cast<int>(problem.value_head_dim)),
-          .may_be_one_launch = is_square(problem)};
+          .may_be_one_launch = is_square(problem),
+          .rows = rows_of(problem)};
 }
 
 /// The one-launch kernel alone has states inside a call.

@@ -25,6 +25,7 @@ class ChainEstimate {
         slices_(shape.slices()),
         blocks_of_head_(shape.blocks_of_head(division.halves)),
         forget_(forget),
+        own_chunks_(most_own_chunks(shape.rows)),
         multiprocessors_(multiprocessors) {
     for (const std::int64_t length : shape.lengths)
       if (length > 0) chunks_.push_back(chunks_of(length));
@@ -85,7 +86,7 @@ class ChainEstimate {
     if (piece_ > 0)
       for (const std::int64_t chunks : chunks_)
         most_before = std::max(most_before, (chunks - 1) / piece_ * piece_);
-    const bool any_far = std::min<std::int64_t>(forget_, most_before) > kOwnChunks;
+    const bool any_far = std::min<std::int64_t>(forget_, most_before) > own_chunks_;
     std::vector<double> chain, pieces;
     for (const std::int64_t chunks : chunks_) {
       const std::int64_t each = piece_ == 0 ? chunks : piece_;
@@ -93,7 +94,7 @@ class ChainEstimate {
       for (std::int64_t begin = 0; begin < chunks; begin += each) {
         const std::int64_t own = std::min<std::int64_t>(forget_, begin);
         double time = costs_.item_start_us;
-        if (own <= (any_far ? kOwnChunksBesideOthers : kOwnChunks)) {
+        if (own <= (any_far ? kOwnChunksBesideOthers : own_chunks_)) {
           time += static_cast<double>(own) * chunk_time_;
         } else {
           time += static_cast<double>(transitions) * combine_;
@@ -118,7 +119,7 @@ class ChainEstimate {
   Footprint footprint_;
   int halves_;
   std::int64_t piece_, heads_, slices_, blocks_of_head_;
-  int forget_, multiprocessors_;
+  int forget_, own_chunks_, multiprocessors_;
   std::vector<std::int64_t> chunks_;  // of each sequence that has tokens
   double chunk_time_ = 0, combine_ = 0;
 };
@@ -196,8 +197,8 @@ Divisions best_divisions(const Shape& shape, const Costs& costs, int multiproces
       const auto time_of = [&](int forget) {
         return expected_chain_us(shape, division, forget, costs, multiprocessors) / 3;
       };
-      const double forgetting =
-          time_of(costs.ordinary_forget_chunks) + time_of(costs.strong_forget_chunks);
+      const double forgetting = time_of(costs.ordinary_forget_chunks << shape.rows.log2) +
+                                time_of(costs.strong_forget_chunks << shape.rows.log2);
       const double never = time_of(kNeverForget);
       if (never + forgetting < one.time) one = {division, division, never + forgetting};
       if (division.in_pieces() && forgetting < near_time) {

@@ -36,12 +36,13 @@ inline constexpr Footprint kFootprint{
 
 /// What the planner needs to know of a problem and of the kernels that do it.
 struct Shape {
-  std::vector<std::int64_t> lengths;  ///< tokens of each sequence
+  std::vector<std::int64_t> lengths;  ///< tokens of each sequence, or rows
   std::int64_t key_heads = 1, value_heads = 1;
   bool has_initial_state = false;
   Footprint footprint = kFootprint;
   int value_panels = 2;           ///< of 64 columns, that a head's V has
   bool may_be_one_launch = true;  ///< that kernel takes 128x128 heads alone
+  TokenRows rows;                 ///< of a token
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;

@@ -186,6 +186,16 @@ TEST(FusedSm90Planner, NearPiecesBeginEarlyEnoughToForget) {
   EXPECT_NEAR(chain_us(of_chunks({10}), {1, 5, false}, kNever), 4.2 + 10 * 1.85 + 2.5, 1e-9);
 }
 
+// With two rows a token a state is forgotten within as many tokens, twice the chunks: pieces that are near stay so.
+TEST(FusedSm90Planner, RowsOfATokenForgetTogether) {
+  const int forget = kOwnChunks - 1;
+  const ChainDivision division{1, 64, false};
+  Shape steps = of_chunks({512}), tokens = steps;
+  steps.rows = token_rows(2);
+  EXPECT_LT(chain_us(steps, division, 2 * forget), chain_us(tokens, division, 2 * forget));
+  EXPECT_GT(chain_us(steps, division, 2 * kOwnChunks + 1), chain_us(steps, division, 2 * forget));
+}
+
 TEST(FusedSm90Planner, FarPiecesWaitForStatesAndTransitions) {
   // pieces of 20 chunks; the pieces kernel takes 4 us an item and 1.17 us a chunk, at once for all
   const double made = 4.0 + 20 * 1.17, piece = 4.2 + 20 * 1.85;
