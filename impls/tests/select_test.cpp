@@ -64,8 +64,8 @@ TEST(Select, AChainRanksAsItsMainStep) {
   }
 }
 
-// One launch is chosen for a token a sequence, of few; of many, and of more tokens or with states inside the call, the
-// chain.
+// One launch is chosen for a token a sequence, of few, where the layer ends in the norm; without it, of many, and of more
+// tokens or with states inside the call, the chain.
 TEST(Select, ALayersTokenOfFewSequencesIsOneLaunch) {
   if (!find_backend("cuda-emulated").status().available) GTEST_SKIP();
   const auto device = open_device("cuda-emulated");
@@ -73,12 +73,13 @@ TEST(Select, ALayersTokenOfFewSequencesIsOneLaunch) {
     const Problem problem = Problem::parse("gated_delta_layer:heads=2/4,dim=128,dtype=bf16" + more);
     return select(problem, device->info()).implementation->description().name;
   };
-  EXPECT_EQ(chosen(",seq=16x1"), "cuda/decode_one_launch");
+  EXPECT_EQ(chosen(",seq=16x1,gated_norm=1"), "cuda/decode_one_launch");
   EXPECT_EQ(chosen(",seq=3x1+0+1,gated_norm=1,layout=vk"), "cuda/decode_one_launch");
-  EXPECT_EQ(chosen(",seq=64x1"), "cuda/decode_one_launch");  // with 4 value heads, 256 of all
-  EXPECT_EQ(chosen(",seq=65x1"), "cuda/decode");
-  EXPECT_EQ(chosen(",seq=16x2"), "cuda/decode");
-  EXPECT_EQ(chosen(",seq=16x1,checkpoints=1"), "cuda/decode");
+  EXPECT_EQ(chosen(",seq=64x1,gated_norm=1"), "cuda/decode_one_launch");  // of 4 value heads: 256
+  EXPECT_EQ(chosen(",seq=65x1,gated_norm=1"), "cuda/decode");
+  EXPECT_EQ(chosen(",seq=16x1"), "cuda/decode");
+  EXPECT_EQ(chosen(",seq=16x2,gated_norm=1"), "cuda/decode");
+  EXPECT_EQ(chosen(",seq=16x1,gated_norm=1,checkpoints=1"), "cuda/decode");
 }
 
 // Whoever ranks above the chosen one and refuses is named with its reason.

@@ -296,14 +296,17 @@ class DecodeOneLaunch final : public Implementation {
     return description;
   }
 
-  /// Above cuda/decode where every sequence has one token at most and there are few of them: what it saves is launches,
-  /// and with many sequences every tile's own convolution costs more (head of this file). Below all others elsewhere.
+  /// Above cuda/decode where every sequence has one token at most, there are few of them, and the layer ends in the norm:
+  /// what it saves is launches, and with many sequences every tile's own convolution costs more (head of this file).
+  /// Below all others elsewhere.
   int rank(const Problem& problem) const override {
     constexpr std::int64_t kMostTokens = 1,
                            kMostHeads = 256;  // between the 128 that win and the 512 that lose
     constexpr int kAboveDecode = 71;
     const bool few = problem.num_sequences() * problem.num_value_heads <= kMostHeads;
-    return few && problem.sequences.longest() <= kMostTokens ? kAboveDecode : description().rank;
+    return few && problem.gated_norm && problem.sequences.longest() <= kMostTokens
+               ? kAboveDecode
+               : description().rank;
   }
 
   Support supports(const Problem& problem) const override { return supports_tiles(problem); }

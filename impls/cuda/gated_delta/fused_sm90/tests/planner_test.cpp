@@ -26,14 +26,20 @@ constexpr int kStrong = 1;
 Shape of_chunks(std::vector<std::int64_t> chunks, std::int64_t key_heads = 1,
                 std::int64_t value_heads = 1) {
   for (std::int64_t& length : chunks) length *= kChunk;
-  return {.lengths = std::move(chunks), .key_heads = key_heads, .value_heads = value_heads};
+  Shape shape;
+  shape.lengths = std::move(chunks);
+  shape.key_heads = key_heads;
+  shape.value_heads = value_heads;
+  return shape;
 }
 Shape of_tokens(std::vector<std::int64_t> lengths, std::int64_t key_heads,
                 std::int64_t value_heads) {
-  return {.lengths = std::move(lengths),
-          .key_heads = key_heads,
-          .value_heads = value_heads,
-          .has_initial_state = true};
+  Shape shape;
+  shape.lengths = std::move(lengths);
+  shape.key_heads = key_heads;
+  shape.value_heads = value_heads;
+  shape.has_initial_state = true;
+  return shape;
 }
 Choice choose_on_h200(const Shape& shape) {
   return choose(shape, costs_h200, kH200, /*may_split=*/true);
