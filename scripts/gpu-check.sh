@@ -2,11 +2,12 @@
 # GPU truth without GPU CI: checks the CUDA implementations on this machine's GPU and writes what
 # passed to data/gpu-record.json, with the hash of the sources it speaks of.
 #   scripts/gpu-check.sh [--programs DIR] [--out DIR] [--seconds S] [--largest OPERATIONS] [--only LIST] [--op NAME]
-#                        [STEP...]
+#                        [--jobs N] [STEP...]
 # With --seconds the steps peers, verify, stress, fuzz and full end after S seconds each; the record then says how many
 # results were not reached. With --largest the steps verify and stress leave out larger problems; they count them. With
 # --only the steps stress, fuzz, full and sanitizer take these implementations only (a comma list); the record names
 # them. With --op the step sanitizer takes this operation only, beside what it has found clean before in the same --out.
+# With --jobs the steps verify, stress, fuzz and full have so many problems under way at once, not half the processors.
 # DIR holds gdnbench and the tests' programs, which the step tests alone needs: the build folder (default build/), or a
 # folder made by scripts/bundle.sh. Steps (default: all), each resumable by itself:
 #   tests      the implementation tests on the GPU (grid against float64, invariances), and the Python
@@ -37,13 +38,14 @@ programs=build
 out=results/gpu-check
 seconds=0  # no limit
 largest=()
+jobs=()
 only=
 operation=
 steps=()
 while [ $# -gt 0 ]; do
   case "$1" in
     -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
-    --programs|--out|--seconds|--largest|--only|--op)
+    --programs|--out|--seconds|--largest|--only|--op|--jobs)
       [ $# -gt 1 ] || { echo "gpu-check: $1 needs a value; see the head of $0" >&2; exit 2; } ;;
   esac
   case "$1" in
@@ -53,6 +55,7 @@ while [ $# -gt 0 ]; do
     --largest) largest=(--largest "$2"); shift 2 ;;
     --only) only=$2; shift 2 ;;
     --op) operation=$2; shift 2 ;;
+    --jobs) jobs=(--jobs "$2"); shift 2 ;;
     tests|peers|verify|stress|fuzz|full|sanitizer|table|record|add) steps+=("$1"); shift ;;
     *) echo "gpu-check: '$1' is unknown; see the head of $0" >&2; exit 2 ;;
   esac
@@ -137,16 +140,16 @@ run_tests() {
 }
 
 run_peers() {
-  local jobs status=0
+  local processes status=0
   rm -f "$out/peers.not_run"
   if ! python3 -c 'import numpy, torch' 2>/dev/null; then
     echo "python3 finds no PyTorch or no NumPy" >"$out/peers.not_run"
     echo "peers: not run: $(cat "$out/peers.not_run")"
     return
   fi
-  jobs=$(nproc)
+  processes=$(nproc)
   GDNBENCH_LIBRARY=$(library) python3 scripts/peers/run_cases.py --device cuda --seconds "$seconds" \
-    --jobs $((jobs < peers_jobs ? jobs : peers_jobs)) --json-lines "$out/peers.jsonl" --resume \
+    --jobs $((processes < peers_jobs ? processes : peers_jobs)) --json-lines "$out/peers.jsonl" --resume \
     >"$out/peers.md" 2>"$out/peers.log" || status=$?
   if [ ! -s "$out/peers.md" ]; then
     echo "gpu-check: the peers' cases ended with status $status: $(tail -n 1 "$out/peers.log")" >&2
@@ -161,7 +164,7 @@ verify_suite() {
   local suite=$1 result=$2 status=0
   shift 2
   rm -f "$out/$result.json"
-  timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" --json-lines \
+  timeout "$seconds" "$programs/gdnbench" verify --device cuda --suite "$suite" --json-lines "${jobs[@]}" \
     --out "$out/$result.1.part" "$@" 2>"$out/$result.1.log" || status=$?  # what failed is in the record
   if [ $status = 2 ]; then
     echo "gpu-check: suite $suite: $(tail -n 1 "$out/$result.1.log")" >&2
@@ -182,7 +185,7 @@ run_fuzz() {
   [ -s "$out/fuzz.seed" ] || od -An -N4 -tu4 /dev/urandom | tr -d ' ' >"$out/fuzz.seed"
   for seed in 1 "$(cat "$out/fuzz.seed")"; do
     part=$((part + 1)) status=0
-    timeout "$seconds" "$programs/gdnbench" verify --device cuda --fuzz 300 --fuzz-seed "$seed" --json-lines \
+    timeout "$seconds" "$programs/gdnbench" verify --device cuda --fuzz 300 --fuzz-seed "$seed" --json-lines "${jobs[@]}" \
       --out "$out/fuzz.$part.part" ${only:+--impl "$only"} 2>"$out/fuzz.$part.log" || status=$?
     if [ $status = 2 ]; then
       echo "gpu-check: fuzz: $(tail -n 1 "$out/fuzz.$part.log")" >&2
