@@ -15,12 +15,15 @@
 //
 // Sequences of several tokens go through the block token by token; one that is long is right, and slow.
 //
-// Bound by latency with few sequences, and then ahead of the chain's launches: H200, `gdnbench sweep`, cold L2, bfloat16
-// tokens, float32 states in vk, Dk = Dv = 128, gates and betas as logits, ms, this form and cuda/decode:
+// Bound by latency with few sequences. It was ahead of the chain's launches until those overlapped: H200, `gdnbench
+// sweep`, cold L2, bfloat16 tokens, float32 states in vk, Dk = Dv = 128, gates and betas as logits, ms, this form and
+// cuda/decode:
 //
 //     heads, sequences   16/32, 1       16/32, 4       16/32, 16      16/32, 64      16/32, 128     4/8, 16
-//     without the norm   .0099 .0114    .0132 .0151    .0340 .0293    .1027 .0795    .1956 .1467
-//     with it            .0112 .0147    .0146 .0184    .0352 .0332    .1042 .0837    .1955 .1510    .0147 .0183
+//     without the norm   .0098 .0091    .0132 .0123    .0340 .0273    .1027 .0774    .1956 .1444    .0136 .0123
+//     with it            .0110 .0110    .0146 .0143    .0352 .0289    .1042 .0797    .1955 .1474    .0148 .0142
+//
+// (this form at 64 and 128 as measured before). Cards on which launches do not overlap were not timed.
 //
 // With many every tile reads and convolves its key head's queries and keys again, with tiles of 32 values and Dk = 128
 // 3 KB of float32 windows and 2 KB of weights beside its 16 KB of states, from the L2 but for the first. That is the
