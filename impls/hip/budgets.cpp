@@ -40,6 +40,7 @@ const std::vector<Budget>& kernel_budgets() {
       {"chunkwise_prepare_", 208, 22528, 1, 128},
       {"chunkwise_walk_", 220, 53248, 1, 64},
       {"chunkwise_outputs_", 216, 56320, 1},
+      {"chunkwise_channel_", 128, 56320, 1, 64},
       {"fused_16_64_", 132, 16384, 1, 64},
       {"fused_16_128_", 176, 20480, 1, 36},
       {"fused_16_256_", 240, 36864, 1, 64},

@@ -9,10 +9,12 @@ namespace gdn::hip {
 
 struct ChunkChoice {
   std::int64_t chunk = 32;
-  std::int64_t rows = 128;  ///< Dk rounded up to an instantiated size
-  bool float16 = false;     ///< rows of q and k stay float16 in LDS
-  /// <chunk>_<rows>_<tile>
+  std::int64_t rows = 128;   ///< Dk rounded up to an instantiated size
+  bool float16 = false;      ///< rows of q and k stay float16 in LDS
+  bool of_channels = false;  ///< one decay for each key channel
+  /// <chunk>_<rows>_<tile>, or of channels <rows>
   std::string kernel_part() const {
+    if (of_channels) return std::to_string(rows);
     return std::to_string(chunk) + "_" + std::to_string(rows) + (float16 ? "_f16" : "_f32");
   }
 };
@@ -51,6 +53,8 @@ inline ChunkChoice choose_chunk(const Problem& problem) {
   choice.rows = rows <= 64 ? 64 : rows <= 128 ? 128 : 256;
   choice.chunk = problem.chunk != 0 ? problem.chunk : rows > 128 ? 16 : 32;
   choice.float16 = problem.token_dtype == DType::float16;
+  choice.of_channels = problem.decay == DecayPer::channel;
+  if (choice.of_channels) choice.chunk = 16;
   return choice;
 }
 

@@ -35,10 +35,15 @@ constexpr float kResetBelow = -120.0f;
 
 // ---- what lies in LDS. 16 bytes of padding per row put neighbouring rows 4 banks apart. ----
 
-/// Rows of q or k. Tile = Half for float16 tokens, float for the others.
+/// Tile of kernels that widen float16 tokens, too: float32.
+struct AnyToken {};
+template <typename Tile>
+using TileElement = std::conditional_t<std::is_same_v<Tile, AnyToken>, float, Tile>;
+
+/// Rows of q or k. Tile = Half for float16 tokens, float for the others, or AnyToken.
 template <typename Tile, int D, int C>
 struct TokenRows {
-  alignas(16) Tile x[C][D + 16 / sizeof(Tile)];
+  alignas(16) TileElement<Tile> x[C][D + 16 / sizeof(TileElement<Tile>)];
   float factor[C];  ///< of each row: 1 / its norm if asked for, times the scale in queries
 };
 /// Right-hand side, then V'.
@@ -54,6 +59,7 @@ struct TwoTriangles {
 };
 template <int C>
 struct ChunkGates {
+  static constexpr bool kOfChannels = false;
   double cumulative[C];  ///< log decay from the chunk's start
   int resets[C];         ///< resets up to and including the token
   float beta[C];
@@ -79,7 +85,8 @@ template <typename Token, typename Tile, int D, int C>
 __device__ __forceinline__ void load_rows(const GatedDeltaParams& p, const Token* source,
                                           std::int64_t token_stride, int count, float scale,
                                           TokenRows<Tile, D, C>& rows) {
-  constexpr int kPacket = 16 / sizeof(Tile);
+  using Element = TileElement<Tile>;
+  constexpr int kPacket = 16 / sizeof(Element);
   constexpr int kLanes = D / kPacket < kWave ? D / kPacket : kWave;  // of one row
   constexpr int kPackets = D / kPacket / kLanes;                     // of a lane
   constexpr int kRowsAtOnce = kChunkThreads / kLanes;
@@ -95,13 +102,13 @@ __device__ __forceinline__ void load_rows(const GatedDeltaParams& p, const Token
       const int k = (lane + i * kLanes) * kPacket;
       const Packet<Token, kPacket> loaded = load_packet<kPacket>(
           p, source + (inside ? row : 0) * token_stride, k, inside ? p.key_head_dim : 0);
-      Packet<Tile, kPacket> packet;
+      Packet<Element, kPacket> packet;
 #pragma unroll
       for (int e = 0; e < kPacket; ++e) {
-        packet.x[e] = static_cast<Tile>(to_float(loaded.x[e]));
+        packet.x[e] = static_cast<Element>(to_float(loaded.x[e]));
         squares = fmaf(to_float(packet.x[e]), to_float(packet.x[e]), squares);
       }
-      if (in_tile) *reinterpret_cast<Packet<Tile, kPacket>*>(&rows.x[row][k]) = packet;
+      if (in_tile) *reinterpret_cast<Packet<Element, kPacket>*>(&rows.x[row][k]) = packet;
     }
     float factor = scale;
     if (p.normalize_qk != 0) {
@@ -114,7 +121,9 @@ __device__ __forceinline__ void load_rows(const GatedDeltaParams& p, const Token
 /// Calls f with a null pointer of the token type: with_element() for the types that a tile takes.
 template <typename Tile, typename F>
 __device__ __forceinline__ void with_token(const GatedDeltaParams& p, F f) {
-  if constexpr (std::is_same_v<Tile, Half>) {
+  if constexpr (std::is_same_v<Tile, AnyToken>) {
+    with_element(p.token_element, f);
+  } else if constexpr (std::is_same_v<Tile, Half>) {
     f(static_cast<const Half*>(nullptr));
   } else if (p.token_element == Element::float32) {
     f(static_cast<const float*>(nullptr));
@@ -208,6 +217,11 @@ __device__ __forceinline__ float decay_between(const ChunkGates<C>& gates, int j
   if (gates.resets[i] != gates.resets[j]) return 0.0f;
   return expf(static_cast<float>(gates.cumulative[i] - gates.cumulative[j]));
 }
+/// The decay of the tokens up to i, of any key channel.
+template <int C>
+__device__ __forceinline__ float decay_from_start(const ChunkGates<C>& gates, int i, int) {
+  return gates.gamma[i];
+}
 /// `with_lower`, L - I from K K^T, or without_betas what beta is a factor of in it; `with_scores`, the
 /// scores from Q K^T. A thread computes the pairs of rows ti, ti + 16, ... and tj, tj + 16, ...;
 /// blocks above the diagonal are left out.
@@ -295,25 +309,34 @@ __device__ __forceinline__ float4 decayed_product(const TokenRows<Tile, D, C>& r
   return {factor * product.x, factor * product.y, factor * product.z, factor * product.w};
 }
 
+/// S += (diag(factors) K)^T V', beside the factors that the rows of K have.
+template <typename Tile, int D, int C, typename FactorOf>
+__device__ __forceinline__ void add_updates(const TokenRows<Tile, D, C>& keys,
+                                            const UpdateRows<C>& update, int count,
+                                            ChunkState<D>& state, FactorOf factor_of) {
+  const TileThread thread = tile_thread();
+#pragma unroll 2
+  for (int t = 0; t < count; ++t) {
+    const float4 v = *reinterpret_cast<const float4*>(&update.x[t][thread.column]);
+    const float factor = factor_of(t) * keys.factor[t];
+    const float u[4] = {v.x * factor, v.y * factor, v.z * factor, v.w * factor};
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) {
+      state.add_outer_product(j,
+                              *reinterpret_cast<const Packet<TileElement<Tile>, 4>*>(
+                                  &keys.x[t][32 * j + 4 * thread.group]),
+                              u);
+    }
+  }
+}
 /// S <- gamma_C S + (diag(gamma_C/gamma) K)^T V'.
 template <typename Tile, int D, int C>
 __device__ __forceinline__ void advance_state(const TokenRows<Tile, D, C>& keys,
                                               const UpdateRows<C>& update,
                                               const ChunkGates<C>& gates, int count,
                                               ChunkState<D>& state) {
-  const TileThread thread = tile_thread();
   state.scale(gates.gamma[C - 1]);
-#pragma unroll 2
-  for (int t = 0; t < count; ++t) {
-    const float4 v = *reinterpret_cast<const float4*>(&update.x[t][thread.column]);
-    const float factor = gates.tail[t] * keys.factor[t];
-    const float u[4] = {v.x * factor, v.y * factor, v.z * factor, v.w * factor};
-#pragma unroll
-    for (int j = 0; j < D / 32; ++j) {
-      state.add_outer_product(
-          j, *reinterpret_cast<const Packet<Tile, 4>*>(&keys.x[t][32 * j + 4 * thread.group]), u);
-    }
-  }
+  add_updates(keys, update, count, state, [&](int t) { return gates.tail[t]; });
 }
 
 // ---- outputs ----

@@ -43,13 +43,28 @@ Regions regions_of(const Problem& problem) {
   return regions;
 }
 
+/// With one decay for each key channel (chunkwise_channel.hip), of a problem that chunk_support() accepts.
+Support channel_support(const Problem& problem) {
+  if (problem.key_head_dim > 128) {
+    return Support::no("decay=channel with Dk=" + std::to_string(problem.key_head_dim) +
+                       ": it is built for up to 128");
+  }
+  if (problem.chunk != 0 && problem.chunk != 16) {
+    return Support::no("decay=channel with chunk=" + std::to_string(problem.chunk) +
+                       ": it is built for 16");
+  }
+  if (problem.checkpoints > 0) return Support::no("decay=channel with states inside the call");
+  return Support::yes();
+}
+
 class Chunkwise final : public Implementation {
  public:
   const Description& description() const override {
     static const Description description = {
         .name = "hip/chunkwise",
         .operation = gated_delta_operation(),
-        .honours = recurrence_options() + HonouredFields{"checkpoints", "checkpoint_dtype"},
+        .honours =
+            recurrence_options() + HonouredFields{"decay", "checkpoints", "checkpoint_dtype"},
         .backend = "hip",
         .form = "chunkwise",
         .summary =
@@ -62,12 +77,17 @@ class Chunkwise final : public Implementation {
             "gated_delta:heads=1/2,dim=64x72,seq=20+3+0+70,h0=normal,dtype=bf16,slots=padding,"
             "layout=vk,checkpoints=3,checkpoint_dtype=bf16",
             "gated_delta:heads=1/1,dim=136x36,seq=37+1,dtype=f16,state=bf16,ht=0,norm=1,"
-            "checkpoints=4,checkpoint_dtype=f32"}};
+            "checkpoints=4,checkpoint_dtype=f32",
+            "gated_delta:heads=1/2,dim=64,seq=20+3+0+37,h0=normal,dtype=f32,decay=channel,"
+            "slots=padding",
+            "gated_delta:heads=2/2,dim=72x136,seq=20+3,h0=normal,dtype=f16,decay=channel,norm=1,"
+            "layout=vk,gate=logits"}};
     return description;
   }
 
   Support supports(const Problem& problem) const override {
     const Support support = chunk_support(problem);
+    if (problem.decay == DecayPer::channel) return support ? channel_support(problem) : support;
     if (support && problem.chunk == 16 && problem.key_head_dim <= 128) {
       return Support::no("chunk=16; up to Dk=128 it is built for 32");
     }
@@ -118,8 +138,11 @@ class Chunkwise final : public Implementation {
     return std::make_unique<LaunchPlan>(
         device, info, std::move(workspaces),
         [params, walked, segments, has_checkpoints, slots, heads, tiles, sequences,
+         of = std::string(choice.of_channels ? "chunkwise_channel_" : "chunkwise_"),
          part = "_" + choice.kernel_part(),
-         walk = (has_checkpoints ? "checkpoints_walk_" : "chunkwise_walk_") +
+         walk = (has_checkpoints      ? "checkpoints_walk_"
+                 : choice.of_channels ? "chunkwise_channel_walk_"
+                                      : "chunkwise_walk_") +
                 choice.kernel_part()](KernelLauncher& launcher) {
           const Extent block{256, 1, 1};
           if (has_checkpoints) {
@@ -127,11 +150,10 @@ class Chunkwise final : public Implementation {
                             {(sequences + kSegmentThreads - 1) / kSegmentThreads, 1, 1},
                             {kSegmentThreads, 1, 1}, &segments, sizeof(segments));
           }
-          launcher.launch("chunkwise_prepare" + part, {slots, heads, 1}, block, &params,
-                          sizeof(params));
+          launcher.launch(of + "prepare" + part, {slots, heads, 1}, block, &params, sizeof(params));
           launcher.launch(walk, {tiles, heads, sequences}, block, &walked,
                           has_checkpoints ? sizeof(walked) : sizeof(params));
-          launcher.launch("chunkwise_outputs" + part, {slots, heads, tiles}, block, &params,
+          launcher.launch(of + "outputs" + part, {slots, heads, tiles}, block, &params,
                           sizeof(params));
         });
   }

@@ -26,10 +26,10 @@ extern "C" __global__ __launch_bounds__(kSegmentThreads) void checkpoints_segmen
 }
 
 // checkpoints_walk_<chunk>_<rows>_<tile>
-#define GDN_WALK(chunk, dk, suffix, Tile)                                       \
-  extern "C" __global__ __launch_bounds__(kChunkThreads) void                   \
-      checkpoints_walk_##chunk##_##dk##_##suffix(ChunkwiseCheckpointParams p) { \
-    walk<Tile, dk, chunk>(p.chunkwise, WithCheckpoints{p.checkpoints});         \
+#define GDN_WALK(chunk, dk, suffix, Tile)                                                  \
+  extern "C" __global__ __launch_bounds__(kChunkThreads) void                              \
+      checkpoints_walk_##chunk##_##dk##_##suffix(ChunkwiseCheckpointParams p) {            \
+    walk<Tile, dk, chunk, ChunkGates<chunk>>(p.chunkwise, WithCheckpoints{p.checkpoints}); \
   }
 #define GDN_WALK_TILES(chunk, dk) \
   GDN_WALK(chunk, dk, f32, float) \

@@ -12,19 +12,20 @@
 
 namespace gdn::hip {
 
-template <typename Tile, int D, int C>
+template <typename Tile, int D, int C, typename Gates>
 struct WalkLds {
   TokenRows<Tile, D, C> keys;
   TokenRows<float, D, C> carried;  ///< W
   UpdateRows<C> update;
-  ChunkGates<C> gates;
+  Gates gates;
 };
 
 /// Grid: x = tiles of 128 columns, y = value head, z = sequence.
-template <typename Tile, int D, int C, typename States = NoCheckpoints>
+template <typename Tile, int D, int C, typename Gates = ChunkGates<C>,
+          typename States = NoCheckpoints>
 __device__ __forceinline__ void walk(const ChunkwiseParams& params,
                                      const States& checkpoints = {}) {
-  GDN_LDS(lds, WalkLds<Tile, D, C>);
+  GDN_LDS(lds, WalkLds<Tile, D, C, Gates>);
   const GatedDeltaParams& p = params.delta;
   const int head = static_cast<int>(blockIdx.y), sequence = static_cast<int>(blockIdx.z);
   const int first_column = static_cast<int>(blockIdx.x) * kTileColumns;
@@ -73,6 +74,7 @@ __device__ __forceinline__ void walk(const ChunkwiseParams& params,
       }
       state.store_registers(states);
       __syncthreads();
+      if constexpr (Gates::kOfChannels) decay_to_end(p, token, count, head, lds.gates, lds.keys);
 #pragma unroll 1
       for (int block = 0; block < C / 8; ++block) {
         const int i = 8 * block + thread.group;

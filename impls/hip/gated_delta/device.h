@@ -74,12 +74,21 @@ __device__ __forceinline__ float decay_of(const GatedDeltaParams& p, std::int64_
   return decay_from(p, head_gates(p, head), p.gate[token * p.gate_token_stride + head]);
 }
 /// With one decay for each key channel: gates [T, Hv, Dk], dt_bias [Hv, Dk].
+__device__ __forceinline__ HeadGates channel_gates(const GatedDeltaParams& p, int head, int k) {
+  if (p.A_log == nullptr) return {};
+  return {p.A_log[head], p.dt_bias[head * p.key_head_dim + k]};
+}
+__device__ __forceinline__ float channel_gate(const GatedDeltaParams& p, std::int64_t token,
+                                              int head, int k) {
+  return p.gate[token * p.gate_token_stride + head * p.key_head_dim + k];
+}
 __device__ __forceinline__ float channel_decay_of(const GatedDeltaParams& p, std::int64_t token,
                                                   int head, int k) {
-  const int channel = head * p.key_head_dim + k;
-  HeadGates gates;
-  if (p.A_log != nullptr) gates = {p.A_log[head], p.dt_bias[channel]};
-  return decay_from(p, gates, p.gate[token * p.gate_token_stride + channel]);
+  return decay_from(p, channel_gates(p, head, k), channel_gate(p, token, head, k));
+}
+__device__ __forceinline__ float channel_log_decay_of(const GatedDeltaParams& p, std::int64_t token,
+                                                      int head, int k) {
+  return log_decay_from(p, channel_gates(p, head, k), channel_gate(p, token, head, k));
 }
 __device__ __forceinline__ float beta_of(const GatedDeltaParams& p, std::int64_t token, int head) {
   return beta_from(p, p.beta[token * p.beta_token_stride + head]);

@@ -211,6 +211,16 @@ struct StateTile {
       for (int e = 0; e < 4; ++e) s[j][r][e] = fmaf(to_float(x.x[r]), u[e], s[j][r][e]);
     }
   }
+  /// Each row by its own factor.
+  __device__ __forceinline__ void scale_rows(const float* factors) {
+#pragma unroll
+    for (int j = 0; j < D / 32; ++j) {
+      const auto of_rows =
+          *reinterpret_cast<const Packet<float, 4>*>(&factors[32 * j + 4 * tile_thread().group]);
+#pragma unroll
+      for (int i = 0; i < 16; ++i) s[j][i / 4][i % 4] *= of_rows.x[i / 4];
+    }
+  }
   __device__ __forceinline__ void scale(float factor) {
 #pragma unroll
     for (int j = 0; j < D / 32; ++j) {
