@@ -192,14 +192,17 @@ TEST(FusedSm90Planner, NearPiecesBeginEarlyEnoughToForget) {
   EXPECT_NEAR(chain_us(of_chunks({10}), {1, 5, false}, kNever), 4.2 + 10 * 1.85 + 2.5, 1e-9);
 }
 
-// With two rows a token a state is forgotten within as many tokens, twice the chunks: pieces that are near stay so.
+// With two rows a token a state is forgotten within as many tokens, twice the chunks: a piece that is near with one row
+// begins twice as many chunks early, and is near still.
 TEST(FusedSm90Planner, RowsOfATokenForgetTogether) {
-  const int forget = kOwnChunks - 1;
   const ChainDivision division{1, 64, false};
-  Shape steps = of_chunks({512}), tokens = steps;
+  Shape steps = of_chunks({512});
+  const double piece = 4.2 + 64 * 1.85 + 2.5;
+  EXPECT_NEAR(chain_us(steps, division, 10), piece + 10 * 1.85, 1e-9);
+  EXPECT_NEAR(chain_us(steps, division, 20), piece + 4.0 + 20 * 1.17, 1e-9);  // far
   steps.rows = token_rows(2);
-  EXPECT_LT(chain_us(steps, division, 2 * forget), chain_us(tokens, division, 2 * forget));
-  EXPECT_GT(chain_us(steps, division, 2 * kOwnChunks + 1), chain_us(steps, division, 2 * forget));
+  EXPECT_NEAR(chain_us(steps, division, 20), piece + 20 * 1.85, 1e-9);
+  EXPECT_NEAR(chain_us(steps, division, 21), piece + 4.0 + 21 * 1.17, 1e-9);
 }
 
 TEST(FusedSm90Planner, FarPiecesWaitForStatesAndTransitions) {
