@@ -53,7 +53,6 @@ Support channel_support(const Problem& problem) {
     return Support::no("decay=channel with chunk=" + std::to_string(problem.chunk) +
                        ": it is built for 16");
   }
-  if (problem.checkpoints > 0) return Support::no("decay=channel with states inside the call");
   return Support::yes();
 }
 
@@ -81,7 +80,9 @@ class Chunkwise final : public Implementation {
             "gated_delta:heads=1/2,dim=64,seq=20+3+0+37,h0=normal,dtype=f32,decay=channel,"
             "slots=padding",
             "gated_delta:heads=2/2,dim=72x136,seq=20+3,h0=normal,dtype=f16,decay=channel,norm=1,"
-            "layout=vk,gate=logits"}};
+            "layout=vk,gate=logits",
+            "gated_delta:heads=1/2,dim=64x40,seq=20+3+0+37,h0=normal,dtype=bf16,decay=channel,"
+            "slots=padding,checkpoints=3,checkpoint_dtype=f32"}};
     return description;
   }
 
@@ -140,9 +141,8 @@ class Chunkwise final : public Implementation {
         [params, walked, segments, has_checkpoints, slots, heads, tiles, sequences,
          of = std::string(choice.of_channels ? "chunkwise_channel_" : "chunkwise_"),
          part = "_" + choice.kernel_part(),
-         walk = (has_checkpoints      ? "checkpoints_walk_"
-                 : choice.of_channels ? "chunkwise_channel_walk_"
-                                      : "chunkwise_walk_") +
+         walk = std::string(has_checkpoints ? "checkpoints_walk_" : "chunkwise_") +
+                (choice.of_channels ? "channel_" : "") + (has_checkpoints ? "" : "walk_") +
                 choice.kernel_part()](KernelLauncher& launcher) {
           const Extent block{256, 1, 1};
           if (has_checkpoints) {

@@ -1,6 +1,7 @@
 // hip/chunkwise with one decay for each key channel (decay=channel, Kimi Delta Attention): the three kernels of
 // chunkwise.hip with the gates of channel_gates.h, in chunks of 16 tokens, Dk of up to 128. Rows of q and k are float32 in
-// LDS whatever the tokens are: they are multiplied by decays.
+// LDS whatever the tokens are: they are multiplied by decays. The walk with states inside the call is in
+// chunkwise_checkpoints.hip.
 //
 // Bound by: as chunkwise.hip, in prepare and outputs by the exponentials of the decays between two tokens besides.
 // Modelled, not measured (gdnbench bench --device gfx906-emulator --heads 16/32 --dim 128 --seq 1x256 --h0 normal --dtype

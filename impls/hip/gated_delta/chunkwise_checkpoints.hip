@@ -1,5 +1,6 @@
 // What hip/chunkwise launches for states inside the call beside the kernels of chunkwise.hip: the segments that
 // checkpoints cut sequences into (chunkwise_walk.h), and the walk that stores states where they end.
+#include "hip/gated_delta/channel_gates.h"
 #include "hip/gated_delta/chunkwise_walk.h"
 
 namespace gdn::hip {
@@ -38,5 +39,15 @@ extern "C" __global__ __launch_bounds__(kSegmentThreads) void checkpoints_segmen
 GDN_WALK_TILES(32, 64)
 GDN_WALK_TILES(32, 128)
 GDN_WALK_TILES(16, 256)
+
+// checkpoints_walk_channel_<rows>: with one decay for each key channel
+#define GDN_CHANNEL_WALK(dk)                                                                 \
+  extern "C" __global__ __launch_bounds__(kChunkThreads) void checkpoints_walk_channel_##dk( \
+      ChunkwiseCheckpointParams p) {                                                         \
+    walk<AnyToken, dk, 16, ChannelEnds<dk>>(p.chunkwise, WithCheckpoints{p.checkpoints});    \
+  }
+
+GDN_CHANNEL_WALK(64)
+GDN_CHANNEL_WALK(128)
 
 }  // namespace gdn::hip
