@@ -86,6 +86,7 @@ MeasureOptions brief(CacheMode mode = CacheMode::hot) {
   options.stopping.min_samples = 5;
   options.stopping.max_samples = 20;
   options.stopping.min_time_s = 0;
+  options.stopping.max_time_s = 60;  // a busy machine ends none
   return options;
 }
 
